@@ -48,12 +48,13 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, set_words
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.plan.choices import values_of, words_of
+from dtfm_lab.domain.plan.choices import words_of
 from dtfm_lab.domain.units import counted, format_range, format_s, format_share, money, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.schemas import FORMATS, schema
+from dtfm_lab.planning.explain.loose_bound import loose_bound_words
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
@@ -149,7 +150,7 @@ def show(what: str, as_json: bool) -> None:
     data = files.read_mapping(path) if is_file and path.suffix.lower() in (".json", ".yaml", ".yml") else {}
     if "dtfm_plan" in data:
         shown = files.plan_from_mapping(data, where=path.name)
-        report_plan(shown, None, as_json)
+        report_plan(shown, None, as_json, explained=True)
         if not as_json:
             out.print(lab.explain(shown).text)
     elif "dtfm_trace" in data:
@@ -296,7 +297,9 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     out.print(f"{opened}, an iteration takes {format_s(other.iteration_s)}: {shape}")
 
 
-def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
+def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: bool = False) -> None:
+    """Print a plan, and write it to ``output``. Where it is ``explained`` after this, what its bound leaves out is
+    left to that."""
     if output is not None:
         files.save_plan(plan, output)
     trace = None if plan.iteration_s is None else lab.simulate(plan)
@@ -308,7 +311,7 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
             | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
             | {"not_simulated": planning.why_not_simulated(plan) or None}
         )
-    for line in _headlines(plan):
+    for line in _headlines(plan, says_bound=not explained):
         out.print(line)
     held = held_memory(plan)
     if held is not None and not held.fits:
@@ -339,7 +342,7 @@ def _stage_devices(plan: Plan) -> list[str]:
     return [f"{plan.job.n_replicas}{size} on {words}" for words in where]
 
 
-def _headlines(plan: Plan) -> Iterator[str]:
+def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
     """What the plan is, its seconds and dollars, and its communication cost."""
     job, cost = plan.job, plan.cost
     shape = f"{job.name} on {plan.topology.name}, "
@@ -353,10 +356,12 @@ def _headlines(plan: Plan) -> Iterator[str]:
     yield f"{shape}; by {plan.planner}"
     yield from _choices(plan)
     if plan.iteration_s is not None:
-        left = f", {plan.speed_up_words}" if plan.speed_up_words else ""
+        loose = loose_bound_words(plan)
+        left = f", {plan.speed_up_words}" if plan.speed_up_words and not loose else ""
         price = plan.price_per_billion_tokens
         dollars = f"; {money(price)} a billion {job.counted}" if price else ""
         yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
+        yield from [loose] if loose and says_bound else []
     elif why := planning.why_not_simulated(plan):
         yield f"iteration not simulated: {why}"
     yield (
@@ -368,12 +373,12 @@ def _headlines(plan: Plan) -> Iterator[str]:
 
 def _choices(plan: Plan) -> Iterator[str]:
     """What the search chose, and what the job pinned with how to open it."""
-    if plan.choices:
-        yield f"chosen: {plan.choices}"
-    if pinned := values_of(plan, chosen=False):
+    if plan.chosen:
+        yield f"chosen: {words_of(plan.job, plan.chosen)}"
+    if pinned := plan.given:
         only = next(iter(pinned)) if len(pinned) == 1 else ""
         opens = f"--set {only}={AUTO} opens it" if only else f"--set FIELD={AUTO} opens one of {', '.join(pinned)}"
-        yield f"pinned: {words_of(plan, chosen=False)}; {opens}"
+        yield f"pinned: {words_of(plan.job, pinned)}; {opens}"
 
 
 def report_topology(topology: Topology, as_json: bool) -> None:

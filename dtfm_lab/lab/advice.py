@@ -17,7 +17,7 @@ from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.units import (
     CENT,
-    FAR_TIMES,
+    LOOSE_TIMES,
     counted,
     format_bytes,
     format_gbps,
@@ -315,7 +315,7 @@ def _line(way: Way, mark: str) -> tuple[str, ...]:
         _time(way),
         _dollars(way) + more,
         kwh + more,
-        f"{format_times(most)} x" if most <= FAR_TIMES else "",
+        f"{format_times(most)} x" if most <= LOOSE_TIMES else "",
     )
 
 
@@ -334,7 +334,7 @@ brackets, here and in all columns, where a measured one lies with 90 % confidenc
 {Unit}/s: {batch:,} of a batch over an iteration. Time: {unit} over {unit}/s, without starting, loading or losses.
 Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. kWh: hours x watts of the own devices \
 that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
-At most: how many times faster {scope} can be, a proven bound; empty where that is far below.
+At most: how many times faster {scope} can be, a proven bound; empty where that is loose.
 Links: those of the network, each as if it were alone. Assumed are PCIe 4 x16, {inside}, inside a rented host, and \
 {line_ms:g} ms and {line} from home to one that the network does not have.
 What fits: by the simulator's count of memory; "needs some" is the whole model on one device, held as tightly as can be.

@@ -1,45 +1,38 @@
 """What a search chose of a plan's job and what the job pinned, as values and in words."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from typing import Any
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.units import compact_counts, counted
 
-if TYPE_CHECKING:
-    from dtfm_lab.domain.plan.plan import Plan
-
 FIRST = ("tensor_parallel", "n_stages", "n_replicas", "microbatch", "sharding", "checkpointing", "schedule")
 """Fields in the order in which an engineer says them; others follow."""
-AVERAGING = ("synchronisation", "overlap")
-"""Fields that are one phrase."""
 IMPLIED = ("warmups", "blocks_per_stage", "microbatches_per_replica")
 """Counts that are named only where a stage or a replica differs from the others."""
 
 
-def values_of(plan: Plan, *, chosen: bool) -> dict[str, Any] | None:
-    """The fields that a planner may choose, with the plan's values: those that it ``chosen``, or those that the job
-    pinned. None where that is not known, as of a placement of your own."""
-    if plan.left_open is None:
+def values_of(
+    job: Job, left_open: Collection[str] | None, blocks: tuple[int, ...] | None, *, chosen: bool
+) -> dict[str, Any] | None:
+    """The fields that a planner may choose, with their values in a plan's job: those that it ``chosen`` of what was
+    ``left_open``, or those that the job pinned. None where it is not known what was left open."""
+    if left_open is None:
         return None
-    job = plan.job
     in_effect: dict[str, Any] = {"schedule": job.schedule_name, "checkpointing": job.checkpoints}
     if job.model is not None:
-        in_effect |= {"blocks_per_stage": plan.blocks_per_stage, "microbatches_per_replica": job.microbatch_counts}
+        in_effect |= {"blocks_per_stage": blocks, "microbatches_per_replica": job.microbatch_counts}
     fields = (*FIRST, *(what for what in LEFT_TO_PLANNERS if what not in FIRST))
-    wanted = [what for what in fields if what in LEFT_TO_PLANNERS and (what in plan.left_open) == chosen]
+    wanted = [what for what in fields if what in LEFT_TO_PLANNERS and (what in left_open) == chosen]
     if not chosen:  # warm-ups that a schedule does not have are no choice
         wanted = [what for what in wanted if what in in_effect or getattr(job, what) is not None]
     return {what: in_effect.get(what, getattr(job, what)) for what in wanted}
 
 
-def words_of(plan: Plan, *, chosen: bool) -> str:
+def words_of(job: Job, values: dict[str, Any] | None) -> str:
     """``TP 8, 4 stages x 4 replicas, micro-batch 2, ZeRO-1, checkpointing none, 1f1b``; empty where there is none."""
-    values = values_of(plan, chosen=chosen)
-    return "" if not values else ", ".join(_phrases(plan.job, values))
+    return ", ".join(_phrases(job, values)) if values else ""
 
 
 def _phrases(job: Job, values: dict[str, Any]) -> Iterator[str]:

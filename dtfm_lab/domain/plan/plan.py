@@ -12,10 +12,10 @@ import pandas as pd
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import QUEUEING, Topology, count_words, set_words
-from dtfm_lab.domain.plan.choices import values_of, words_of
+from dtfm_lab.domain.plan.choices import values_of
 from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FAR_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
+from dtfm_lab.domain.units import LOOSE_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -165,7 +165,7 @@ class Plan:
             parts.append(f"without {self.absent_words}")
         if self.iteration_s is not None:
             left, said = self.speed_up_left, self.speed_up_words
-            if said and left is not None and left <= FAR_TIMES:
+            if said and left is not None and left <= LOOSE_TIMES:
                 said = f"at most {format_times(left)} times faster with {self.scope}"
             most = f" ({said})" if said else ""
             parts.append(f"iteration {self.iteration_s:.6g} s{most}")
@@ -207,10 +207,14 @@ class Plan:
         return (*words, *(text for text, named in unusual.items() if named))
 
     @property
-    def choices(self) -> str:
-        """What the search chose, in words: ``TP 8, 4 stages x 4 replicas, micro-batch 2, ZeRO-1...``; empty where that
-        is not known."""
-        return words_of(self, chosen=True)
+    def chosen(self) -> dict[str, Any] | None:
+        """What the search chose of the job's fields, with the plan's values; None where that is not known."""
+        return values_of(self.job, self.left_open, self.blocks_per_stage, chosen=True)
+
+    @property
+    def given(self) -> dict[str, Any] | None:
+        """The other fields that a planner may choose, as the job pinned them; None where that is not known."""
+        return values_of(self.job, self.left_open, self.blocks_per_stage, chosen=False)
 
     @property
     def scope(self) -> str:
@@ -238,14 +242,15 @@ class Plan:
 
     @property
     def speed_up_words(self) -> str:
-        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or how far the bound is; empty without."""
+        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or that the bound is loose; empty
+        without."""
         left, bound_s = self.speed_up_left, self.iteration_lower_bound_s
         if not left or not bound_s:
             return ""
         if left <= 1 + 1e-6:
             return f"{self.scope.replace('any', 'no', 1)} is faster"
-        if left > FAR_TIMES:
-            return f"the bound of {self.scope}, {format_s(bound_s)}, is far below"
+        if left > LOOSE_TIMES:
+            return f"the lower bound of {self.scope}, {format_s(bound_s)}, is loose"
         return f"at most {format_times(left)} times faster with {self.scope}"
 
     @property
@@ -361,8 +366,8 @@ class Plan:
             "microbatches_per_replica": self.job.microbatch_counts,
             "schedule": self.job.schedule_name,
             "checkpointing": self.job.checkpoints,
-            "chosen": values_of(self, chosen=True),
-            "pinned": values_of(self, chosen=False),
+            "chosen": self.chosen,
+            "pinned": self.given,
             "cost_s": self.cost.total_s,
             "data_parallel_s": self.cost.data_parallel_s,
             "pipeline_s": self.cost.pipeline_s,

@@ -5,8 +5,9 @@ import pandas as pd
 from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.network import set_words
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FAR_TIMES, counted, format_bytes, format_s, format_share, money
+from dtfm_lab.domain.units import counted, format_bytes, format_s, format_share, money
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
+from dtfm_lab.planning.explain.loose_bound import loose_bound_words
 from dtfm_lab.planning.explain.sentences import none_of
 
 CAUSES = {
@@ -178,7 +179,7 @@ def _bound(analysis: IterationAnalysis) -> str:
     if most <= 1 + 1e-6:
         return f"{none_of(plan, 'No')} is faster: that is its lower bound."
     least = f"{none_of(plan, 'No')} takes less than {format_s(bound_s)}"
-    return f"{least}, which is far below." if most > FAR_TIMES else f"{least}: {plan.speed_up_words}."
+    return loose_bound_words(plan) or f"{least}: {plan.speed_up_words}."
 
 
 def _price(analysis: IterationAnalysis) -> str:
