@@ -95,8 +95,8 @@ TIMES = 10
 FAR_TIMES = 100
 """Multiple of a bound from which it is not given: so loose a bound says only that it is far."""
 LOOSE_TIMES = 1.5
-"""Multiple of its lower bound from which an iteration says that the bound is loose. "At most 98 times faster" would read
-as a promise, where the bound leaves out what takes the time."""
+"""Multiple of its lower bound from which an iteration says that the bound is loose. "At most 98 times faster" would
+read as a promise, where the bound leaves out what takes the time."""
 
 
 def format_times(times: float) -> str:
