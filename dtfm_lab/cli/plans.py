@@ -42,6 +42,7 @@ from dtfm_lab.cli.terminal import (
     print_table,
     row_progress,
     search_progress,
+    waiting,
 )
 from dtfm_lab.cli.traces import interval_of, report_trace
 from dtfm_lab.domain.errors import FileError
@@ -100,7 +101,12 @@ def plan(
         stopped = True
         err.print("stopped; the best so far is kept")
     assert best is not None, "a search yields at least one step"
-    found = planning.simulated(best.plan)
+    found = best.plan
+    try:
+        with waiting("plan", "simulating the plan"):
+            found = planning.simulated(found)
+    except KeyboardInterrupt:  # the plan is kept, without its seconds
+        stopped = True
     report_plan(found, output, as_json)
     if not (as_json or stopped):
         _report_freed(found, PlanOptions(**budget))
@@ -302,9 +308,10 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
     left to that."""
     if output is not None:
         files.save_plan(plan, output)
-    trace = None if plan.iteration_s is None else lab.simulate(plan)
-    if as_json:
+    with waiting("plan", "simulating the plan"):
+        trace = None if plan.iteration_s is None else lab.simulate(plan)
         held = held_memory(plan)
+    if as_json:
         memory = None if held is None else memory_summary(held) | {"advice": held.advice}
         return print_json(
             plan.summary()
@@ -313,7 +320,6 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
         )
     for line in _headlines(plan, says_bound=not explained):
         out.print(line)
-    held = held_memory(plan)
     if held is not None and not held.fits:
         out.print(f"it fits {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
     if trace is not None and (between := format_range(*trace.interval())):
