@@ -1,12 +1,13 @@
 """What the inspector says of the selection: a device, a link, a stage; or of one pipeline where nothing is selected."""
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, name_words, set_words
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_bytes, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.widgets.lab_state import LabState
@@ -100,10 +101,14 @@ def _of_device(topology: Topology, plan: Plan | None, name: str) -> Facts:
 def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Facts:
     stages = {} if plan is None else {name: s for s, group in enumerate(plan.stages) for name in group}
     held = sorted({stages[name] for name in names if name in stages})
-    rows = [["devices", ", ".join(names[: 3 * MOST_LISTED]) + ("…" if len(names) > 3 * MOST_LISTED else ""), -1]]
-    rows += [["stages", ", ".join(map(str, held)), -1]] if held else []
-    gpus = ", ".join(sorted({topology.devices[topology.index(name)].gpu for name in names}))
-    return {"kind": "device", "title": counted(len(names), "device"), "hint": gpus, "stage": -1, "rows": rows}
+    chosen = [topology.index(name) for name in names]
+    rows = [["devices", set_words(topology.devices, chosen, 3 * MOST_LISTED), -1]]
+    rows += [["stages", name_words(list(map(str, held)), 3 * MOST_LISTED), -1]] if held else []
+    hosts = {topology.devices[i].host for i in chosen}
+    title = next(iter(hosts)) if len(hosts) == 1 and "" not in hosts else counted(len(names), "device")
+    gpus = Counter(topology.devices[i].gpu for i in chosen)
+    hint = ", ".join(f"{n:,} x {gpu}" if len(names) > 1 else gpu for gpu, n in sorted(gpus.items()))
+    return {"kind": "device", "title": title, "hint": hint, "stage": -1, "rows": rows}
 
 
 def _of_stage(plan: Plan, stage: int) -> Facts:
@@ -162,8 +167,10 @@ def _names(topology: Topology, devices: list[int], most: int = MOST_LISTED) -> s
     if len(devices) <= most:
         return ", ".join(topology.names[d] for d in devices)
     regions = {topology.devices[d].region for d in devices}
-    where = f" in {next(iter(regions))}" if len(regions) == 1 and "" not in regions else ""
-    return f"{counted(len(devices), 'device')}{where}"
+    many = counted(len(devices), "device")
+    if len(regions) == 1 and "" not in regions and len(topology.regions) > 1:
+        return f"{many} in {next(iter(regions))}"
+    return f"{many}: {set_words(topology.devices, devices)}"
 
 
 def _place(plan: Plan, devices: list[int]) -> str:
