@@ -11,13 +11,12 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.network.grouping import groups_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
-from dtfm_lab.widgets.lab_state import Guard, LabState, roles_of, run_staleness
+from dtfm_lab.widgets.lab_state import Guard, LabState, planned_as, roles_of, run_staleness
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of, is_document, topology_of
 from dtfm_lab.widgets.network.drawing import AS_DRAWN, BY_DISTANCE, Document, Drawing, PacedEdits, empty_document
 from dtfm_lab.widgets.network.drawn_hosts import DrawnHosts
@@ -245,14 +244,11 @@ class NetworkPanel(Panel):
     def _drawn_roles(self, plan: Plan) -> dict[str, list[int]]:
         """Return [stage, replica] of each drawn device, also where the plan's devices stand for several of them."""
         topology = self.lab_state.topology
-        if topology is None or plan.topology.names == topology.names or plan.job.group_gpus == 1:
+        planned = None if topology is None or plan.job.group_gpus == 1 else planned_as(plan, topology)
+        if planned is None:
             return roles_of(plan)
-        with contextlib.suppress(LabError):
-            groups = groups_of(topology.name, topology.devices, plan.job.group_gpus)
-            if len(groups) == len(plan.topology):
-                of = {int(d): [s, r] for (s, r), d in np.ndenumerate(plan.placement.devices)}
-                return {topology.names[i]: of[g] for g, group in enumerate(groups) if g in of for i in group}
-        return roles_of(plan)
+        of = {int(d): [s, r] for (s, r), d in np.ndenumerate(plan.placement.devices)}
+        return {name: of[number] for name, number in planned.items() if number in of}
 
     def _of_hosts(self, roles: dict[str, Any]) -> dict[str, Any]:
         """Return the marks by what is drawn: a host has those of its first device that serves."""
