@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 import click
 
 from dtfm_lab import files, lab
-from dtfm_lab.cli.terminal import print_notes
+from dtfm_lab.cli.terminal import print_notes, waiting
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
 from dtfm_lab.domain.network import Topology
@@ -307,8 +307,9 @@ def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = Fal
             overrides: dict[str, Any],
             **values: Any,
         ) -> Any:
-            network = lab.load_topology(topology)
-            network = network.with_typical_prices() if typical_prices else network
+            with waiting(Path(topology).name, "reading the network"):
+                network = lab.load_topology(topology)
+                network = network.with_typical_prices() if typical_prices else network
             begin = values.get("start")
             job = _default_job(network) if begin is None else begin.job
             if module is not None or timed:

@@ -19,6 +19,7 @@ import numpy as np
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import History, Loss, Operation, State
+from dtfm_lab.domain.network import name_words
 from dtfm_lab.domain.units import FloatArray, counted
 from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.elasticity.policy import (
@@ -187,7 +188,7 @@ class _Run:
     def _must_be_there(self, operation: Operation | None) -> None:
         if operation is not None and not operation.devices <= self.present:
             gone = operation.devices - self.present
-            names = ", ".join(self.availability.devices[device] for device in sorted(gone))
+            names = name_words([self.availability.devices[device] for device in sorted(gone)])
             raise PlanError(
                 f"policy {self.name} goes on with {names} at {self.time_s:g} s; wanted devices that are there"
             )

@@ -18,7 +18,7 @@ from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.units import (
     CENT,
-    FAR_TIMES,
+    LOOSE_TIMES,
     counted,
     format_bytes,
     format_gbps,
@@ -52,8 +52,6 @@ DEFAULT_SECONDS = 12.0
 """Of all searches together."""
 SLOWER = 10.0
 """Times as long as the fastest that the way which is chosen by its price may take, where no deadline is given."""
-MOST_NAMED = 8
-"""Idle devices that are named."""
 OUTSIDE = " †"
 """Mark of a way that the rule leaves out."""
 ENDINGS = (".md", ".html")
@@ -335,7 +333,7 @@ def _line(way: Way, mark: str) -> tuple[str, ...]:
         _time(way),
         _dollars(way) + more,
         kwh + more,
-        f"{format_times(most)} x" if most <= FAR_TIMES else "",
+        f"{format_times(most)} x" if most <= LOOSE_TIMES else "",
     )
 
 
@@ -345,9 +343,7 @@ def _plan_of(way: Way) -> str:
     job = plan.job
     text = f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}"
     text += "" if job.checkpoints == "none" else f", checkpoints {job.checkpoints}"
-    names = [plan.topology.names[i] for i in plan.idle_devices]
-    idle = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} of {counted(len(plan.topology), 'device')}"
-    return f"{text}; **idle: {idle}**" if names else text
+    return f"{text}; **{plan.idle_words}**" if plan.idle_devices else text
 
 
 HOW = """\
@@ -356,7 +352,7 @@ brackets, here and in all columns, where a measured one lies with 90 % confidenc
 {Unit}/s: {batch:,} of a batch over an iteration. Time: {unit} over {unit}/s, without starting, loading or losses.
 Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. kWh: hours x watts of the own devices \
 that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
-At most: how many times faster {scope} can be, a proven bound; empty where that is far below.
+At most: how many times faster {scope} can be, a proven bound; empty where that is loose.
 Links: those of the network, each as if it were alone. Assumed are NVLink inside a rented host of several V100, \
 A100, H100 or newer, PCIe 4 x16 inside one of others, and \
 {line_ms:g} ms and {line} from home to one that the network does not have.

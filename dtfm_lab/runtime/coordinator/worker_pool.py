@@ -8,6 +8,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from dtfm_lab.domain.network import name_words
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, describe_stages, holders, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle, WorkLimits
 from dtfm_lab.runtime.protocol.processes import CommandReader, emit
@@ -97,7 +98,7 @@ class WorkerPool:
 
     def await_plan(self) -> None:
         """Wait for a command to follow a new plan. Raises RunFailed where none comes."""
-        names = ", ".join(sorted(map(self.device, self.gone)))
+        names = name_words(sorted(map(self.device, self.gone)))
         until_s = time.monotonic() + TIMEOUT_S
         while self.new_plan is None:
             if time.monotonic() > until_s:
