@@ -76,6 +76,7 @@ class DeepSpeedZero3(DataParallel):
     name: ClassVar[str] = "deepspeed-zero-3"
 
     stage: int = 3
+    tensor_parallel: int = 1
     gradient_dtype: str | None = None
     checkpointing: str = TRIED
     attention: str = "fused"
@@ -85,11 +86,16 @@ class DeepSpeedZero3(DataParallel):
 
     devices: str = TRIED
 
+    @property
+    def shared_by(self) -> int:
+        """GPUs of a host that share each layer."""
+        return self.tensor_parallel
+
     def fields(self) -> dict[str, Any]:
         """As they are split and exchanged."""
         return {
             "synchronisation": "ring",
-            "sharding": f"zero-{self.stage}",
+            "sharding": f"zero-{self.stage}" if self.stage else "none",
             "gradient_dtype": self.gradient_dtype,
             "attention": self.attention,
             "memory_traffic": self.memory_traffic,
