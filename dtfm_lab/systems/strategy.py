@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, cast, get_type_hints
 
@@ -71,6 +71,8 @@ class Branch:
     """Fields of the job, changed; none, once, where it is trained as it is."""
     least_s: float = 0.0
     """Seconds that no plan of it goes below."""
+    refusals: list[str] = field(default_factory=list)
+    """Why ways that were tried make no plan."""
 
     def __len__(self) -> int:
         return len(self.ways)
@@ -81,8 +83,8 @@ class Branch:
             try:
                 job = self.job.with_fields(**fields)
                 yield unpriced_plan(self.topology, job, self.grid)
-            except LabError:  # what the schedule or the sharding does not allow
-                continue
+            except LabError as error:  # what the schedule, the sharding or the model does not allow
+                self.refusals.append(str(error))
 
 
 def priced(plan: Plan) -> Plan:
