@@ -14,17 +14,17 @@ from dtfm_lab.systems.launches.settings import Count, is_ignored, keys, note_of,
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 
 AUTO = "auto"
+WHAT = "keys of a DeepSpeed configuration"
 COUNTS = {
     "train_batch_size": "global_batch",
     "train_micro_batch_size_per_gpu": "microbatch",
     "gradient_accumulation_steps": None,
 }
 """Sizes, and the job's fields that they are."""
-PRECISION = keys({"enabled": bool | Literal["auto"]})
-DTYPES = Literal["fp16", "bf16", "fp32", "fp16", "bfp16"]
+PRECISION = keys({"enabled": bool})
 CONFIGURATION = keys(
     {
-        **dict.fromkeys(COUNTS, Count | Literal["auto"]),
+        **dict.fromkeys(COUNTS, Count),
         "zero_optimization": keys({"stage": Literal[0, 1, 2, 3]}),
         "pipeline": keys({"stages": Count}),
         "tensor_parallel": keys({"autotp_size": Count}),
@@ -54,11 +54,9 @@ def read_config(config: Any) -> Launch:
     if not isinstance(config, Mapping):
         raise LabError(f"DeepSpeed configuration is {shortened(config)}; wanted an object in braces")
     ignored, notes, asked = list[str](), list[str](), list[str]()
-    given = read(CONFIGURATION, _sorted(config, ignored, notes), "keys of a DeepSpeed configuration")
-    for name in COUNTS:
-        if given.get(name) == AUTO:
-            asked.append(name)
-            given.pop(name)
+    kept = _sorted(config, ignored, notes)
+    asked += [name for name in COUNTS if kept.get(name) == AUTO]
+    given = read(CONFIGURATION, {name: one for name, one in kept.items() if name not in asked}, WHAT)
     job: dict[str, Any] = {field: given[name] for name, field in COUNTS.items() if field and name in given}
     accumulation = given.get("gradient_accumulation_steps")
     if accumulation is not None and not job and not asked:
@@ -82,12 +80,11 @@ def read_config(config: Any) -> Launch:
     stage = given.get("zero_optimization", {}).get("stage", 0)
     shared = given.get("tensor_parallel", {}).get("autotp_size", 1)
     if (stages := given.get("pipeline", {}).get("stages", 1)) > 1:
-        if "communication_data_type" in given:
-            raise LabError("communication_data_type beside a pipeline has no model here; wanted the text without it")
         if stage > 1:
             raise LabError(f"zero_optimization.stage is {stage} beside a pipeline; wanted 0 or 1")
         if shared > 1:
             raise LabError(f"tensor_parallel.autotp_size is {shared} beside a pipeline; wanted 1")
+        how["gradient_dtype"] = given.get("communication_data_type")
         piped = DeepSpeedPipeline(n_stages=stages, sharding="zero-1" if stage else "none", **how)
         return Launch(strategy=piped, of_a_replica=stages, **said)
     strategy = DeepSpeedZero3(
@@ -102,6 +99,8 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
     if isinstance(config.get("zero_optimization"), bool):  # as DeepSpeed of 2020 has it
         config = {**config, "zero_optimization": {"stage": int(config["zero_optimization"])}}
     for path, value in _flat(config):
+        if path in ("fp16.enabled", "bf16.enabled") and value == AUTO:
+            continue  # the job's precision
         if path == "communication_data_type":
             value = None if value in OFF else str(value).replace("bfp16", "bf16")
             if value is None:

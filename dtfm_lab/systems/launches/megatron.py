@@ -221,7 +221,7 @@ def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Lau
     sharding = "zero-1" if given.get("use_distributed_optimizer") else "none"
     if zero is not None:  # DeepSpeed's optimiser in bf16 splits its states at stage 0, too (BF16_Optimizer)
         sharding = "zero-1" if zero == 1 or (zero == 0 and dtype == "bf16" and stages > 1) else "none"
-    checkpointing = _checkpointing_of(given, stages)
+    checkpointing = _checkpointing_of(given, stages * interleaved)
     strategy: Strategy
     if zero is not None and zero > 1:
         if stages > 1:

@@ -270,7 +270,7 @@ class _Shell:
         return None
 
     def _keep(self, command: str) -> None:
-        if not FLAG.search(command):
+        if not FLAG.search(command) and not TRAINS.search(command):
             return
         if command.startswith("eval "):
             command = unwrapped(command[5:].strip())

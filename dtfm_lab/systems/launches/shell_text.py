@@ -10,6 +10,8 @@ from dtfm_lab.domain.errors import LabError
 
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 PATTERN, CASE_ENDS = "\0pattern", "\0;;"
+CASE = re.compile(r"((?:(?:do|then|else)\s+)?case\s.+?\sin)\s+(\S.*)", re.DOTALL)
+"""A case whose first pattern stands on its own line."""
 FUNCTION = re.compile(r"(?:function\s+([\w-]+)\s*(?:\(\s*\))?|([\w-]+)\s*\(\s*\))\s*(\{.*)?", re.DOTALL)
 
 
@@ -68,8 +70,7 @@ def statements_of(script: str) -> list[Statement]:
 def words_of(text: str, separators: str = "") -> list[str]:
     """Words of a statement as they are written, quotes included; split at these separators instead, such as && and ||,
     where any are given: then every second one is a separator."""
-    found, begin, stack = [""], 0, list[str]()
-    at = 0
+    found, stack, at = [""], list[str](), 0
     splits = separators.split()
     while at < len(text):
         step = _step(text, at, stack)
@@ -84,7 +85,6 @@ def words_of(text: str, separators: str = "") -> list[str]:
                 continue
         found[-1] += text[at : at + step]
         at += step
-    del begin
     return [one.strip() for one in found] if splits else [one for one in found if one]
 
 
@@ -160,12 +160,14 @@ def _parts(script: str) -> Iterator[tuple[str, str]]:
                 at += 1
                 continue
             if letter == ")" and text.strip():
-                yield PATTERN, text.strip().lstrip("(")
+                if opened := CASE.fullmatch(text.strip()):
+                    yield opened[1], ""
+                yield PATTERN, (opened[2] if opened else text.strip()).lstrip("(")
                 text, at = "", at + 1
                 continue
         step = _step(script, at, stack)
         text, at = text + script[at : at + step], at + step
-    if stack and "'" in stack + ['"'] and stack[-1] in "'\"":
+    if stack and stack[-1] in "'\"":
         raise LabError("flags: no closing quotation; wanted quotes in pairs")
     if text.strip():
         yield text.strip(), document
@@ -197,7 +199,7 @@ class _Parts:
             if first in ("then", "do", "else") or (first == "{" and behind):
                 self._read_next(behind, document)
             elif first == "if":
-                found.append(self._if(behind, document))
+                found.append(self._if(behind))
             elif first in ("for", "while", "until", "select"):
                 body_of = self._headed(behind, "do")
                 found.append(Loop(first, body_of, self.block({"done"})[0]))
@@ -235,8 +237,7 @@ class _Parts:
             found.append(part)
         return " && ".join(one for one in found if one)
 
-    def _if(self, behind: str, document: str) -> If:
-        del document
+    def _if(self, behind: str) -> If:
         branches, otherwise = [], list[Statement]()
         condition = self._headed(behind, "then")
         while True:
@@ -252,8 +253,6 @@ class _Parts:
     def _case(self, behind: str) -> Case:
         word = re.sub(r"\s+in\s*$", "", behind.strip())
         branches = []
-        if (joined := re.match(r"(.*?)\s+in\s+(.+)", behind, re.DOTALL)) and self.at < len(self.rest):
-            word = joined[1]
         while self.at < len(self.rest):
             text, patterns = self.rest[self.at]
             self.at += 1
@@ -262,7 +261,6 @@ class _Parts:
             if text != PATTERN:
                 continue
             body, end = self.block({CASE_ENDS, "esac"})
-            patterns = re.sub(r"^.*\sin\s", "", f" {patterns}", flags=re.DOTALL).strip()
             branches.append(([one.strip() for one in patterns.split("|")], body))
             if end == "esac":
                 break

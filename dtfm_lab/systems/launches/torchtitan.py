@@ -34,7 +34,7 @@ CONFIGURATION = keys(
             {
                 **dict.fromkeys(("local_batch_size", "seq_len"), Count),
                 "global_batch_size": Open,
-                "dtype": Literal["bfloat16", "float32"],
+                **dict.fromkeys(("dtype", "mixed_precision_param"), Literal["bfloat16", "float32"]),
             }
         ),
         "parallelism": PARALLELISM,
@@ -61,6 +61,8 @@ MOVED = {
 }
 """Keys that stood elsewhere before 2025, those of ``experimental`` aside."""
 FLOAT8 = re.compile(r"float8|mx|fp8|nvfp4", re.IGNORECASE)
+FLOAT8_KEYS = ("float8.enable_float8_linear", "training.enable_fp8_linear", "training.enable_float8_linear")
+FLOAT8_KEYS += ("training.fp8_linear",)
 SCHEDULES = {"gpipe": "gpipe", "1f1b": "1f1b", "interleaved1f1b": "interleaved-1f1b"}
 OTHER_MODELS = re.compile(r"flux|vlm|_vl\b|vision|siglip|dit\b|vit\b|wan\b|mae|clip|mamba|rwkv|lfm", re.IGNORECASE)
 PYTHON = re.compile(r"(?m)^\s*(from torchtitan|import torchtitan)\b")
@@ -114,7 +116,7 @@ def read_python(text: str) -> Launch:
         if any(one != given[0] for one in given):
             raise LabError(f"the file has {len(given)} configurations of {section} that differ; wanted one of them")
         config[section] = {name: value for name, value in given[0].items() if value is not _Computed}
-    return _launch(config | {"compile": {"enable": True} | config.get("compile", {})})
+    return _launch(config)
 
 
 class _Computed:
@@ -146,23 +148,26 @@ def _launch(config: Mapping[str, Any]) -> Launch:
             "model here; wanted 1, or data_parallel_shard_degree 1"
         )
     for name in ("context_parallel_degree", "expert_parallel_degree"):
-        if (degree := parallel.get(name, 1)) > 1:
+        if (degree := parallel.get(name, 1)) > 1 and (shards != 1 or name != "context_parallel_degree"):
             raise LabError(f"parallelism.{name} is {degree}: with FSDP it has no model here; wanted 1")
+    context = parallel.get("context_parallel_degree", 1)
     stages, shared = parallel.get("pipeline_parallel_degree", 1), parallel.get("tensor_parallel_degree", 1)
     pipeline = _pipeline(parallel, stages, training.get("local_batch_size"))
     microbatch = pipeline.pop("microbatch")
     compiled = given.get("compile", {})
     strategy = FSDP(
         checkpointing=_checkpointing(given.get("activation_checkpoint", {})),
-        reshard=_reshards(parallel, stages) if shards != 1 or replicas == 1 else True,
-        sharded=not (shards == 1 and replicas > 1),
+        reshard=_reshards(parallel, stages),
+        sharded=shards != 1 or (replicas == 1 and context == 1),
         tensor_parallel=shared,
+        context_parallel=context,
         compiled=compiled.get("enable", False) and "model" in compiled.get("components", ["model"]),
         microbatches="given" if microbatch is not None else "tried",
         devices="all",
         **pipeline,
     )
     sizes = {"microbatch": microbatch, "global_batch": training.get("global_batch_size")}
+    sizes["dtype"] = "fp32" if training.get("mixed_precision_param") == "float32" else "bf16"  # as torchtitan has it
     local = training.get("local_batch_size")
     accumulation = None
     if local is not None and sizes["global_batch"] is None:
@@ -172,12 +177,17 @@ def _launch(config: Mapping[str, Any]) -> Launch:
         strategy=strategy,
         seq_len=training.get("seq_len"),
         job={name: size for name, size in sizes.items() if size is not None},
-        n_devices=None if shards is None else each * stages * shared,
-        of_a_replica=stages * shared,
+        n_devices=None if shards is None else each * stages * shared * context,
+        of_a_replica=stages * shared * context,
         accumulation=accumulation,
-        ignored=tuple(ignored),
+        ignored=tuple(_by_section(ignored, given)),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _by_section(ignored: list[str], given: Mapping[str, Any]) -> list[str]:
+    """The keys that are ignored; of a section with no other keys its name alone."""
+    return list(dict.fromkeys(name if (of := name.partition(".")[0]) in given else f"[{of}]" for name in ignored))
 
 
 def _reshards(parallel: Mapping[str, Any], stages: int) -> bool:
@@ -193,8 +203,8 @@ def _checkpointing(given: Mapping[str, Any]) -> str:
     if option == "1":  # every block
         return "block"
     raise LabError(
-        f"activation_checkpoint.selective_ac_option is {option!r}: every {option}th block alone has no model here; wanted "
-        "'op', or mode full"
+        f"activation_checkpoint.selective_ac_option is {option!r}: to recompute one block in {option} has no model here; "
+        "wanted 'op', or mode full"
         if option.isdigit()
         else f"activation_checkpoint.selective_ac_option is {option!r}; wanted 'op' or a number"
     )
@@ -257,6 +267,9 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
             path, section = f"parallelism.{key}", "parallelism"
         if _lower_precision(path, value):
             raise LabError(f"{written} is {shortened(value)}: products in 8 bits have no model here; wanted bf16")
+        if path in FLOAT8_KEYS:
+            ignored.append(written)
+            continue
         if path == "optimizer.early_step_in_backward" and value:
             raise LabError(f"{written} is true: steps beside the backward have no model here; wanted false")
         if path == "parallelism.data_parallel_type":
@@ -274,8 +287,6 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
             ignored.append(written)
         else:
             kept.setdefault(section, {})[key or section] = value
-    if "data_parallel_shard_degree" not in kept.get("parallelism", {}):
-        return kept
     return kept
 
 
@@ -301,8 +312,7 @@ def _lower_precision(path: str, value: Any) -> bool:
     if path == "model.converters":
         listed = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
         return any(FLOAT8.search(str(one)) for one in listed)
-    named = ("float8.enable_float8_linear", "training.enable_fp8_linear", "training.enable_float8_linear")
-    return path in named and bool(value)
+    return path in FLOAT8_KEYS and bool(value)
 
 
 def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

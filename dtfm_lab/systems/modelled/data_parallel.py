@@ -93,6 +93,7 @@ class FSDP(DataParallel):
     reshard: bool | None = None
     sharded: bool = True
     tensor_parallel: int = 1
+    context_parallel: int = 1
     n_stages: int = 1
     schedule: str = "1f1b"
     stages_per_device: int = 1
@@ -113,6 +114,7 @@ class FSDP(DataParallel):
             "memory_traffic": not self.compiled,
             "early_stop": self.compiled,
             "sequence_parallel": self.tensor_parallel > 1,
+            "context_parallel": self.context_parallel,
         }
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:

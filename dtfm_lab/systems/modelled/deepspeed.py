@@ -36,6 +36,7 @@ class DeepSpeedPipeline(GridStrategy):
     transport: str = "blocking"
     n_stages: int | None = None
     tensor_parallel: bool = False
+    gradient_dtype: str | None = None
     checkpointing: str = TRIED
     hosts: str = "listed"
 
@@ -47,7 +48,12 @@ class DeepSpeedPipeline(GridStrategy):
         yield from grids(
             self,
             topology,
-            job.with_fields(schedule="1f1b", synchronisation="ring", transport=self.transport),
+            job.with_fields(
+                schedule="1f1b",
+                synchronisation="ring",
+                transport=self.transport,
+                gradient_dtype=self.gradient_dtype,
+            ),
             self._ways,
             budget,
             tensor_parallel=topology.group_sizes if self.tensor_parallel else (1,),
