@@ -90,8 +90,8 @@ def _asked_systems(by_default: str) -> Decorator:
 @click.option(
     "--flags",
     metavar="TEXT",
-    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON, torchtitan's TOML or accelerate's YAML, "
-    "or their file; or the shell script that launches Megatron-LM.",
+    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON, torchtitan's TOML or accelerate's "
+    "YAML, or their file; or the shell script that launches Megatron-LM.",
 )
 @gathered(STRATEGIES, into="budget")
 @click.option(

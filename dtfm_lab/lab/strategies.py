@@ -25,7 +25,9 @@ class StrategyOptions(Budget):
     systems: Annotated[Asked, Option(help="Systems by name, or with assumptions of one's own; all by default.")] = None
     flags: Annotated[
         str | None,
-        Option(help="A launch as text, asked first: Megatron-LM's flags or script, DeepSpeed's JSON, torchtitan's TOML."),
+        Option(
+            help="A launch as text, asked first: Megatron-LM's flags or script, DeepSpeed's JSON, torchtitan's TOML."
+        ),
     ] = None
     progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
     executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None

@@ -115,7 +115,12 @@ def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
     if n_stages is None:
         return ""
     whole = each > 1 or strategy.name == "megatron"  # others may cut a model into unequal stages
-    if whole and n_stages > 1 and model.n_blocks % (n_stages * each) and not getattr(strategy, "blocks_per_stage", None):
+    if (
+        whole
+        and n_stages > 1
+        and model.n_blocks % (n_stages * each)
+        and not getattr(strategy, "blocks_per_stage", None)
+    ):
         stages = f"{n_stages} stages" if each == 1 else f"{n_stages} stages, {each} of them each device,"
         return f"{stages} do not divide the {counted(model.n_blocks, 'block')} of {model.name}; wanted a divisor"
     replicas, over = divmod(len(topology) // gpus, n_stages)

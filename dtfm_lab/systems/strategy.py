@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, cast, get_type_hints
 
@@ -71,7 +72,7 @@ class Branch:
     """Fields of the job, changed; none, once, where it is trained as it is."""
     least_s: float = 0.0
     """Seconds that no plan of it goes below."""
-    refusals: list[str] = field(default_factory=list)
+    refusals: list[str] = dataclasses.field(default_factory=list)
     """Why ways that were tried make no plan."""
 
     def __len__(self) -> int:

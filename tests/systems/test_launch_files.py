@@ -1,5 +1,5 @@
-"""Launches as users have them: settings that change no plan, conditions of scripts, models between a GPT and a Llama, what
-a GPU lacks, and why a launch has no plan."""
+"""Launches as users have them: settings that change no plan, conditions of scripts, models between a GPT and a Llama,
+what a GPU lacks, and why a launch has no plan."""
 
 import re
 
@@ -38,7 +38,8 @@ def test_what_hugging_face_fills_in_is_asked_for():
       "bf16": {"enabled": "auto"}, // the trainer's
       "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "sub_group_size": 1e9,},}"""
     launch = from_flags(config)
-    assert launch.asks.startswith("train_batch_size is 'auto'") and launch.strategy.stage == 3
+    assert launch.asks.startswith("train_batch_size is 'auto'")
+    assert launch.strategy.stage == 3
     assert launch.keeping_microbatch().strategy.microbatches == "given"
     network, job = launch.on(lab.load_topology("lecture-hall"), lab.load_job("tiny", global_batch=32))
     assert outcome_of(launch.strategy, network, job).job.global_batch == 32
@@ -49,12 +50,20 @@ def test_what_hugging_face_fills_in_is_asked_for():
     [
         ('T=bf16\nif [[ "$T" == "fp8" ]]; then A+=(--fp8-format hybrid); fi', "${A[@]}", ""),
         ("T=2\nif [ $T -gt 1 ]; then A=--sequence-parallel; else A=--bf16; fi", "$A", "--sequence-parallel"),
-        ("case ${SIZE:-7B} in\n  7B) TP=2 ;;\n  *) TP=4 ;;\nesac", "--tensor-model-parallel-size $TP", "--tensor-model-parallel-size 2"),
+        (
+            "case ${SIZE:-7B} in\n  7B) TP=2 ;;\n  *) TP=4 ;;\nesac",
+            "--tensor-model-parallel-size $TP",
+            "--tensor-model-parallel-size 2",
+        ),
         ("[ -z $VP ] && A=--overlap-grad-reduce", "$A", "--overlap-grad-reduce"),
-        ("A=(--overlap-grad-reduce)\nB+=(\"${A[@]}\")", "${B[@]}", "--overlap-grad-reduce"),
+        ('A=(--overlap-grad-reduce)\nB+=("${A[@]}")', "${B[@]}", "--overlap-grad-reduce"),
         ("TP=$(( (1 + 3) / 2 ))", "--tensor-model-parallel-size ${TP}", "--tensor-model-parallel-size 2"),
-        ("TP=1\nwhile [[ $# -gt 0 ]]; do case $1 in --tp) TP=$2; shift ;; esac; done", "--tensor-model-parallel-size $TP", ""),
-        (": \"${TP:=2}\"", "--tensor-model-parallel-size $TP", "--tensor-model-parallel-size 2"),
+        (
+            "TP=1\nwhile [[ $# -gt 0 ]]; do case $1 in --tp) TP=$2; shift ;; esac; done",
+            "--tensor-model-parallel-size $TP",
+            "",
+        ),
+        (': "${TP:=2}"', "--tensor-model-parallel-size $TP", "--tensor-model-parallel-size 2"),
         ("if [ -f x ]; then A+=(--wandb-project x); fi", "${A[@]}", ""),
         ("A=( # --bf16 \\\n  --overlap-grad-reduce # later\n)", "${A[@]}", "--overlap-grad-reduce"),
     ],
@@ -67,14 +76,20 @@ def test_conditions_whose_outcome_is_known_are_followed(before, arguments, like)
 def test_functions_and_commands_within_quotes_are_read():
     plain = launched(f"torchrun pretrain_gpt.py {SIZES} --micro-batch-size 2")
     assert launched(f"go() {{\n torchrun pretrain_gpt.py {SIZES} --micro-batch-size $1\n}}\ngo 2") == plain
-    assert launched(f'CMD="torchrun pretrain_gpt.py {SIZES} --micro-batch-size 2"\nsrun -l bash -c "$CMD" | tee log') == plain
+    assert (
+        launched(f'CMD="torchrun pretrain_gpt.py {SIZES} --micro-batch-size 2"\nsrun -l bash -c "$CMD" | tee log')
+        == plain
+    )
     assert launched(f'O=" \\\n {SIZES} \\\n"\necho $O\neval torchrun pretrain_gpt.py $O --micro-batch-size 2') == plain
 
 
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("if grep -q x y; then A=--fp16; else A=--bf16; fi\nrun $A --lr 1", "its outcome is not known here: grep -q x y"),
+        (
+            "if grep -q x y; then A=--fp16; else A=--bf16; fi\nrun $A --lr 1",
+            "its outcome is not known here: grep -q x y",
+        ),
         ("torchrun pretrain_gpt.py --micro-batch-size $1", "'$1'; wanted a valid integer"),
         ("torchrun pretrain_gpt.py --micro-batch-size $1", "$1 is an argument of the script"),
         ("torchrun pretrain_gpt.py --micro-batch-size $MBS", "$MBS is not set in the script"),
@@ -115,7 +130,8 @@ def test_models_between_a_gpt_and_a_llama_have_their_own_parameters():
     layered = from_flags(f"{gated} --position-embedding-type rope").job["model"]
     assert layered.parameters - base.parameters == (2 * 4 + 1) * 96
     learned = from_flags(f"{gated} --normalization RMSNorm --max-position-embeddings 80").job["model"]
-    assert learned.parameters - base.parameters == 80 * 96 and learned.n_positions == 80
+    assert learned.parameters - base.parameters == 80 * 96
+    assert learned.n_positions == 80
     plain = gpt(**WIDTHS)
     rotary = from_flags(f"{SIZES} --position-embedding-type rope").job["model"]
     assert plain.parameters - rotary.parameters == 64 * 96
@@ -186,7 +202,10 @@ def test_experts_keep_every_other_product_of_what_all_tokens_pass():
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ("--num-virtual-stages-per-pipeline-rank 2 --pipeline-model-parallel-size 2 --global-batch-size 4", "in groups of 2"),
+        (
+            "--num-virtual-stages-per-pipeline-rank 2 --pipeline-model-parallel-size 2 --global-batch-size 4",
+            "in groups of 2",
+        ),
         ("--nproc-per-node 5 --pipeline-model-parallel-size 5 --global-batch-size 8", "5 stages do not divide"),
         ("--tensor-model-parallel-size 8 --global-batch-size 8", "tensor_parallel 8 take 8 GPUs of a host"),
     ],
@@ -223,4 +242,5 @@ def test_torchtitans_older_layout_is_the_newer_one():
         "data_parallel_shard_degree = 4\ntensor_parallel_degree = 2\npipeline_parallel_degree = 1\n"
         '[activation_checkpoint]\nmode = "selective"'
     )
-    assert older == newer and older.n_devices == 8
+    assert older == newer
+    assert older.n_devices == 8

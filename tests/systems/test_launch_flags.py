@@ -119,7 +119,7 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
         ("[parallelism]\ndata_parallel_replicate_degree = 2", "degree is 2: shards over a part of the replicas (HSDP)"),
         (
             '[activation_checkpoint]\nselective_ac_option = "2"',
-            "selective_ac_option is '2': to recompute one block in 2 has no model here; wanted 'op', or mode full",
+            "selective_ac_option is '2': to recompute one block in 2 has no model; wanted 'op', or mode full",
         ),
         ("[training]\nbatches = 2", "known here: training.batches"),
         (None, "flags are None; wanted text"),
@@ -137,7 +137,10 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
         ("torchrun pretrain_vision_classify.py --num-layers 4", "pretrain_vision_classify.py trains a model of images"),
         ("torchrun pretrain_mamba.py --num-layers 4", "pretrain_mamba.py trains blocks of Mamba"),
         ("distributed_type: XLA", "distributed_type is XLA; wanted NO, MULTI_GPU, FSDP, DEEPSPEED or MEGATRON_LM"),
-        ("distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: true", "fsdp_offload_params is true: offloading"),
+        (
+            "distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: true",
+            "fsdp_offload_params is true: offloading",
+        ),
         ("distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD", "strategy is HYBRID_SHARD"),
         (
             "#!/bin/sh\nif [ $1 ]; then A+=(--log-interval 1 --bf16); fi\nrun --micro-batch-size 1 $A",

@@ -20,7 +20,12 @@ MODELS = {
     "gpt": gpt(n_layers=8, **SIZES),
     "moe": moe(n_layers=8, d_expert=64, n_experts=4, experts_per_token=2, **SIZES),
 }
-FILES = {"megatron": "megatron.args", "deepspeed": "ds_config.json", "torchtitan": "plan.py", "accelerate": "accelerate.yaml"}
+FILES = {
+    "megatron": "megatron.args",
+    "deepspeed": "ds_config.json",
+    "torchtitan": "plan.py",
+    "accelerate": "accelerate.yaml",
+}
 COMPARED = ("n_stages", "n_replicas", "tensor_parallel", "global_batch", "sharding", "dtype", "gradients_in")
 
 

@@ -34,7 +34,9 @@ def read_text(text: str) -> Launch:
     if not isinstance(config, Mapping):
         raise LabError(f"accelerate configuration is {shortened(config)}; wanted keys, such as distributed_type")
     if unknown := [str(name) for name in config if name not in TOP and not is_ignored("accelerate", str(name))]:
-        raise LabError(f"keys of accelerate that are not known here: {', '.join(unknown)}; wanted the text without them")
+        raise LabError(
+            f"keys of accelerate that are not known here: {', '.join(unknown)}; wanted the text without them"
+        )
     ignored = [str(name) for name in config if is_ignored("accelerate", str(name))]
     kind = str(config.get("distributed_type", "NO")).upper().removeprefix("DISTRIBUTEDTYPE.")
     precision = str(config.get("mixed_precision", "no")).lower()
@@ -125,8 +127,8 @@ def _degrees(parallel: Mapping[str, Any]) -> int:
     """GPUs that share each layer. Raises LabError for what has no model beside FSDP."""
     if (replicas := _count(parallel, "dp_replicate_size")) > 1:
         raise LabError(
-            f"parallelism_config_dp_replicate_size is {replicas}: shards over a part of the replicas (HSDP) have no model "
-            "here; wanted 1"
+            f"parallelism_config_dp_replicate_size is {replicas}: shards over a part of the replicas (HSDP) have no "
+            "model here; wanted 1"
         )
     for name in ("cp_size", "sp_size", "ep_size"):
         if (degree := _count(parallel, name)) > 1:

@@ -73,7 +73,9 @@ def read_config(config: Any) -> Launch:
     job |= {"dtype": half[0]} if half else {}
     sized = "microbatch" in job or (accumulation is not None and "global_batch" in job)
     if "train_micro_batch_size_per_gpu" in asked:
-        notes.append("train_micro_batch_size_per_gpu is 'auto': the fastest that fits is taken, or the job's microbatch")
+        notes.append(
+            "train_micro_batch_size_per_gpu is 'auto': the fastest that fits is taken, or the job's microbatch"
+        )
     how: dict[str, Any] = {"microbatches": "given" if sized else "tried", "devices": "all"}
     said: dict[str, Any] = {"job": job, "accumulation": accumulation if sized else None, "asks": asks}
     said |= {"ignored": tuple(ignored), "notes": tuple(notes)}

@@ -23,7 +23,9 @@ SHARED = ("tensor_model_parallel_size", "context_parallel_size", "expert_model_p
 FLAGS = keys(
     {
         **MODEL_FLAGS,
-        **dict.fromkeys((*SHARED, "nnodes", "nproc_per_node", "micro_batch_size", "expert_tensor_parallel_size"), Count),
+        **dict.fromkeys(
+            (*SHARED, "nnodes", "nproc_per_node", "micro_batch_size", "expert_tensor_parallel_size"), Count
+        ),
         **dict.fromkeys(("pipeline_model_parallel_size", "global_batch_size", "recompute_num_layers"), Count),
         **dict.fromkeys(("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"), Count),
         **dict.fromkeys(("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"), Count),
@@ -117,7 +119,9 @@ def read_words(text: str, script: Script | None = None, config: str | None = Non
     beside = _deepspeed_stage(flags, config)
     given = _given(flags, {OLD.get(name, name): one for name, one in before.items()}, ignored, notes, script)
     if not given and program and (left := UNKNOWN_VALUE.search(own)):
-        raise LabError(f"the flags of {program[2]}.py are in {left[0]}, which the script does not set; wanted them, too")
+        raise LabError(
+            f"the flags of {program[2]}.py are in {left[0]}, which the script does not set; wanted them, too"
+        )
     if not given:
         raise LabError(
             f"flags are {shortened(text)}; wanted those of Megatron-LM, DeepSpeed's JSON, torchtitan's TOML or "
@@ -125,7 +129,11 @@ def read_words(text: str, script: Script | None = None, config: str | None = Non
         )
     if script is not None and script.absent:
         notes.append(f"read as if not set: {', '.join(script.absent)}")
-    if script is not None and script.tasks is not None and not any(name in given for name in ("nnodes", "nproc_per_node")):
+    if (
+        script is not None
+        and script.tasks is not None
+        and not any(name in given for name in ("nnodes", "nproc_per_node"))
+    ):
         given["nproc_per_node"] = script.tasks
     launch = _launch(given, beside, notes)
     return Launch(**{**vars(launch), "ignored": tuple(dict.fromkeys(ignored)), "notes": tuple(dict.fromkeys(notes))})
@@ -134,7 +142,9 @@ def read_words(text: str, script: Script | None = None, config: str | None = Non
 def _refuse_program(name: str) -> None:
     for pattern, trains in OTHERS.items():
         if re.search(pattern, name, re.IGNORECASE):
-            raise LabError(f"{name}.py trains {trains} which has no model here; wanted pretrain_gpt.py, or a GPT's flags")
+            raise LabError(
+                f"{name}.py trains {trains} which has no model here; wanted pretrain_gpt.py, or a GPT's flags"
+            )
 
 
 def _given(
@@ -334,8 +344,8 @@ def _checkpointing_of(given: Mapping[str, Any], stages: int) -> str:
     if own is not None and each >= own:
         return "stage"
     raise LabError(
-        f"--recompute-num-layers is {each}; wanted 1{'' if own is None else f' or {own}, a whole stage'}, as others have "
-        "no model here"
+        f"--recompute-num-layers is {each}; wanted 1{'' if own is None else f' or {own}, a whole stage'}, as others "
+        "have no model here"
     )
 
 

@@ -25,8 +25,8 @@ def blocks_of(given: Mapping[str, Any], stages: int) -> tuple[int, ...] | None:
     if first is None and last is None:
         if layers is not None and layers % stages:
             raise LabError(
-                f"--num-layers is {layers} and --pipeline-model-parallel-size {stages}; wanted a multiple of {stages}, or "
-                "--pipeline-model-parallel-layout"
+                f"--num-layers is {layers} and --pipeline-model-parallel-size {stages}; wanted a multiple of {stages}, "
+                "or --pipeline-model-parallel-layout"
             )
         return None
     if layers is None or stages < 2:
@@ -55,13 +55,15 @@ def _of_layout(layout: str, stages: int, layers: int | None) -> tuple[int, ...] 
     if "m" in text:
         raise LabError("--pipeline-model-parallel-layout has m, multi-token prediction; wanted a layout without")
     if not re.fullmatch(r"E?[td|]*L?", text):
-        raise LabError(f"--pipeline-model-parallel-layout is {shortened(layout)}; wanted E, t, | and L, such as Ett|ttL")
+        raise LabError(
+            f"--pipeline-model-parallel-layout is {shortened(layout)}; wanted E, t, | and L, such as Ett|ttL"
+        )
     counts = tuple(part.count("t") + part.count("d") for part in text.split("|"))
     if len(counts) != stages or (layers is not None and sum(counts) != layers):
         has = "" if layers is None else f" of {layers} blocks"
         raise LabError(
-            f"--pipeline-model-parallel-layout has {len(counts)} stages of {sum(counts)} blocks; wanted {stages}{has}, as "
-            "stages that interleave have no model with a layout"
+            f"--pipeline-model-parallel-layout has {len(counts)} stages of {sum(counts)} blocks; wanted {stages}{has}, "
+            "as stages that interleave have no model with a layout"
         )
     if min(counts) < 1:
         raise LabError("--pipeline-model-parallel-layout has a stage without blocks; wanted one or more on each")

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import LayerKind, ModelSpec, gpt, llama, moe
-from dtfm_lab.domain.job.model.families import block_of, model_of as model_of_blocks
+from dtfm_lab.domain.job.model.families import block_of
+from dtfm_lab.domain.job.model.families import model_of as model_of_blocks
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.systems.launches.settings import Count, Switch
 
@@ -25,7 +26,14 @@ COUNTS = (
     *("padded_vocab_size", "pad_vocab_size_to"),
 )
 SWITCHES = (
-    *("swiglu", "group_query_attention", "disable_bias_linear", "add_qkv_bias", "qk_layernorm", "no_position_embedding"),
+    *(
+        "swiglu",
+        "group_query_attention",
+        "disable_bias_linear",
+        "add_qkv_bias",
+        "qk_layernorm",
+        "no_position_embedding",
+    ),
     *("untie_embeddings_and_output_weights", "use_rotary_position_embeddings", "squared_relu", "openai_gelu"),
     *("multi_latent_attention", "add_position_embedding", "quick_geglu"),
 )

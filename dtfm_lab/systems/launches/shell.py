@@ -169,7 +169,11 @@ class _Shell:
             outcome = holds(header, self.values)
             if outcome is (kind == "while"):
                 return self.run(body)
-            return None if outcome is not None else self._either([body, []], f"set in a loop: {_short(f'{kind} {header}')}")
+            return (
+                None
+                if outcome is not None
+                else self._either([body, []], f"set in a loop: {_short(f'{kind} {header}')}")
+            )
         named = re.match(r"(\w+)\s+in\s+(.*)", header, re.DOTALL)
         items = words_of(self.values.put_in(named[2])) if named else []
         if named and len(items) == 1 and not self.values.is_open(items[0]):
@@ -254,7 +258,9 @@ class _Shell:
         if first == "unset":
             for name in words[1:]:
                 self.values.known.pop(name, None)
-        elif first in ("exec", "bash", "sh", "sbatch") and (run := [word for word in words if word.strip("'\"").endswith(".sh")]):
+        elif first in ("exec", "bash", "sh", "sbatch") and (
+            run := [word for word in words if word.strip("'\"").endswith(".sh")]
+        ):
             self.values.runs.append(unwrapped(self.values.put_in(run[0])))
             self._keep(self.values.put_in(" ".join(words)))
         elif first in ("source", "."):

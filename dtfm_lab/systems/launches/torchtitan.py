@@ -72,7 +72,9 @@ POLICIES = {"FullAC": "full", "SelectiveAC": "selective", "None": "none"}
 
 def is_toml(text: str) -> bool:
     """Whether a text begins with a section, or with a key and then has one."""
-    return bool(re.match(r"\[\w", text)) or bool(re.match(r"[\w.]+\s*=", text) and re.search(r"(?m)^\s*\[[\w.]+\]", text))
+    return bool(re.match(r"\[\w", text)) or bool(
+        re.match(r"[\w.]+\s*=", text) and re.search(r"(?m)^\s*\[[\w.]+\]", text)
+    )
 
 
 def is_python(text: str) -> bool:
@@ -107,8 +109,8 @@ def read_python(text: str) -> Launch:
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = _last_name(node.targets[0]), node.value
         if target in ("activation_checkpoint", "ac_config", "activation_checkpointing") and value is not None:
-            if policy := next((mode for name, mode in POLICIES.items() if name in ast.unparse(value)), None):
-                policies.append({"mode": policy})
+            words = ast.unparse(value)
+            policies += [{"mode": mode} for name, mode in POLICIES.items() if name in words][:1]
     if policies:
         found["activation_checkpoint"] = policies
     config = dict[str, Any]()
@@ -144,8 +146,8 @@ def _launch(config: Mapping[str, Any]) -> Launch:
     replicas, shards = parallel.get("data_parallel_replicate_degree", 1), parallel.get("data_parallel_shard_degree")
     if replicas > 1 and shards != 1:
         raise LabError(
-            f"parallelism.data_parallel_replicate_degree is {replicas}: shards over a part of the replicas (HSDP) have no "
-            "model here; wanted 1, or data_parallel_shard_degree 1"
+            f"parallelism.data_parallel_replicate_degree is {replicas}: shards over a part of the replicas (HSDP) have "
+            "no model here; wanted 1, or data_parallel_shard_degree 1"
         )
     for name in ("context_parallel_degree", "expert_parallel_degree"):
         if (degree := parallel.get(name, 1)) > 1 and (shards != 1 or name != "context_parallel_degree"):
@@ -203,7 +205,7 @@ def _checkpointing(given: Mapping[str, Any]) -> str:
     if option == "1":  # every block
         return "block"
     raise LabError(
-        f"activation_checkpoint.selective_ac_option is {option!r}: to recompute one block in {option} has no model here; "
+        f"activation_checkpoint.selective_ac_option is {option!r}: to recompute one block in {option} has no model; "
         "wanted 'op', or mode full"
         if option.isdigit()
         else f"activation_checkpoint.selective_ac_option is {option!r}; wanted 'op' or a number"
@@ -223,7 +225,7 @@ def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> di
         microbatch = local // count if not local % count else 0
     if local is not None and (not microbatch or local % microbatch):
         raise LabError(
-            f"training.local_batch_size is {local}, and a micro-batch has {microbatch or 'a part'} of it; wanted a multiple"
+            f"training.local_batch_size is {local}, and a micro-batch has {microbatch or 'a part'} of it; wanted less"
         )
     cut = _cut(parallel)
     if cut is None:

@@ -105,9 +105,7 @@ def moe(
     gated = per_token * ff + shared
     routed = 3 * d * ff  # weights of an expert
     own = n_experts + 2 * d * per_token
-    active = _block(
-        (d, n_heads, t), attention, gated, shared, routed=d * n_experts, held=own, moved=own + 2 * d
-    )
+    active = _block((d, n_heads, t), attention, gated, shared, routed=d * n_experts, held=own, moved=own + 2 * d)
     block = replace(
         active, parameters=active.parameters + (n_experts - per_token) * routed, expert_elements=n_experts * routed
     )
