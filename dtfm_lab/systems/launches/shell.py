@@ -148,7 +148,7 @@ class _Shell:
             if outcome:
                 return self.run(body)
             if outcome is None:
-                rest = [If(branches[at + 1 :], otherwise)] if branches[at + 1 :] else otherwise
+                rest: list[Statement] = [If(branches[at + 1 :], otherwise)] if branches[at + 1 :] else otherwise
                 return self._either([body, rest], f"set under a condition: {_short(condition)}")
         return self.run(otherwise)
 
@@ -177,7 +177,7 @@ class _Shell:
         named = re.match(r"(\w+)\s+in\s+(.*)", header, re.DOTALL)
         items = words_of(self.values.put_in(named[2])) if named else []
         if named and len(items) == 1 and not self.values.is_open(items[0]):
-            self.values.set(named[1], unwrapped(items[0]))
+            self.values.give(named[1], unwrapped(items[0]))
             return self.run(body)
         if name := named[1] if named else "":
             self.values.leave_open(name, f"set in a loop: {_short(f'for {header}')}")
@@ -198,7 +198,7 @@ class _Shell:
             elif len(set(texts)) > 1:
                 effective = {" ".join(self._effective(one)) for one in texts}
                 if len(effective) == 1 and any(FLAG.search(one) for one in texts):
-                    self.values.set(name, min(texts, key=len))
+                    self.values.give(name, min(texts, key=len))
                     continue
                 self.values.leave_open(name, why)
             else:
@@ -289,7 +289,7 @@ class _Shell:
             if FLAG.search(value) and self._effective(value):
                 self.flagged.add(name)
             return
-        self.values.set(name, f"{before} {value}".strip() if adds else value)
+        self.values.give(name, f"{before} {value}".strip() if adds else value)
 
     def _calculate(self, text: str) -> None:
         if step := re.fullmatch(r"(\w+)\s*(\+\+|--)", text):
@@ -300,7 +300,7 @@ class _Shell:
             if result is None:
                 self.values.leave_open(name, "computed from what is not known")
             else:
-                self.values.set(name, str(result))
+                self.values.give(name, str(result))
 
 
 def _short(text: str) -> str:

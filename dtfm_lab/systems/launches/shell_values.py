@@ -57,7 +57,7 @@ class Values:
         """The same, to be changed on its own."""
         return replace(self, known=dict(self.known), open=dict(self.open))
 
-    def set(self, name: str, value: str) -> None:
+    def give(self, name: str, value: str) -> None:
         """Give a variable a value."""
         self.open.pop(name, None)
         self.known[name] = value
@@ -138,7 +138,7 @@ class Values:
                     return value
                 found = unwrapped(self.put_in(other))
                 if sign[-1] == "=":
-                    self.set(name, found)
+                    self.give(name, found)
                 return found
             case "+" | ":+" if name not in self.open:
                 return self.put_in(other) if value else ""
