@@ -21,7 +21,14 @@ PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
 SHARDINGS = {"FULL_SHARD": True, "1": True, "SHARD_GRAD_OP": False, "2": False}
 """Names and numbers of FSDP's strategies, and whether parameters are dropped after the forward."""
 ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
-TOP = ("distributed_type", "mixed_precision", "num_processes", "fsdp_config", "deepspeed_config", "megatron_lm_config")
+TOP: tuple[str, ...] = (
+    "distributed_type",
+    "mixed_precision",
+    "num_processes",
+    "fsdp_config",
+    "deepspeed_config",
+    "megatron_lm_config",
+)
 TOP += ("parallelism_config", "dynamo_config", "dynamo_backend", "fp8_config", "gradient_accumulation_steps")
 
 

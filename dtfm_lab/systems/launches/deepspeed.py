@@ -33,7 +33,7 @@ CONFIGURATION = keys(
     }
 )
 """Keys of a DeepSpeed configuration that make a plan."""
-OFF = (None, False, 0, "none", "None", {}, [])
+OFF: tuple[Any, ...] = (None, False, 0, "none", "None", {}, [])
 ADAMS = {"adam", "adamw", "fusedadam", "deepspeedcpuadam", "lamb", "fusedlamb", "deepspeedcpuadamw", "torchadam"}
 """Optimisers with the states of Adam, two numbers a parameter."""
 
@@ -104,15 +104,15 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
         if path in ("fp16.enabled", "bf16.enabled") and value == AUTO:
             continue  # the job's precision
         if path == "communication_data_type":
-            value = None if value in OFF else str(value).replace("bfp16", "bf16")
-            if value is None:
+            if value in OFF:
                 continue
+            value = str(value).replace("bfp16", "bf16")
         if path == "optimizer.type" and str(value).lower() not in (*ADAMS, AUTO):
             why = refusal_of("deepspeed", f"{path}.{value}") or "has no model here; wanted one with the states of Adam"
             raise LabError(f"{path} is {value}, which {why}")
-        if (why := refusal_of("deepspeed", path)) is not None:
+        if (reason := refusal_of("deepspeed", path)) is not None:
             if value not in OFF and not _is_off(value):
-                raise LabError(f"{path} is {shortened(value)}: {why}")
+                raise LabError(f"{path} is {shortened(value)}: {reason}")
             continue
         if (note := note_of("deepspeed", path)) is not None:
             if value not in OFF:

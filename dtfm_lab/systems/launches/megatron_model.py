@@ -46,7 +46,13 @@ MODEL_FLAGS: dict[str, Any] = {
     **dict.fromkeys(("moe_layer_freq", "tokenizer_type", "tokenizer_model", "tokenizer_name_or_path"), str),
 }
 """Flags of a model, each with what its value may be. Source: megatron/training/arguments.py of NVIDIA/Megatron-LM."""
-BESIDE = ("max_position_embeddings", "tokenizer_type", "tokenizer_model", "tokenizer_name_or_path", "num_experts")
+BESIDE: tuple[str, ...] = (
+    "max_position_embeddings",
+    "tokenizer_type",
+    "tokenizer_model",
+    "tokenizer_name_or_path",
+    "num_experts",
+)
 BESIDE += ("no_position_embedding", "add_position_embedding", "pad_vocab_size_to", "padded_vocab_size")
 """Those that a launch may have whose model is the job's."""
 GPT_VOCABULARY = 50257

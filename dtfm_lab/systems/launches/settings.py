@@ -27,7 +27,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 def keys(types: Mapping[str, Any], *, strict: bool = True) -> type[BaseModel]:
     """Keys that may be given, each with what its value may be."""
     fields: dict[str, Any] = {name: (kind, None) for name, kind in types.items()}
-    return create_model("Keys", __config__=ConfigDict(extra="forbid", strict=strict), **fields)  # type: ignore[no-any-return]
+    return create_model("Keys", __config__=ConfigDict(extra="forbid", strict=strict), **fields)
 
 
 @cache

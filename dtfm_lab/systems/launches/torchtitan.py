@@ -61,7 +61,11 @@ MOVED = {
 }
 """Keys that stood elsewhere before 2025, those of ``experimental`` aside."""
 FLOAT8 = re.compile(r"float8|mx|fp8|nvfp4", re.IGNORECASE)
-FLOAT8_KEYS = ("float8.enable_float8_linear", "training.enable_fp8_linear", "training.enable_float8_linear")
+FLOAT8_KEYS: tuple[str, ...] = (
+    "float8.enable_float8_linear",
+    "training.enable_fp8_linear",
+    "training.enable_float8_linear",
+)
 FLOAT8_KEYS += ("training.fp8_linear",)
 SCHEDULES = {"gpipe": "gpipe", "1f1b": "1f1b", "interleaved1f1b": "interleaved-1f1b"}
 OTHER_MODELS = re.compile(r"flux|vlm|_vl\b|vision|siglip|dit\b|vit\b|wan\b|mae|clip|mamba|rwkv|lfm", re.IGNORECASE)
