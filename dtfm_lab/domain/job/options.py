@@ -136,7 +136,12 @@ class SystemOptions:
     ] = None
     """``selective`` keeps every other matrix product and the attention's output (torchtitan's of operators), ``block``
     the input of each block, ``stage`` that of each stage, as ``recompute`` does. A planner chooses ``none``, ``block``
-    or ``stage``; without one, what is not given is ``none``. ``selective`` has no model of blocks with experts."""
+    or ``stage``; without one, what is not given is ``none``."""
+    early_stop: Annotated[
+        bool, Option(help="A block that is computed again stops where its backward needs nothing more.")
+    ] = False
+    """Then the last matrix product of a checkpointed block is not repeated, as nothing reads what it makes: torch's
+    ``checkpoint(early_stop=True)``, and what torch.compile makes of any checkpoint."""
     attention: Annotated[
         str, Option(help="Whether attention keeps its matrix for the backward (unfused).", choices=ATTENTIONS)
     ] = "fused"
