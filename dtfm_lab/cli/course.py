@@ -3,7 +3,9 @@
 import importlib.util
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -142,7 +144,7 @@ def exam_command(folder: Path, key_path: Path | None, students_path: Path | None
     numbers = {each.reader: exam.numbers_of(each.variant) for each in own}
     folder.mkdir(parents=True, exist_ok=True)
     for name, answers in (("exam.html", False), ("answers.html", True)):
-        write_text(folder / name, exam.printed(numbers, answers=answers))
+        write_text(folder / name, exam.printed(numbers, answers=answers), private=answers)
         err.print(f"wrote {folder / name}, {len(numbers)} sheets")
 
 
@@ -168,38 +170,70 @@ def guesses_command(folder: Path, output: Path) -> None:
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File of the marks, CSV.")
 @click.option("--seconds", type=click.FloatRange(1), default=300.0, show_default=True, help="Longest for a notebook.")
 @click.option(
+    "--memory", type=click.FloatRange(1), default=4.0, show_default=True, help="Most GiB for a notebook's processes."
+)
+@click.option(
     "--at-once", type=click.IntRange(1), help="Notebooks that are executed at once; as many as cores if none."
+)
+@click.option(
+    "--isolate/--no-isolate",
+    default=True,
+    help="Whether notebooks run without network, files to write and other processes, where Linux can do that.",
 )
 @KEY
 @json_option
 def mark_command(
-    folder: Path, output: Path | None, seconds: float, at_once: int | None, key_path: Path | None, as_json: bool
+    folder: Path,
+    output: Path | None,
+    seconds: float,
+    memory: float,
+    at_once: int | None,
+    isolate: bool,
+    key_path: Path | None,
+    as_json: bool,
 ) -> None:
     """Execute every notebook in FOLDER, check its answers, and print or write the marks.
 
-    FOLDER has NAME.ipynb for each student, or NAME/.../*.ipynb as nbgrader collects them.
+    FOLDER has NAME.ipynb for each student, or NAME/.../*.ipynb as nbgrader collects them. The file of the marks is
+    written after each notebook, readable by you alone.
     """
-    from dtfm_lab.cli.marking import mark_folder, with_equal_answers  # IPython takes a while to load
+    from dtfm_lab.cli.marking import mark_folder, table
+    from dtfm_lab.cli.marking_files import in_one_line
 
     key = None if key_path is None else read_key(key_path)
-    rows = []
-    for of_one in mark_folder(folder, seconds, key=key, at_once=at_once or usable_cores()):
+    rows: list[dict[str, Any]] = []
+    marking = mark_folder(
+        folder,
+        seconds,
+        key=key,
+        at_once=at_once or usable_cores(),
+        memory_bytes=int(memory * 2**30),
+        isolate=isolate,
+        hidden=tuple(path for path in (key_path, output) if path is not None),
+    )
+    for of_one in marking:
         rows += of_one
+        if not of_one:
+            err.print("not isolated: this machine gives no namespaces to this user; see docs/teaching.md, Marks")
+            continue
+        if output is not None and (output.is_file() or not output.exists()):
+            with suppress(FileError):  # a disk may be full for a while
+                write_text(output, table(rows).to_csv(index=False), private=True)
         if not as_json:
             points, of = (sum(row[key] for row in of_one) for key in ("points", "of"))
-            err.print(f"{of_one[0]['student']}: {points} of {of} points")
-    marks = with_equal_answers(rows)
+            err.print(f"{in_one_line(of_one[0]['student'])}: {points} of {of} points")
+    marks = table(rows)
     if output is not None:
-        write_text(output, marks.to_csv(index=False))
+        write_text(output, marks.to_csv(index=False), private=True)
         err.print(f"wrote {output}")
     if as_json:
         return print_json({"marks": plain_rows(marks)})
     if output is None:
         marked = (
-            (*row[:2], f"{row.points} of {row.of}", row.tries, "yes" if row.answer_shown is True else "", *row[7:9])
+            (*row[:2], f"{row.points} of {row.of}", row.tries, "yes" if row.answer_shown is True else "", row.reason)
             for row in marks.itertuples(index=False)
         )
-        print_rows(("student", "mission", "points", "tries", "answer shown", "reason", "same as"), marked)
+        print_rows(("student", "mission", "points", "tries", "answer shown", "reason"), marked)
     return None
 
 

@@ -1,308 +1,270 @@
 """Marks notebooks of a class: a row for every student and mission.
 
 Each notebook is executed in a process, a folder and an environment of its own, and its answers are taken out as data.
-The checks in it are not executed, so it does not matter what a student has made of them: each answer is checked in a
-process for itself, so that one that is code can spoil no other. The processes are forked by ``marking_server``.
+The checks in it are not executed, so it does not matter what a student has made of them: each answer is checked in
+another process, where none of the student's code runs. A function is called where it was made; the check sends it
+arguments and gets back what it returned. ``marking_server`` forks these processes, ``marking_jobs`` is what they do.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import queue
-import signal
-import subprocess
-import sys
-import tempfile
+import socket
+import time
+import unicodedata
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from pandas import DataFrame
 
-from dtfm_lab.cli.marking_server import DIED, LATE
+from dtfm_lab.cli.marking_channel import Ended, Late, Message, Nonsense
+from dtfm_lab.cli.marking_descendants import MEMORY, PROCESSES
+from dtfm_lab.cli.marking_files import Cell, HandIn, cells_of, in_one_line, missions_in, submissions
+from dtfm_lab.cli.marking_processes import Job, Lost, Server, server
 from dtfm_lab.course import missions
 from dtfm_lab.course.graded import EVERY_LESSON, GRADED, variant_of
-from dtfm_lab.course.likeness import Handed, code_digest, same_as
-from dtfm_lab.course.progress import Assignment, Progress, progress_path, read_progress, save_progress
 from dtfm_lab.course.teaching import VARIANT, answer_id, points_of
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.lab.missions import RECORD
 
-COLUMNS = [
-    "student", "mission", "points", "of", "tries", "hints", "answer_shown", "reason", "same_as", "notebook",
-]  # fmt: skip
-KEPT = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR")
+COLUMNS = ["student", "mission", "points", "of", "tries", "hints", "answer_shown", "reason", "notebook"]
+KEPT = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR")
 """Variables of the marker's environment that a student's code gets."""
 NOT_ANSWERED = ("# YOUR CODE HERE", "raise NotImplementedError")
+MOST_TRIES = 10**6
+"""Most tries and hints that a record is believed."""
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of a cell that a spreadsheet computes, or may after it has removed blanks."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class HandIn:
-    """One notebook of one student."""
-
-    student: str
-    path: Path
-    folder: Path
-    """What the notebooks are in."""
-
-
-@dataclass(frozen=True)
 class Marker:
-    """How hand-ins are marked. A server is taken for a hand-in, and given back after it."""
+    """How hand-ins are marked."""
 
     seconds: float
     """Longest for the cells of a notebook, and for each check."""
-    servers: queue.SimpleQueue[Server]
-    """Those that do nothing at the moment."""
+    memory_bytes: int
+    """Most memory of all processes of a notebook together, and of a check."""
+    server: Server
     key: bytes | None = None
     """What the variants of the numbers are made with; None where numbers are drawn from names."""
+    hidden: tuple[str, ...] = ()
+    """Paths that no student's code is to see."""
+    alone: bool = False
+    """Whether nothing else is marked at the same time, so that whatever happens is the notebook's own doing."""
 
     def mark(self, hand_in: HandIn) -> list[Row]:
-        """The rows of one notebook, without ``same_as``."""
-        server = self.servers.get()
+        """The rows of one notebook. Raises Lost where another one may have killed what marked it."""
+        about = {"student": hand_in.student, "notebook": str(hand_in.path.relative_to(hand_in.folder))}
         try:
-            return list(self._rows(hand_in, server))
-        finally:
-            self.servers.put(server)
-
-    def _rows(self, hand_in: HandIn, server: Server) -> Iterator[Row]:
-        student, path = hand_in.student, hand_in.path
-        about = {"student": student, "notebook": str(path.relative_to(hand_in.folder))}
-        try:
-            names, book = asked(path)
-            if self.key is None and VARIANT in _source_of(book, "reader"):
-                raise FileError(f"{path}: its numbers were drawn with a key; wanted --key with the file of that key")
-            answers, done = self._answers(book, student, names, server)
+            return [about | row for row in self._rows(hand_in)]
         except LabError as error:
-            yield about | {"mission": "", "points": 0, "of": 0} | _refused(error)
-            return
-        for name in names:
-            answer = answers[name]
-            verdict = _refused(answer.get("reason", ""))
-            if "packed" in answer:
-                verdict |= self._verdict(name, student, answer["packed"], server)
-            of = points_of(missions[name])
-            marks = {"mission": name, "points": of if verdict["passed"] else 0, "of": of}
-            code = code_digest(_source_of(book, answer_id(name)))
-            yield about | marks | verdict | done[name] | {"code": code}
+            return [about | {"mission": "", "points": 0, "of": 0} | _refused(error)]
+        except Lost:
+            raise
+        except Exception as error:  # one notebook, whatever is in it, does not keep the others from being marked
+            why = f"it cannot be marked ({type(error).__name__}: {error}); mark it by hand"
+            return [about | {"mission": "", "points": 0, "of": 0} | _refused(why)]
+
+    def _rows(self, hand_in: HandIn) -> list[Row]:
+        student = hand_in.student
+        cells = cells_of(hand_in)
+        names = missions_in(hand_in, cells)
+        if self.key is None and any(cell.grade_id == "reader" and VARIANT in cell.source for cell in cells):
+            raise FileError(
+                f"{hand_in.where}: its numbers were drawn with a key; wanted --key with the file of that key"
+            )
+        with self.server.job("execute", self.memory_bytes, self.hidden) as job:
+            answers, tries = self._executed(cells, student, names, job)
+            record = _record(cells, student)
+            rows = []
+            for name in names:
+                answer = answers[name]
+                verdict = (
+                    _refused(answer["reason"]) if "reason" in answer else self._verdict(name, student, answer, job)
+                )
+                of = points_of(missions[name])
+                marks = {"mission": name, "points": of if verdict["passed"] else 0, "of": of}
+                rows.append(marks | verdict | _done(record.get(name), tries.get(name)))
+            return rows
+
+    def _why(self, job: Job) -> str:
+        """Why a job ended by itself. Raises Lost where that cannot be told, and it may be marked again alone."""
+        if (why := job.end()) is None and not self.alone:
+            raise Lost
+        if why == MEMORY:
+            return f"its processes took more than {self.memory_bytes / 2**30:g} GiB of memory"
+        return "it started more processes than a notebook may" if why == PROCESSES else "its process died"
 
     def _drawn(self, name: str, student: str) -> str:
         return student if self.key is None else variant_of(self.key, missions[name].lesson, student)
 
-    def _answers(
-        self, book: Any, student: str, names: list[str], server: Server
-    ) -> tuple[dict[str, dict[str, Any]], dict[str, Row]]:
-        """By mission ``{"packed": ...}``, or ``{"reason": ...}`` where there is no answer; and what was tried."""
-        wanted = {answer_id(name): name for name in names}
-        found: dict[str, dict[str, Any]] = {name: {"reason": "the notebook has no cell for it"} for name in names}
-        cells = []
-        for cell in book.cells:
-            about = cell.metadata.get("nbgrader", {})
-            name = wanted.get(about.get("grade_id", ""), "")
-            if cell.cell_type != "code" or about.get("grade"):
-                continue
-            if name:
-                found[name] = {"reason": "not answered"}
-            if not all(each in cell.source for each in NOT_ANSWERED):
-                cells.append([cell.source, name])
-                if name:
-                    found[name] = {}
-        with tempfile.TemporaryDirectory(prefix="dtfm-lab-mark-", ignore_cleanup_errors=True) as folder:
-            home = Path(folder)
-            progress = home / "progress" / progress_path(student).name
-            if self.key is not None:
-                variants = {missions[name].lesson: Assignment(variant=self._drawn(name, student)) for name in names}
-                save_progress(Progress(student, {}, [], assignments=variants), progress)
-            job = {"kind": "execute", "folder": folder, "cells": cells, "environment": _environment(home, student)}
-            said, why = server.do(job, self.seconds)
-            for each in said:
-                if each.get("mission") in found:
-                    found[each["mission"]] = {key: each[key] for key in ("packed", "reason") if key in each}
-            late = f"the notebook took longer than {self.seconds:.0f} s"
-            for name in names:
-                if not found[name]:
-                    found[name] = {"reason": f"{late if why == LATE else 'its process died'} before or in this cell"}
-            return found, _done(_record(book, student), progress, names)
+    def _executed(
+        self, cells: list[Cell], student: str, names: list[str], job: Job
+    ) -> tuple[dict[str, Message], Mapping[str, Any]]:
+        """By mission ``{"packed": ...}``, or ``{"reason": ...}`` where there is no answer; and what the cells tried."""
+        found, executed = _to_execute(cells, names)
+        variants = {} if self.key is None else {missions[name].lesson: self._drawn(name, student) for name in names}
+        order = {"cells": executed, "environment": _environment(student), "reader": student, "missions": names}
+        deadline = time.monotonic() + self.seconds
+        tries: object = {}
+        try:
+            job.channel.send(order | {"variants": variants}, seconds=self.seconds)
+            while "done" not in (said := job.channel.receive(deadline)):
+                if isinstance(name := said.get("mission"), str) and name in found:
+                    found[name] = _handed(said)
+            tries = said["done"]
+            why = ""
+        except Late:
+            why = f"the notebook took longer than {self.seconds:.0f} s"
+        except Nonsense as error:
+            why = f"its process wrote {error} where an answer was wanted"
+        except Ended:
+            why = self._why(job)
+        for name in names:
+            if not found[name]:
+                found[name] = {"reason": f"{why or 'its process said nothing'} before or in this cell"}
+        return found, tries if isinstance(tries, dict) else {}
 
-    def _verdict(self, name: str, student: str, packed: object, server: Server) -> Row:
-        job = {"kind": "check", "mission": name, "drawn": self._drawn(name, student), "packed": packed}
-        said, why = server.do(job, self.seconds)
-        if not said:
-            late = f"its check took longer than {self.seconds:.0f} s"
-            return _refused(late if why == LATE else "its check ended without a verdict")
-        return _refused("") | said[0] | {"passed": said[0].get("passed") is True}
+    def _verdict(self, name: str, student: str, answer: Message, executing: Job) -> Row:
+        """What a check says, in a process that no student's code has run in."""
+        deadline = time.monotonic() + self.seconds
+        order = {"mission": name, "drawn": self._drawn(name, student), "packed": answer["packed"]}
+        theirs, checks = socket.socketpair()
+        with theirs, checks, self.server.job("check", self.memory_bytes) as job:
+            try:
+                if asks := answer["asks"]:
+                    executing.channel.send({"answer": name}, [theirs.fileno()], self.seconds)
+                theirs.close()
+            except (Ended, Late):
+                return _refused("its process ended before its function was called")
+            try:
+                job.channel.send(order | {"asks": asks}, [checks.fileno()] if asks else (), self.seconds)
+                checks.close()
+                said = job.channel.receive(deadline)
+            except Late:
+                return _refused(f"its check took longer than {self.seconds:.0f} s")
+            except (Ended, Nonsense):
+                return _refused(f"its check ended without a verdict: {self._why(job)}")
+        return {"passed": said.get("passed") is True, "reason": in_one_line(said.get("reason"))}
 
 
-def mark_folder(folder: Path, seconds: float, *, key: bytes | None = None, at_once: int = 1) -> Iterator[list[Row]]:
-    """Yield the rows of each notebook as it is marked, without ``same_as``; ``at_once`` of them are at any time.
+def mark_folder(
+    folder: Path,
+    seconds: float,
+    *,
+    key: bytes | None = None,
+    at_once: int = 1,
+    memory_bytes: int = 4 << 30,
+    isolate: bool = True,
+    hidden: tuple[Path, ...] = (),
+) -> Iterator[list[Row]]:
+    """Yield the rows of each notebook as it is marked; ``at_once`` of them are at any time.
 
-    Raises FileError where there is none.
+    First comes an empty list if ``isolate`` was asked for and this machine does not let this user do it. ``hidden``
+    paths are kept from students' code, beside the folder. Raises FileError where there is no notebook.
     """
     hand_ins = list(submissions(folder))
     if not hand_ins:
         raise FileError(f"{folder}: no notebook in it; wanted NAME.ipynb or NAME/.../*.ipynb, NAME a student's")
-    count = min(at_once, len(hand_ins))
-    pool = ThreadPoolExecutor(count)
+    pool = ThreadPoolExecutor(min(at_once, len(hand_ins)))
     try:
-        with servers(count) as free:
-            marker = Marker(seconds, free, key)
-            for done in as_completed([pool.submit(marker.mark, each) for each in hand_ins]):
-                yield done.result()
+        with server(folder, isolate=isolate) as forks:
+            if isolate and not forks.walls:
+                yield []
+            paths = tuple(str(path.resolve()) for path in (folder, Path.home(), *hidden))
+            marker = Marker(seconds, memory_bytes, forks, key, paths)
+            running = {pool.submit(marker.mark, each): each for each in hand_ins}
+            again = []
+            for done in as_completed(running):
+                try:
+                    yield done.result()
+                except Lost:
+                    again.append(running[done])
+            for hand_in in again:
+                yield replace(marker, alone=True).mark(hand_in)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def submissions(folder: Path) -> Iterator[HandIn]:
-    """Students and their notebooks: ``ada.ipynb``, or ``ada/01/missions.ipynb`` as nbgrader collects them."""
-    for path in sorted(folder.rglob("*.ipynb")):
-        parts = path.relative_to(folder).parts
-        if any(part.startswith(".") for part in parts):
-            continue
-        yield HandIn(parts[0] if len(parts) > 1 else path.stem, path, folder)
-
-
-def with_equal_answers(rows: list[Row]) -> DataFrame:
-    """The rows as a table, by student; ``same_as`` names who else has the same answer, where that tells something."""
+def table(rows: list[Row]) -> DataFrame:
+    """The rows as a table, by student. What a spreadsheet would compute is text: it begins with an apostrophe."""
     rows = sorted(rows, key=lambda row: (row["student"], row["notebook"]))
-    worked = {name: code_digest(each.answer) for name, each in missions.items()}
-    handed = [
-        Handed(row["student"], row["mission"], row["passed"], row["digest"], row["ones_own"], row.get("code", ""))
-        for row in rows
-    ]
-    for row, others in zip(rows, same_as(handed, worked), strict=True):
-        row["same_as"] = others
-    return DataFrame(rows, columns=COLUMNS)
+    return DataFrame([{name: _as_text(row.get(name, "")) for name in COLUMNS} for row in rows], columns=COLUMNS)
 
 
-def asked(path: Path) -> tuple[list[str], Any]:
-    """Missions of the lesson of which a notebook has answer cells, so that deleting a cell does not delete the mark.
-
-    Also the notebook. Raises FileError where the file is no notebook, or not one of an assignment.
-    """
-    try:
-        book = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-        ids = {str(cell.metadata.get("nbgrader", {}).get("grade_id", "")) for cell in book.cells}
-    except Exception:  # nbformat raises many kinds
-        book, ids = None, set()
-    lessons = {each.lesson for each in missions.values() if answer_id(each.name) in ids}
-    if not lessons:
-        raise FileError(
-            f"{path}: no answer cell of a mission; wanted a notebook that dtfm-lab missions assignment wrote"
-        )
-    return [each.name for each in missions.values() if each.lesson in lessons], book
+def _as_text(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    wide = unicodedata.normalize("NFKC", value)  # there are a wide = and a wide @, too
+    begins = wide.startswith(FORMULAS) or wide.lstrip().startswith(FORMULAS)
+    return in_one_line(f"'{value}" if begins else value, most=None)
 
 
-def _source_of(book: Any, grade_id: str) -> str:
-    found = [cell.source for cell in book.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == grade_id]
-    return str(found[0]) if found else ""
+def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message], list[tuple[str, str]]]:
+    """By mission what is known of its answer already; and the cells, each with the mission that it answers."""
+    wanted = {answer_id(name): name for name in names}
+    found: dict[str, Message] = {name: {"reason": "the notebook has no cell for it"} for name in names}
+    executed = []
+    for cell in cells:
+        if cell.graded:
+            continue
+        name = wanted.get(cell.grade_id, "")
+        answered = not all(each in cell.source for each in NOT_ANSWERED)
+        if name:
+            found[name] = {} if answered else {"reason": "not answered"}
+        if answered:
+            executed.append((cell.source, name))
+    return found, executed
+
+
+def _handed(said: Message) -> Message:
+    """What a student's process says of an answer, which may be anything."""
+    if isinstance(reason := said.get("reason"), str):
+        return {"reason": reason}
+    return {"packed": said.get("packed"), "asks": said.get("asks") is True}
 
 
 def _refused(reason: object) -> Row:
     """The verdict on what is no answer."""
-    return {"passed": False, "reason": str(reason), "digest": "", "ones_own": False}
+    return {"passed": False, "reason": in_one_line(reason)}
 
 
-def _record(book: Any, student: str) -> Mapping[str, Any]:
+def _record(cells: list[Cell], student: str) -> Mapping[str, Any]:
     """What the last board in the saved notebook says of this student: by mission tries, hints and answer looked at."""
     found: Mapping[str, Any] = {}
-    for cell in book.cells:
-        for output in cell.get("outputs", ()):
-            record = output.get("data", {}).get(RECORD)
+    for cell in cells:
+        for data in cell.outputs:
+            record = data.get(RECORD)
             if isinstance(record, dict) and record.get("reader") == student:
                 found = record["missions"] if isinstance(record.get("missions"), dict) else {}
     return found
 
 
-def _done(record: Mapping[str, Any], progress: Path, names: list[str]) -> dict[str, Row]:
-    """By mission the tries, hints and answers looked at: those of the record, and those of the hand-in's own cells.
+def _done(kept: object, own: object) -> Row:
+    """The tries, hints and answers looked at: those of the record, and those of the hand-in's own cells.
 
     Empty where the notebook has no record, as when its last cell was not run.
     """
-    try:
-        own = read_progress(progress).missions
-    except LabError:
-        own = {}
-    done: dict[str, Row] = {}
-    for name in names:
-        kept = record.get(name)
-        here = own.get(name)
-        tries, hints = (here.tries, here.hints) if here else (0, 0)
-        shown = bool(here and here.answer_shown)
-        if isinstance(kept, list) and len(kept) == 3 and all(isinstance(each, int) for each in kept):
-            done[name] = {"tries": tries + kept[0], "hints": hints + kept[1], "answer_shown": shown or bool(kept[2])}
-        else:
-            done[name] = {"tries": tries or "", "hints": hints or "", "answer_shown": shown or ""}
-    return done
+    tries, hints, shown = _counted(own) or (0, 0, False)
+    if (record := _counted(kept)) is not None:
+        return {"tries": tries + record[0], "hints": hints + record[1], "answer_shown": shown or record[2]}
+    return {"tries": tries or "", "hints": hints or "", "answer_shown": shown or ""}
 
 
-def _environment(folder: Path, reader: str) -> dict[str, str]:
+def _counted(found: object) -> tuple[int, int, bool] | None:
+    """Tries, hints and whether the answer was looked at; None where that is something else."""
+    if not isinstance(found, list) or len(found) != 3 or not all(isinstance(each, int) for each in found):
+        return None
+    tries, hints, shown = found
+    return min(max(int(tries), 0), MOST_TRIES), min(max(int(hints), 0), MOST_TRIES), bool(shown)
+
+
+def _environment(reader: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    own = {"HOME": str(folder), "DTFM_LAB_READER": reader, "DTFM_LAB_PROGRESS": str(folder / "progress")}
-    own |= {"DTFM_LAB_WARM_S": "0", "JUPYTER_PLATFORM_DIRS": "1", "IPYTHONDIR": str(folder / "ipython")}
-    return kept | own | {GRADED: EVERY_LESSON}
-
-
-class Server:
-    """A process that does one job at a time; one that was killed by a job is replaced before the next."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-
-    def do(self, job: Mapping[str, Any], seconds: float) -> tuple[list[dict[str, Any]], str]:
-        """What a job said, and why it ended: empty where it was done."""
-        process = self.started()
-        pid = 0
-        try:
-            assert process.stdin
-            assert process.stdout
-            process.stdin.write(json.dumps({**job, "seconds": seconds}) + "\n")
-            process.stdin.flush()
-            pid = json.loads(process.stdout.readline())["pid"]
-            answer = json.loads(process.stdout.readline())
-            return answer["said"], answer["why"]
-        except (OSError, ValueError, KeyError):
-            self.stop()
-            if pid:
-                with suppress(OSError):
-                    os.killpg(pid, signal.SIGKILL)
-            return [], DIED
-
-    def started(self) -> subprocess.Popen[str]:
-        """Its process, which begins to load where there is none."""
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "dtfm_lab.cli.marking_server"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        return self._process
-
-    def stop(self) -> None:
-        """End the process, and with it the job that it does."""
-        if (process := self._process) is not None:
-            self._process = None
-            process.terminate()
-            process.communicate()
-
-
-@contextmanager
-def servers(count: int) -> Iterator[queue.SimpleQueue[Server]]:
-    """Servers that load at once, and are ended with the block."""
-    made = [Server() for _ in range(count)]
-    free: queue.SimpleQueue[Server] = queue.SimpleQueue()
-    try:
-        for server in made:
-            server.started()
-            free.put(server)
-        yield free
-    finally:
-        for server in made:
-            server.stop()
+    own = {"DTFM_LAB_READER": reader, "DTFM_LAB_WARM_S": "0", "JUPYTER_PLATFORM_DIRS": "1", GRADED: EVERY_LESSON}
+    return kept | own

@@ -1,155 +1,141 @@
-"""The process behind a marker that has the lab loaded and forks one process for each hand-in, and for each answer.
+"""The process behind a marker that has the lab loaded, and forks a process for each hand-in and for each answer.
 
-``python -m dtfm_lab.cli.marking_server`` reads a job from each line of its standard input. For each it writes the id of
-the process that does it, then what that said and why it ended. Loading the lab takes seconds and a fork milliseconds,
-so a class waits for its own code alone. A job's process leads a session of its own, writes nowhere but into its pipe,
-and is killed with its session when it is done or its time is over.
+``python -P -m dtfm_lab.cli.marking_server FD WALLS`` gets two sockets for each job through the socket of number FD, and
+forks a keeper for it. The keeper starts the job, counts what its processes use, and kills them all when the marker says
+so. It tells the marker why it did on the first socket; on the second, marker and job speak with each other. So neither
+this process nor a keeper ever knows what a student's process must not find in its memory.
+
+Loading the lab takes seconds and a fork milliseconds, so a class waits for its own code alone.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
-import signal
+import socket
 import sys
-import time
-from collections.abc import Callable, Mapping
+import tempfile
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import NoReturn
 
-from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
+import psutil
+from IPython.core.interactiveshell import InteractiveShell  # noqa: F401  loaded before the forks
 
 from dtfm_lab import lab
-from dtfm_lab.course import missions
-from dtfm_lab.course.graded import pack, unpack
-from dtfm_lab.course.likeness import digest_of, is_ones_own
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.cli import marking_walls as walls
+from dtfm_lab.cli.marking_channel import Channel, Ended, Message
+from dtfm_lab.cli.marking_descendants import end_descendants, open_folders, too_much
+from dtfm_lab.cli.marking_jobs import JOBS
 
-Job = Mapping[str, Any]
-Say = Callable[[dict[str, Any]], None]
-LATE, DIED = "late", "died"
-"""Why a job ended that was not done."""
-END = b'{"end": true}\n'
-"""The last line of a job that was done."""
-LONGEST_REASON = 300
-MOST_BYTES = 256 << 20
-"""Most that a job may say; one that says more has died."""
+LOOK_EVERY_S = 0.2
+"""Seconds between two looks at what a job's processes use."""
 
 
 def main() -> None:
-    """Do what stands on standard input, once what most answers need is compiled, or loaded from the cache."""
+    """Fork a keeper for each job, once what most answers need is compiled, or loaded from the cache."""
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    walls.keep_private()
+    walls.adopt_orphans()
+    with_walls = sys.argv[2] == "walls" and walls.hold()
     lab.simulate(lab.plan("lecture-hall", "tiny", seed=0, steps=1))
-    for line in sys.stdin:
-        job = json.loads(line)
-        _do(job, float(job["seconds"]))
-
-
-def _do(job: Job, seconds: float) -> None:
-    receiving, sending = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(receiving)
-        _be_child(job, sending)
-    os.close(sending)
-    _write({"pid": pid})
-    try:
-        said, why = _heard(receiving, time.monotonic() + seconds)
-    finally:
-        os.close(receiving)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)  # it may not lead its session yet
-        with suppress(ChildProcessError):
-            os.waitpid(pid, 0)
-    _write({"said": said, "why": why})
-
-
-def _write(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
-
-
-def _heard(receiving: int, deadline: float) -> tuple[list[dict[str, Any]], str]:
-    """What a job said until it was done, died or was late. What it left running may hold the pipe open."""
-    content, why = bytearray(), LATE
-    while (left_s := deadline - time.monotonic()) > 0:
-        if not select.select([receiving], [], [], left_s)[0]:
+    Channel(requests).send({"walls": with_walls})
+    keepers = {child.pid for child in psutil.Process().children()}
+    while True:
+        ready, _, _ = select.select([requests], [], [], 1.0 if keepers else None)
+        _reap(keepers)
+        if not ready:
             continue
-        chunk = os.read(receiving, 1 << 16)
-        content += chunk
-        if content.endswith(END):
-            why = ""
+        asked, sockets, _, _ = socket.recv_fds(requests, 1, 2)
+        if not asked:
             break
-        if not chunk or len(content) > MOST_BYTES:
-            why = DIED
-            break
-    said = []
-    for line in bytes(content[: content.rfind(b"\n") + 1]).removesuffix(END).splitlines():
-        with suppress(ValueError):
-            said.append(json.loads(line))
-    return [each for each in said if isinstance(each, dict)], why
+        pid = os.fork()
+        if pid == 0:
+            requests.close()
+            _keep(*(socket.socket(fileno=number) for number in sockets), with_walls=with_walls)
+        keepers.add(pid)
+        for number in sockets:
+            os.close(number)
+    end_descendants()
 
 
-def _be_child(job: Job, sending: int) -> None:
-    """Do a job in a process of its own, which ends here."""
+def _reap(keepers: set[int]) -> None:
+    """Reap keepers that are done, and kill what a keeper left that was killed itself."""
+    with suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
+            keepers.discard(pid)
+    end_descendants(keepers)
+
+
+def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> NoReturn:
+    """Keep one job: until the marker says that it is over, or is gone."""
     try:
-        os.setsid()
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nowhere, descriptor)
-
-        def say(message: dict[str, Any]) -> None:
-            left = memoryview(json.dumps(message).encode() + b"\n")
-            while left:
-                left = left[os.write(sending, left) :]
-
-        {"execute": _execute, "check": _check}[job["kind"]](job, say)
-        os.write(sending, END)
+        walls.end_with_parent()
+        walls.keep_private()
+        walls.adopt_orphans()
+        marker = Channel(control)
+        order = marker.receive()
+        with tempfile.TemporaryDirectory(prefix="dtfm-lab-mark-", ignore_cleanup_errors=True) as folder:
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                _be_job(order, ours, Path(folder), with_walls=with_walls)
+            ours.close()
+            why = _watched(pid, control, order["memory_bytes"])
+            end_descendants()
+            open_folders(Path(folder))
+        with suppress(Ended):
+            marker.send({"why": why})
     finally:
         os._exit(0)
 
 
-def _execute(job: Job, say: Say) -> None:
-    """Execute the cells of a notebook; say by mission what was answered, or why nothing was."""
-    os.chdir(job["folder"])
-    os.environ.clear()
-    os.environ.update(job["environment"])
-    sys.path.insert(0, "")
-    shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
-    for source, name in job["cells"]:
-        problem = _problem(shell, source)
-        if name:
-            say({"mission": name} | ({"reason": problem} if problem else _taken(shell.user_ns.get("answer"))))
+def _watched(pid: int, control: socket.socket, memory_bytes: int) -> str:
+    """Wait for the marker; kill the job where it uses too much. Return why it was killed, empty where it was not."""
+    why, running = "", True
+    while not select.select([control], [], [], LOOK_EVERY_S if running else None)[0]:
+        why = too_much(memory_bytes)
+        if why or os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            running = False
+            end_descendants()  # what it left may hold its socket open
+    return why
 
 
-def _problem(shell: Any, source: str) -> str:
-    """Run a cell; return why it gives no answer, empty where it may."""
-    result = shell.run_cell(source)
-    error = result.error_before_exec or result.error_in_exec
-    return "" if error is None else f"its cell raised {type(error).__name__}: {error}"[:LONGEST_REASON]
-
-
-def _taken(answer: object) -> dict[str, Any]:
+def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bool) -> NoReturn:
+    """Do a job, with no open file but its socket, in a process that ends here."""
+    status = 1
     try:
-        return {"packed": pack(answer)}
-    except Exception as error:  # an answer may be anything
-        return {"reason": f"its answer cannot be taken out: {error}"[:LONGEST_REASON]}
+        walls.end_with_parent()
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
+        number = ours.fileno()
+        os.closerange(3, number)
+        os.closerange(number + 1, os.sysconf("SC_OPEN_MAX"))
+        job = JOBS[order["kind"]]
+        walls.limit(order["memory_bytes"])
+
+        def work() -> None:
+            job(Channel(ours, takes_files=True), folder)
+
+        if order["kind"] == "execute":
+            walls.limit_threads(_threads())
+            if with_walls:
+                walls.behind_walls(folder, order["hidden"], work)
+        work()
+        status = 0
+    finally:
+        os._exit(status)
 
 
-def _check(job: Job, say: Say) -> None:
-    """Say whether an answer wins."""
-    try:
-        answer = unpack(job["packed"])
-        verdict = missions[job["mission"]].verdict(answer, job["drawn"])
-        found = {"digest": digest_of(answer), "ones_own": is_ones_own(answer)}
-        say({"passed": verdict.passed, "reason": verdict.reason, **found})
-    except LabError as error:
-        say({"passed": False, "reason": str(error)})
-    except Exception as error:  # an answer's own code may raise anything
-        say({"passed": False, "reason": f"its check raised {type(error).__name__}: {error}"[:LONGEST_REASON]})
+def _threads() -> int:
+    """Threads of this user."""
+    uid, count = os.getuid(), 0
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            count += process.num_threads() if process.uids().real == uid else 0
+    return count
 
 
 if __name__ == "__main__":

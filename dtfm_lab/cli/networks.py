@@ -33,10 +33,10 @@ def pairs_of(named: str) -> Callable[..., dict[str, str]]:
     "--gpu",
     "peaks",
     multiple=True,
-    metavar="NAME=TFLOPS",
-    callback=pairs_of("NAME=TFLOPS"),
-    help="TFLOP/s in half precision of a GPU that is not in the lab's table; HOST=GPU is what a probed host without "
-    "nvidia-smi has, such as ada=MI300X:8.",
+    metavar="NAME=TFLOPS[,GIB]",
+    callback=pairs_of("NAME=TFLOPS or NAME=TFLOPS,GIB"),
+    help="TFLOP/s in half precision of a GPU that is not in the lab's table, and GiB of memory where no tool tells it; "
+    "HOST=GPU is what a probed host without nvidia-smi has, such as ada=MI300X:8.",
 )
 @output_option
 @json_option
@@ -57,13 +57,15 @@ def network(
     hosts, sources = _hosts_and_files(words)
     own = {host.rpartition("@")[2] for host in hosts}
     gpus = {name: value for name, value in peaks.items() if name in own}
-    others = {name: _number(value) for name, value in peaks.items() if name not in own}
+    numbers = {name: _numbers(value) for name, value in peaks.items() if name not in own}
+    others = {name: peak for name, (peak, _) in numbers.items()}
+    memory = {name: gib for name, (_, gib) in numbers.items() if gib is not None}
     if hosts:
         from dtfm_lab.runtime.probe import probe_over_ssh
 
-        made = probe_over_ssh(hosts, sources, at=at, peak_tflops=others, gpus=gpus, report=err.print)
+        made = probe_over_ssh(hosts, sources, at=at, peak_tflops=others, memory_gib=memory, gpus=gpus, report=err.print)
     else:
-        made = lab.load_topology(sources, at=at, peak_tflops=others)
+        made = lab.load_topology(sources, at=at, peak_tflops=others, memory_gib=memory)
     written = None if output is None else str(files.save(made, output))
     notes = made.description.split("; ")
     if as_json:
@@ -85,12 +87,15 @@ def _hosts_and_files(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str
     return hosts, sources
 
 
-def _number(text: str) -> float:
+def _numbers(text: str) -> tuple[float, float | None]:
+    """TFLOP/s, and GiB of memory where they are given: ``125`` or ``125,119``. Raises LabError."""
+    peak, comma, memory = text.partition(",")
     try:
-        return float(text)
+        return float(peak), float(memory.lower().removesuffix("gib")) if comma else None
     except ValueError:
         raise LabError(
-            f"--gpu says {shortened(text)} TFLOP/s; wanted a number, or the name of a probed host before it"
+            f"--gpu says {shortened(text)} TFLOP/s; wanted a number, also with GiB of memory (125,119), or the name "
+            "of a probed host before it"
         ) from None
 
 

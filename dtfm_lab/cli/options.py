@@ -15,6 +15,7 @@ from typing import Any, get_args, get_origin
 import click
 
 from dtfm_lab import files, lab
+from dtfm_lab.cli.terminal import print_notes, waiting
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
 from dtfm_lab.domain.network import Topology
@@ -277,9 +278,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
-def _job_options(fields: Iterable[str], *, plans: bool = True) -> Decorator:
+def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = False) -> Decorator:
     """Decorator: TOPOLOGY, --job and these fields of the job, passed as a Topology and a Job. Without --job the job is
-    that of the --start plan, or else the network's default job."""
+    that of the --start plan, or else the network's default job. ``notes``: those of the job's model are printed."""
 
     def decorate(command: Command) -> Command:
         @click.argument("topology")
@@ -306,15 +307,19 @@ def _job_options(fields: Iterable[str], *, plans: bool = True) -> Decorator:
             overrides: dict[str, Any],
             **values: Any,
         ) -> Any:
-            network = lab.load_topology(topology)
-            network = network.with_typical_prices() if typical_prices else network
+            with waiting(Path(topology).name, "reading the network"):
+                network = lab.load_topology(topology)
+                network = network.with_typical_prices() if typical_prices else network
             begin = values.get("start")
             job = _default_job(network) if begin is None else begin.job
             if module is not None or timed:
                 job = lab.load_job(job_name, module=module, timed=timed)
             elif job_name is not None:
                 job = lab.load_job(job_name)
-            return command(network, files.override(job, **overrides), **values)
+            job = files.override(job, **overrides)
+            if notes:
+                print_notes(job)
+            return command(network, job, **values)
 
         return with_job
 
@@ -329,8 +334,8 @@ def _default_job(network: Topology) -> Job:
 
 job_options = _job_options(JOB)
 placed_options = _job_options(JOB, plans=False)
-work_options = _job_options(WORK)
-shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE])
+work_options = _job_options(WORK, notes=True)
+shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE], notes=True)
 """For commands that plan the job on several networks, each in a shape of its own."""
 
 

@@ -17,6 +17,7 @@ from pandas import DataFrame
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.course import print_board
 from dtfm_lab.cli.options import (
+    AUTO,
     FRONTIER,
     PLANNING,
     SEARCH,
@@ -36,22 +37,26 @@ from dtfm_lab.cli.terminal import (
     err,
     out,
     print_json,
+    print_notes,
     print_report,
     print_rows,
     print_table,
     row_progress,
     search_progress,
+    waiting,
 )
 from dtfm_lab.cli.traces import interval_of, report_trace
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, set_words
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.plan.choices import words_of
 from dtfm_lab.domain.units import counted, format_range, format_s, format_share, money, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.schemas import FORMATS, schema
+from dtfm_lab.planning.explain.loose_bound import loose_bound_words
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
@@ -59,6 +64,8 @@ from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
 SPEED_AND_PRICE = ("global_batch", "iteration_s", "price_per_hour", "price_per_billion_tokens", "lower_bound_s")
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
 """Columns of a frontier that a terminal shows; --json has all of them, and the plans."""
+MOST_PLACED = 24
+"""Most placed devices that the table of stages names one by one."""
 FREED_SHARE = 0.25
 """Share of a plan's search that another, with all open that its job names, may take in addition."""
 
@@ -95,7 +102,12 @@ def plan(
         stopped = True
         err.print("stopped; the best so far is kept")
     assert best is not None, "a search yields at least one step"
-    found = planning.simulated(best.plan)
+    found = best.plan
+    try:
+        with waiting("plan", "simulating the plan"):
+            found = planning.simulated(found)
+    except KeyboardInterrupt:  # the plan is kept, without its seconds
+        stopped = True
     report_plan(found, output, as_json)
     if not (as_json or stopped):
         _report_freed(found, PlanOptions(**budget))
@@ -145,7 +157,7 @@ def show(what: str, as_json: bool) -> None:
     data = files.read_mapping(path) if is_file and path.suffix.lower() in (".json", ".yaml", ".yml") else {}
     if "dtfm_plan" in data:
         shown = files.plan_from_mapping(data, where=path.name)
-        report_plan(shown, None, as_json)
+        report_plan(shown, None, as_json, explained=True)
         if not as_json:
             out.print(lab.explain(shown).text)
     elif "dtfm_trace" in data:
@@ -201,6 +213,7 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
     def described(found: planning.Frontier) -> str:
         return f"searches  {found.latest}  {counted(len(found), 'plan')}"
 
+    print_notes(job)
     with row_progress("frontier", described, "searches", says_total="n_searches") as show:
         found = lab.frontier(topology, job, batches=wanted, progress=show, **budget)
     if as_json:
@@ -284,29 +297,31 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
         return err.print("stopped; what would be if all were open that the job names is left out")
     if other is None or other.iteration_s is None or plan.iteration_s is None:
         return
-    named = f"named by the job: {', '.join(plan.pinned)}; left open (auto)"
+    opened = f"with {', '.join(plan.pinned)} left open ({AUTO})"
     if other.iteration_s >= plan.iteration_s:
-        return out.print(f"{named}, nothing faster was found in {format_share(FREED_SHARE, 0)} of the search")
+        return out.print(f"{opened}, nothing faster was found in {format_share(FREED_SHARE, 0)} of the search")
     job = other.job
     shape = f"{job.n_stages} x {job.n_replicas}, micro-batches of {job.microbatch}, checkpointing {job.checkpoints}"
-    out.print(f"{named}, an iteration takes {format_s(other.iteration_s)}: {shape}")
+    out.print(f"{opened}, an iteration takes {format_s(other.iteration_s)}: {shape}")
 
 
-def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
+def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: bool = False) -> None:
+    """Print a plan, and write it to ``output``. Where it is ``explained`` after this, what its bound leaves out is
+    left to that."""
     if output is not None:
         files.save_plan(plan, output)
-    trace = None if plan.iteration_s is None else lab.simulate(plan)
-    if as_json:
+    with waiting("plan", "simulating the plan"):
+        trace = None if plan.iteration_s is None else lab.simulate(plan)
         held = held_memory(plan)
+    if as_json:
         memory = None if held is None else memory_summary(held) | {"advice": held.advice}
         return print_json(
             plan.summary()
             | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
             | {"not_simulated": planning.why_not_simulated(plan) or None}
         )
-    for line in _headlines(plan):
+    for line in _headlines(plan, says_bound=not explained):
         out.print(line)
-    held = held_memory(plan)
     if held is not None and not held.fits:
         out.print(f"it fits {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
     if trace is not None and (between := format_range(*trace.interval())):
@@ -315,17 +330,27 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     stages = DataFrame({"stage": range(len(plan.stages))})
     if blocks:
         stages["blocks"] = blocks
-    stages["devices"] = [" ".join(names) for names in plan.stages]
+    stages["devices"] = _stage_devices(plan)
     stages["synchronisation_s"] = cost.group_s
     stages["hop to the next_s"] = [*cost.hop_s, None]
     print_table(stages)
     if plan.idle_devices:
-        out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
+        out.print(plan.idle_words)
     if line := memory_line(plan):
         out.print(line)
 
 
-def _headlines(plan: Plan) -> Iterator[str]:
+def _stage_devices(plan: Plan) -> list[str]:
+    """The devices of each stage: their names, or above ``MOST_PLACED`` devices their number and their hosts."""
+    if plan.placement.devices.size <= MOST_PLACED:
+        return [" ".join(names) for names in plan.stages]
+    devices, gpus = plan.topology.devices, plan.job.group_gpus
+    size = f" x TP {gpus}" if gpus == plan.job.tensor_parallel != 1 else f" x {gpus} GPUs" if gpus > 1 else ""
+    where = [set_words(devices, group.tolist()).removeprefix("all of ") for group in plan.placement.devices]
+    return [f"{plan.job.n_replicas}{size} on {words}" for words in where]
+
+
+def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
     """What the plan is, its seconds and dollars, and its communication cost."""
     job, cost = plan.job, plan.cost
     shape = f"{job.name} on {plan.topology.name}, "
@@ -337,11 +362,15 @@ def _headlines(plan: Plan) -> Iterator[str]:
         shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} a pipeline"
         shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
+    yield from () if job.model is None else job.model.notes
+    yield from _choices(plan)
     if plan.iteration_s is not None:
-        left = f", {plan.speed_up_words}" if plan.speed_up_words else ""
+        loose = loose_bound_words(plan)
+        left = f", {plan.speed_up_words}" if plan.speed_up_words and not loose else ""
         price = plan.price_per_billion_tokens
         dollars = f"; {money(price)} a billion {job.counted}" if price else ""
         yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
+        yield from [loose] if loose and says_bound else []
     elif why := planning.why_not_simulated(plan):
         yield f"iteration not simulated: {why}"
     yield (
@@ -349,6 +378,16 @@ def _headlines(plan: Plan) -> Iterator[str]:
         f"{format_s(cost.pipeline_s)}), bound in this shape {format_s(plan.lower_bound_s)}, gap "
         f"{format_share(plan.gap)}"
     )
+
+
+def _choices(plan: Plan) -> Iterator[str]:
+    """What the search chose, and what the job pinned with how to open it."""
+    if plan.chosen:
+        yield f"chosen: {words_of(plan.job, plan.chosen)}"
+    if pinned := plan.given:
+        only = next(iter(pinned)) if len(pinned) == 1 else ""
+        opens = f"--set {only}={AUTO} opens it" if only else f"--set FIELD={AUTO} opens one of {', '.join(pinned)}"
+        yield f"pinned: {words_of(plan.job, pinned)}; {opens}"
 
 
 def report_topology(topology: Topology, as_json: bool) -> None:

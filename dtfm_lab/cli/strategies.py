@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.text import Text
 
 from dtfm_lab import files, lab
@@ -30,7 +31,7 @@ from dtfm_lab.cli.options import (
     work_options,
 )
 from dtfm_lab.cli.terminal import err, out, print_json, print_report, print_table, row_progress
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
@@ -89,8 +90,8 @@ def _asked_systems(by_default: str) -> Decorator:
 @click.option(
     "--flags",
     metavar="TEXT",
-    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON or torchtitan's TOML, or their file; "
-    "or the shell script that launches Megatron-LM.",
+    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON, torchtitan's TOML or accelerate's "
+    "YAML, or their file; or the shell script that launches Megatron-LM.",
 )
 @gathered(STRATEGIES, into="budget")
 @click.option(
@@ -126,10 +127,14 @@ def strategies_command(
         ending_of(output, (*ENDINGS, *PICTURES))
     names = strategies if systems in ((), ("all",)) else systems
     launched: list[Strategy] = []
+    remarks: list[str] = []
     if flags is not None:
         launch = from_flags(_text_of(flags))
+        if launch.asks and not _typed("global_batch"):
+            raise LabError(f"{launch.asks}; wanted --batch, the sequences of an iteration")
+        launch = launch.keeping_microbatch() if _typed("microbatch") else launch
         topology, job = launch.on(topology, job)
-        launched, names = [launch.strategy], systems
+        launched, names, remarks = [launch.strategy], systems, launch.remarks
     asked = chosen([*launched, *names, *variants_of(assumed)])
     if why is not None and why not in (labels := [one.label for one in asked]):
         named = [one.label for one in asked if one.name == why]
@@ -148,9 +153,12 @@ def strategies_command(
         found.save(output)
     explained = None if why is None or found.stopped else lab.explain(found[why], found)
     if as_json:
-        print_json(found.to_dict() | ({} if explained is None else {"why": explained.summary()}))
+        more = {} if explained is None else {"why": explained.summary()}
+        print_json(found.to_dict() | more | ({"remarks": remarks} if flags is not None else {}))
     else:
         print_report(report_of(found, assumptions=False))
+        for remark in remarks:
+            out.print(Text(remark, style="dim"))
         if explained is not None:
             out.print(Text(f"\n{explained.text}"))
     if found.stopped:
@@ -278,6 +286,13 @@ def _save_plans(found: Outcomes, folder: Path) -> None:
         if one.found is not None:
             name = re.sub(r"[^\w.-]+", "-", one.name).strip("-")
             files.save_plan(one.found, folder / f"{name}.json")
+
+
+def _typed(field: str) -> bool:
+    """Whether the command line gives this field of the job."""
+    context = click.get_current_context()
+    named = any(text.partition("=")[0] == field for text in context.params.get("settings", ()))
+    return named or context.get_parameter_source(field) is ParameterSource.COMMANDLINE
 
 
 def _text_of(flags: str) -> str:

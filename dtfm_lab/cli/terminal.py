@@ -14,11 +14,12 @@ import click
 from pandas import DataFrame, isna
 from rich.console import Console, ConsoleDimensions, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.report import Part, ReportSection
 from dtfm_lab.domain.report import Table as ReportTable
 from dtfm_lab.domain.units import counted, format_bytes, format_s, format_share, money, signed_share
@@ -74,6 +75,12 @@ def _finite(value: Any) -> Any:
         case list() | tuple():
             return [_finite(item) for item in value]
     return value
+
+
+def print_notes(job: Job) -> None:
+    """Print on standard error what the job's model took from a config.json unasked."""
+    for note in () if job.model is None else job.model.notes:
+        err.print(note)
 
 
 def print_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -153,7 +160,8 @@ def search_progress(budget: SearchBudget, name: str | None = None) -> Iterator[C
     steps, seconds = budget.steps, budget.seconds
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS
-    with _progress_line(name or budget.planner, seconds if steps is None else steps) as update:
+    total = seconds if steps is None else steps
+    with _progress_line(name or budget.planner, total, "looking for a first plan") as update:
 
         def show(step: PlanStep) -> None:
             limit = f" of {seconds:g}" if seconds is not None else ""
@@ -202,12 +210,31 @@ def row_progress(
 
 
 @contextmanager
-def _progress_line(name: str, total: float | None) -> Iterator[Callable[..., None]]:
-    """Yield a function that updates one line of progress, shown only in a terminal, with the values that changed."""
-    title, status = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[status]"))
+def waiting(name: str, why: str) -> Iterator[None]:
+    """Show in a terminal what is waited for and how long it has taken."""
+    with _progress_line(name, None, why):
+        yield
+
+
+class _StatusColumn(ProgressColumn):
+    """What a task says of itself, or until it says anything what is waited for and for how long."""
+
+    max_refresh = 1 / FRAMES_PER_S
+
+    def render(self, task: Task) -> Text:
+        status, why = task.fields["status"], task.fields["why"]
+        return Text(status or (f"{why}  {task.elapsed or 0.0:.1f} s" if why else ""))
+
+
+@contextmanager
+def _progress_line(name: str, total: float | None, why: str = "") -> Iterator[Callable[..., None]]:
+    """Yield a function that updates one line of progress, shown only in a terminal, with the values that changed. Until
+    the first call it says ``why`` there is nothing yet, and the seconds."""
+    title = TextColumn("{task.description}", markup=False)
     options: dict[str, Any] = {"transient": True, "refresh_per_second": FRAMES_PER_S, "disable": not err.is_interactive}
-    with Progress(title, BarColumn(bar_width=12), status, console=err, **options) as progress:
-        task = progress.add_task(name, total=total, status="")
+    with Progress(title, BarColumn(bar_width=12), _StatusColumn(), console=err, **options) as progress:
+        task = progress.add_task(name, total=total, status="", why=why)
+        progress.refresh()
         yield lambda **changes: progress.update(task, **changes)
 
 
@@ -249,7 +276,7 @@ def remark(run: RunRecord, event: dict[str, Any]) -> str:
             return run_report.describe_fault(run.faults[-1])
         case "checkpoint":
             return run_report.describe_checkpoint(run)
-        case "warning":
+        case "warning" | "reconnected":
             return f"warning: {event['message']}"
     return ""
 

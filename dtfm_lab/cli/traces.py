@@ -28,7 +28,7 @@ THROUGHPUT = {
 }
 SAME_NAME = (
     *("source", "clock", "schedule", "links", "queueing", "synchronisation", "synchronise_every", "late_messages"),
-    *("overruns", "time_scale", "stretched", "unigram_entropy", "stand_in", "runs_on"),
+    *("overruns", "time_scale", "stretched", "unigram_entropy", "stand_in", "runs_on", "notes"),
 )
 """Fields of the context that a trace's summary holds as they are."""
 
@@ -107,6 +107,8 @@ def print_trace(trace: Trace) -> None:
             f"{counted(trace.n_iterations, 'iteration')}, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "
             f"{context.late_messages} late messages, {context.overruns} overruns"
         )
+    for note in context.notes:
+        out.print(f"note: {note}")
 
 
 def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: bool) -> None:

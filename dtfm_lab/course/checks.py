@@ -213,10 +213,16 @@ def iteration_again_s(plan: Plan) -> float:
     return simulate(plan).iteration_s
 
 
+class Raised(Exception):
+    """A reader's function, in a process of its own, raised what this says: the error's type and its words."""
+
+
 def value_of(function: Callable[..., Any], *arguments: Any) -> Any:
     """What the reader's own function returns of copies, which it may change. Raises NotYet where it raises."""
     try:
         return function(*deepcopy(arguments))
+    except Raised as error:
+        raise NotYet(f"your function raised {error}") from None
     except Exception as error:  # the reader's code may raise anything
         raise NotYet(f"your function raised {type(error).__name__}: {error}") from None
 

@@ -15,7 +15,6 @@ from platformdirs import user_state_path
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from dtfm_lab.course.likeness import digest_of
 from dtfm_lab.course.mission import Verdict
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.files.reading import parse, read_mapping, write_text
@@ -36,8 +35,6 @@ class Attempts:
     """Moment of the first answer that won, in UTC; empty before."""
     passed_before_answer: bool = False
     """Whether that was before the worked answer was asked for."""
-    answer_digest: str = ""
-    """Of the answer that won; empty where an equal one would tell nothing."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -94,14 +91,13 @@ class Progress:
         self.guesses.append(guess)
         return True
 
-    def note_verdict(self, verdict: Verdict, answer: object) -> int:
-        """Count a try, and keep the first answer that won; returns the number of tries so far."""
+    def note_verdict(self, verdict: Verdict) -> int:
+        """Count a try, and note when the mission was first won. Returns the number of tries so far."""
         attempts = self.of(verdict.mission)
         attempts.tries += 1
         if verdict and not attempts.passed_at:
             attempts.passed_at = now()
             attempts.passed_before_answer = not attempts.answer_shown
-            attempts.answer_digest = digest_of(answer)
         return attempts.tries
 
 
@@ -141,6 +137,9 @@ def read_progress(path: Path) -> Progress:
     data = read_mapping(path)
     if data.get(KEY) != VERSION:
         raise FileError(f"{path}: {KEY} is {data.get(KEY)!r}; wanted {VERSION}")
+    for attempts in data["missions"].values() if isinstance(data.get("missions"), dict) else ():
+        if isinstance(attempts, dict):
+            attempts.pop("answer_digest", None)  # files of earlier releases have it
     return parse(Progress, data, str(path))
 
 

@@ -43,11 +43,6 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def in_any_case(name: str, known: Collection[str]) -> str:
-    """The known name that differs in case alone, or else the name as it is."""
-    return name if name in known else {each.casefold(): each for each in known}.get(name.casefold(), name)
-
-
 def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
     """At most ``n`` of the known names that are most like this one, the most alike first; case counts only in doubt."""
     name, spellings = name[:NAME_SHOWN], {each.casefold(): each for each in known}

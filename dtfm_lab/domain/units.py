@@ -94,6 +94,9 @@ TIMES = 10
 """Multiple of a bound from which it is given without decimals."""
 FAR_TIMES = 100
 """Multiple of a bound from which it is not given: so loose a bound says only that it is far."""
+LOOSE_TIMES = 1.5
+"""Multiple of its lower bound from which an iteration says that the bound is loose. "At most 98 times faster" would
+read as a promise, where the bound leaves out what takes the time."""
 
 
 def format_times(times: float) -> str:
@@ -107,6 +110,19 @@ def format_times(times: float) -> str:
 def counted(n: int, noun: str) -> str:
     """A number with its noun: ``1 hop``, ``7 hops``, ``1,024 losses``."""
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+
+
+MOST_COUNTS = 16
+"""Counts up to which each is written."""
+
+
+def compact_counts(counts: tuple[int, ...]) -> str:
+    """``6 2 2 5``; ``4 each`` where all are equal, and the least and the most of many."""
+    if len(set(counts)) == 1:
+        return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} each"
+    if len(counts) > MOST_COUNTS:
+        return f"{min(counts):,} to {max(counts):,}"
+    return " ".join(map(str, counts))
 
 
 CENT = 0.01

@@ -19,6 +19,7 @@ import numpy as np
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import History, Loss, Operation, State
+from dtfm_lab.domain.network import name_words
 from dtfm_lab.domain.units import FloatArray, counted
 from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.elasticity.policy import (
@@ -35,6 +36,9 @@ from dtfm_lab.elasticity.policy import (
 
 SAME_S = 1e-9
 """Steps that end so shortly after a change, by rounding, have ended with it."""
+MOST_TURNS = 1_000_000
+"""Stretches of time of a replay, of which each ends with a change, a checkpoint or an answer: some 5 s of computing and
+200 MB of memory. Half a year with a checkpoint every minute makes half as many."""
 COLLECTED_AFTER = 50_000
 """New objects between two collections while hours are replayed; 700 is Python's default."""
 # as plain numbers, which are quicker to compare
@@ -92,7 +96,7 @@ class _Run:
 
     def __init__(self, availability: Availability, fleet: Fleet, policy: Policy, costs: Costs, name: str) -> None:
         self.availability, self.fleet, self.policy, self.costs, self.name = availability, fleet, policy, costs, name
-        self.time_s = 0.0
+        self.time_s, self.turns = 0.0, 0
         self.present = self.leaving = NOBODY
         self.earlier: deque[frozenset[int]] = deque(maxlen=REMEMBERED)
         self.operation: Operation | None = None
@@ -184,7 +188,7 @@ class _Run:
     def _must_be_there(self, operation: Operation | None) -> None:
         if operation is not None and not operation.devices <= self.present:
             gone = operation.devices - self.present
-            names = ", ".join(self.availability.devices[device] for device in sorted(gone))
+            names = name_words([self.availability.devices[device] for device in sorted(gone)])
             raise PlanError(
                 f"policy {self.name} goes on with {names} at {self.time_s:g} s; wanted devices that are there"
             )
@@ -197,7 +201,8 @@ class _Run:
         self.checkpoint_next |= response.checkpoint_next
         self.every_s = self.every_s if response.every_s is None else response.every_s
         if isinstance(response.again, float | int) and not isinstance(response.again, Asked):
-            self.again = self.time_s + max(response.again, SAME_S)
+            # late in the hours a float has no room for SAME_S
+            self.again = max(self.time_s + max(response.again, SAME_S), math.nextafter(self.time_s, math.inf))
         else:
             self.again = response.again
         if new is old and response.pause_s <= 0 and response.keeps is Keeps.STEP:
@@ -250,6 +255,13 @@ class _Run:
     def advance(self, to_s: float) -> None:
         """Let time pass until then, asking the policy where it wants to be asked."""
         while self.time_s < to_s:
+            self.turns += 1
+            if self.turns > MOST_TURNS:
+                raise PlanError(
+                    f"{self.availability.name} under policy {self.name} makes more than {MOST_TURNS:,} changes, "
+                    f"checkpoints and questions by second {self.time_s:.4g} of {self.availability.end_s:.4g}; wanted a "
+                    "shorter time, longer steps, or fewer checkpoints"
+                )
             until_s = min(to_s, self.again) if isinstance(self.again, float) else to_s
             if self.later is not None and self.later[0] > self.time_s:
                 until_s = min(until_s, self.later[0])

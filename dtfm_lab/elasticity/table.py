@@ -13,6 +13,9 @@ from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.units import IntArray, counted
 from dtfm_lab.elasticity.policy import kept
 
+SHORTEST_S = 1e-6
+"""Shortest step of a table; the times of ten years have room for nothing shorter."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableFleet:
@@ -45,6 +48,12 @@ class TableFleet:
             raise PlanError(
                 f"table of {counted(len(self.samples_per_s), 'row')}, batch of {self.batch}; wanted both above 0"
             )
+        for n, rate in self.samples_per_s.items():
+            if rate > 0 and not SHORTEST_S <= self.batch / rate < math.inf:
+                raise PlanError(
+                    f"table: {counted(n, 'device')} at {rate:g} samples a second take {self.batch / rate:.3g} s for a "
+                    f"batch of {self.batch:g}; wanted {SHORTEST_S:g} s or more"
+                )
 
     def _rate(self, n: int) -> float:
         """Samples a second of so many devices; 0 where they cannot train."""

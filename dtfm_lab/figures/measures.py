@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dtfm_lab.domain.units import FAR_TIMES, TIMES, format_s, format_share, format_times
+from dtfm_lab.domain.units import FAR_TIMES, LOOSE_TIMES, TIMES, format_s, format_share, format_times
 from dtfm_lab.planning.step import PROVEN
 
 
@@ -43,7 +43,7 @@ class ObjectiveWords:
                 return f"no plan is {self.better}"
             times = best / bound
             most = f"at most {format_times(times)} times {self.better} with any plan of this job"
-            return f"{most if times <= FAR_TIMES else 'the bound is far below'}; {self.bound_line(bound)}"
+            return f"{most if times <= LOOSE_TIMES else 'the bound is loose'}; {self.bound_line(bound)}"
         if proven:
             return f"{self.noun} proven best in this shape"
         times = best / bound

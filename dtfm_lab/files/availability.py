@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.availability import MOST_EVENTS, Availability, in_turns
+from dtfm_lab.domain.availability import LONGEST_S, Availability, in_turns
 from dtfm_lab.domain.errors import FileError, UnknownName
 from dtfm_lab.domain.network import LONGEST_NAME, MOST_DEVICES, as_number, is_plain, shortened
 from dtfm_lab.domain.registry import unknown
@@ -78,13 +78,17 @@ def _read_ticks(path: Path, files: Sequence[Path]) -> Availability:
         raise FileError(f"{path}: a folder without .json files; wanted SkyPilot's, a zone each")
     zones = [(title_of(file), *_ticks(file)) for file in files]
     end_s = min(gap_s * len(data) for _, gap_s, data in zones)
+    if end_s > LONGEST_S:
+        raise FileError(f"{path.name}: its ticks last {end_s:.3g} s; wanted at most {LONGEST_S:.3g} (ten years)")
     events: list[Event] = []
     for zone, gap_s, data in zones:
-        ticks = ((tick * gap_s, n, tick) for tick, n in enumerate(data) if tick * gap_s < end_s)
+        ticks = [(tick * gap_s, n, tick) for tick, n in enumerate(data) if tick * gap_s < end_s]
         # a zone of one machine is that machine, which comes and goes
         one = max(data) <= 1
         found, _ = _counted(ticks, f"{zone}-", path.name)
         events += [Event(at_s, comes, zone, tick) for at_s, comes, _, tick in found] if one else found
+        if len(events) > MOST_COUNTED:
+            raise FileError(f"{path.name}: more than {MOST_COUNTED:,} machines come or leave; wanted fewer zones")
     source = f"{path.name}, a trace in SkyPilot's format; {OLDEST_FIRST}"
     return _availability_of(events, end_s, path, name=title_of(path), source=source, end_s=end_s)
 
@@ -115,8 +119,19 @@ class Event(NamedTuple):
     """Of the file."""
 
 
-def _counted(counts: Iterable[tuple[float, int, int]], prefix: str, where: str) -> tuple[list[Event], float]:
+MOST_COUNTED = 1_000_000
+"""Most events of a file of counts, which holds thousands in a line: 150 MB of memory."""
+
+
+def _counted(counts: Sequence[tuple[float, int, int]], prefix: str, where: str) -> tuple[list[Event], float]:
     """Events that make the counts, and the time of the last; ``prefix`` and a number are each newcomer's name."""
+    wanted_before = n_events = 0
+    for _, wanted, line in counts:  # before the first event is made
+        n_events, wanted_before = n_events + abs(wanted - wanted_before), wanted
+        if n_events > MOST_COUNTED:
+            raise FileError(
+                f"{where}: {n_events:,} machines come or leave by line {line}; wanted at most {MOST_COUNTED:,}"
+            )
     events: list[Event] = []
     there: deque[str] = deque()
     n_named, time_s = 0, 0.0
@@ -127,8 +142,6 @@ def _counted(counts: Iterable[tuple[float, int, int]], prefix: str, where: str) 
             n_named += 1
             there.append(f"{prefix}{n_named}")
             events.append(Event(time_s, True, there[-1], line))
-        if len(events) > MOST_EVENTS:
-            raise FileError(f"{where}: line {line}: more than {MOST_EVENTS:,} events; wanted fewer")
     return events, time_s
 
 
@@ -234,8 +247,9 @@ def _comment(text: str, line: int, path: Path, told: dict[str, Any], sources: li
     where = f"{path.name}: line {line}: {key}"
     if key == "end_seconds":
         told["end_s"] = _number(value)
-        if told["end_s"] is None or not 0 < told["end_s"] < np.inf:
-            raise FileError(f"{where} is {shortened(value)}; wanted a number above 0")
+        if told["end_s"] is None or not 0 < told["end_s"] <= LONGEST_S:
+            wanted = f"a number above 0, at most {LONGEST_S:.3g} (ten years)"
+            raise FileError(f"{where} is {shortened(value)}; wanted {wanted}")
     elif key == "left_out":
         if not value.isdecimal() or len(value) > 9:
             raise FileError(f"{where} is {shortened(value)}; wanted a count of events")
@@ -277,11 +291,11 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _time(text: str, where: str) -> float:
-    time_s = _number(text)
-    if time_s is None or not 0 <= time_s < np.inf:
-        raise FileError(f"{where} is {shortened(text)}; wanted a number, 0 or more")
-    return time_s
+def _time(text: str, where: str, most: float = LONGEST_S) -> float:
+    number = _number(text)
+    if number is None or not 0 <= number <= most:
+        raise FileError(f"{where} is {shortened(text)}; wanted a number, 0 or more, at most {most:.3g} (ten years)")
+    return number
 
 
 def _events(table: Sequence[tuple[int, list[str]]], path: Path) -> list[Event]:
@@ -301,7 +315,8 @@ def _event(cells: Sequence[str], unit: str, line: int, path: Path) -> Event:
     time, kind, name = cells
     if kind.lower() not in KINDS:
         raise FileError(f"{where}: event is {shortened(kind)}; wanted add or remove")
-    return Event(_time(time, f"{where}: {unit}"), KINDS[kind.lower()], _name(name, f"{where}: node"), line)
+    most = LONGEST_S if unit == "seconds" else 1000 * LONGEST_S
+    return Event(_time(time, f"{where}: {unit}", most), KINDS[kind.lower()], _name(name, f"{where}: node"), line)
 
 
 def _of_width(table: Sequence[tuple[int, list[str]]], wanted: int, path: Path) -> Iterable[tuple[int, list[str]]]:

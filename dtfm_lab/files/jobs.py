@@ -9,12 +9,12 @@ from pydantic import create_model
 
 from dtfm_lab.domain.errors import JobError, UnknownName
 from dtfm_lab.domain.job import JOBS, Job, JobChanges, ModelSpec, with_adapters
+from dtfm_lab.domain.job.names import unknown_model
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
-from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import counted
-from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_to_section
-from dtfm_lab.files.reading import Section, located, name_or_file, parse, read_mapping, write_yaml
+from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_or_file, model_to_section
+from dtfm_lab.files.reading import Section, located, parse, read_mapping, write_yaml
 from dtfm_lab.files.topologies import topology_names
 
 BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}
@@ -48,14 +48,14 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise JobError(f"job is {shortened(name_or_path)}; wanted a Job, a name or a path")
-    path, name = Path(name_or_path), name_or_file(name_or_path, JOBS)
+    path, name = Path(name_or_path), model_or_file(name_or_path, JOBS)
     if name in JOBS:
         job = JOBS[name]
     elif path.suffix in (".yaml", ".yml", ".json") or os.path.exists(os.fspath(name_or_path)):
         job = job_from_mapping(read_mapping(path), where=path.name, name=path.stem, folder=path.parent)
     else:
         network = f" ({name} is a network)" if name in topology_names() else ""
-        raise UnknownName(f"{unknown('job', name, JOBS)}{network}")
+        raise UnknownName(f"{unknown_model('job', name, JOBS)}{network}")
     return override(job, **overrides)
 
 

@@ -5,7 +5,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
-from dtfm_lab.domain.registry import in_any_case, nearest
+from dtfm_lab.domain.registry import nearest
 from dtfm_lab.domain.units import counted
 
 T = TypeVar("T")
@@ -149,13 +149,6 @@ def _load_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_Loader)  # a SafeLoader
 
 
-def name_or_file(given: str | os.PathLike[str], known: Collection[str], folder: str | os.PathLike[str] = "") -> str:
-    """The known name, in whatever case it was given; what was given where it is none, or where there is such a file."""
-    name = os.fspath(given)
-    # os.path.exists is False for a name too long for a file, where Path.exists raises OSError
-    return name if os.path.exists(os.path.join(folder, name)) else in_any_case(name, known)
-
-
 def read_bytes(path: Path, most: int | None = None, advice: str = "") -> bytes:
     """All bytes of a file; raises FileError where it is missing, not readable or too large."""
     with explained(str(path), UNREADABLE):
@@ -206,6 +199,11 @@ def read_mapping(path: Path, *, list_as: str = "") -> dict[str, Any]:
     """The mapping that a .yaml, .yml or .json file holds; with ``list_as``, a list alone is what this key holds."""
     is_json = path.suffix.lower() == ".json"
     text = read_text(path) if is_json else read_text(path, MOST_YAML_BYTES, " as YAML; JSON may be larger")
+    return mapping_of(text, path, is_json=is_json, list_as=list_as)
+
+
+def mapping_of(text: str, path: Path, *, is_json: bool = False, list_as: str = "") -> dict[str, Any]:
+    """The mapping that the text of a file, or of one of its YAML documents, holds; as ``read_mapping``."""
     try:
         data = json.loads(text) if is_json else _load_yaml(text)
     except json.JSONDecodeError as error:
@@ -259,7 +257,8 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
         message = "input should be a mapping" if first["type"] == "model_type" else first["msg"]
         message = message.removeprefix("Value error, ")
         found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
-        place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own
+        place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own, whatever it has in them
+        place = "".join(c if is_plain(c) else "?" for c in place)
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
     except LabError as error:  # raised by a dataclass inside, which checks its own fields
         raise FileError(f"{where}: {error}") from None
@@ -299,14 +298,16 @@ def write_yaml(path: str | os.PathLike[str], data: Any) -> Path:
     return write_text(path, text)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> Path:
+def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False) -> Path:
     """``write_bytes`` of text in UTF-8."""
     with explained(str(path)):
-        return write_bytes(path, text.encode("utf-8"))
+        return write_bytes(path, text.encode("utf-8"), private=private)
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
+def write_bytes(path: str | os.PathLike[str], data: bytes, *, private: bool = False) -> Path:
     """Write a file, all or nothing: a reader never sees half a file, and a failure leaves the old one.
+
+    With ``private`` only its owner can read it, from the moment it is made.
 
     Links are followed, and devices and pipes such as /dev/stdout are written to; neither are replaced.
     """
@@ -317,19 +318,25 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_bytes(data)
         else:
-            _replace(Path(os.path.realpath(path)), data)
+            _replace(Path(os.path.realpath(path)), data, private=private)
     return path
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes, *, private: bool) -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_bytes(data)
+        partial.unlink(missing_ok=True)  # one that was left, or planted as a link, keeps its own mode and place
+        with open(partial, "xb", opener=_owners_alone if private else None) as file:
+            file.write(data)
         partial.replace(path)
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):
             partial.unlink()
         raise
+
+
+def _owners_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def reason_of(error: BaseException, most: int = 120) -> str:

@@ -2,13 +2,14 @@
 
 import json
 import os
+import stat
 from collections.abc import Mapping
 from io import FileIO
 from typing import Any, Self
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.files.reading import explained
+from dtfm_lab.files.reading import MOST_BYTES, explained, require_version
 
 FORMAT = {"dtfm_sweep_rows": 1}
 
@@ -26,7 +27,11 @@ class SweepRows:
         self._name = os.fspath(path)
         with explained(self._name, "cannot be opened"):
             self._file: FileIO = open(path, "a+b", buffering=0)  # noqa: SIM115  closed by ``close``
+        self._lines: dict[str, int] = {}
+        """Where in the file each row was that was read."""
         try:
+            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                raise FileError(f"{self._name} is no ordinary file; wanted one, or a new path")
             self._lock()
             self._rows = self._read()
         except BaseException:
@@ -47,6 +52,10 @@ class SweepRows:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def where(self, key: str) -> str:
+        """Return the file and the line of a row that was read, for errors."""
+        return f"{self._name}, line {self._lines[key]}"
 
     def keep(self, key: str, row: Mapping[str, Any]) -> None:
         """Write a row, of plain values."""
@@ -73,6 +82,8 @@ class SweepRows:
             return
 
     def _read(self) -> dict[str, dict[str, Any]]:
+        if (size := os.fstat(self._file.fileno()).st_size) > MOST_BYTES:
+            raise FileError(f"{self._name} has {size} bytes; wanted at most {MOST_BYTES}")
         self._file.seek(0)
         content = self._file.readall()
         whole = content[: content.rfind(b"\n") + 1]
@@ -83,7 +94,9 @@ class SweepRows:
             self._file.truncate(0)
             self._write(FORMAT)
             return {}
-        if self._parsed(lines[0], 1) != FORMAT:
+        if (head := self._parsed(lines[0], 1)) != FORMAT or type(head["dtfm_sweep_rows"]) is not int:
+            if isinstance(head, dict) and "dtfm_sweep_rows" in head:
+                require_version(head, "dtfm_sweep_rows", self._name)
             raise FileError(f"{self._name} is not a file of a sweep's rows; wanted one, or a new path")
         self._file.truncate(len(whole))
         rows = {}
@@ -91,13 +104,14 @@ class SweepRows:
             row = self._parsed(line, number)
             if not isinstance(row, dict) or not isinstance(row.get("key"), str):
                 raise FileError(f"{self._name}, line {number} is no row of a sweep; wanted a mapping with a key")
-            rows[row.pop("key")] = row
+            key = row.pop("key")
+            rows[key], self._lines[key] = row, number
         return rows
 
     def _parsed(self, line: bytes, number: int) -> Any:
         try:
             return json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             if number == 1:
                 return None
             raise FileError(f"{self._name}, line {number} is no JSON; wanted a row of a sweep") from None

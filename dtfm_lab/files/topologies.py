@@ -72,20 +72,21 @@ def load_topology(
     *,
     at: Mapping[str, str] | None = None,
     peak_tflops: Mapping[str, float] | None = None,
+    memory_gib: Mapping[str, float] | None = None,
 ) -> Topology:
     """A topology by name (see ``topology_names``) or from a file of one of ``topology_suffixes``.
 
     Or of a list of files, outputs of other tools, which tell of one's machines: see ``machines.network_from``, which
-    takes ``at`` and ``peak_tflops``.
+    takes ``at``, ``peak_tflops`` and ``memory_gib``.
 
     Raises FileError (unreadable, broken, unknown key, unknown suffix), TopologyError (missing or
     impossible link) or UnknownName; each says where.
     """
     if isinstance(name_or_path, list | tuple):
-        return network_from(name_or_path, at=at, peak_tflops=peak_tflops)
-    if at or peak_tflops:
+        return network_from(name_or_path, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib)
+    if at or peak_tflops or memory_gib:
         raise TopologyError(
-            "at or peak_tflops with one network; wanted a list of outputs of tools, which they complete"
+            "at, peak_tflops or memory_gib with one network; wanted a list of outputs of tools, which they complete"
         )
     if not isinstance(name_or_path, str | os.PathLike):
         raise TopologyError(f"topology is {shortened(name_or_path)}; wanted a name or a path")

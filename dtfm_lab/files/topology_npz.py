@@ -3,7 +3,8 @@
 An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may hold ``names`` and
 the devices' ``region``, ``host``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour``, (N,), and
 ``position``, (N, 2) with NaN for none; single texts ``name`` and ``description``, and the number
-``link_spread``; and, of a measured network,
+``link_spread``; ``estimates``, (E, 4), each 0 for links inside hosts or 1 for those between, and the bandwidth that is
+estimated, its least and its most in bytes a second; and, of a measured network,
 ``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN where a pair was not measured. Arrays may also be named,
 and counted, in SI (``latency_s``, ``bandwidth_bytes_per_s``, ``message_s``) and a device's numbers as ``peak_tflops``
 and ``memory_gib``. Sizes are checked in the archive's directory before anything is unpacked.
@@ -11,15 +12,16 @@ and ``memory_gib``. Sizes are checked in the archive's directory before anything
 
 import io
 import zipfile
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, Estimate, Topology
 from dtfm_lab.domain.network.conversions import SPEEDS, either
+from dtfm_lab.domain.network.estimate import WHERE
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
@@ -33,7 +35,7 @@ MEASURED = ("message_bytes", "message_ms", "message_s")
 LARGEST_BYTES = {
     **dict.fromkeys(SPEEDS, 16 * MOST_DEVICES**2 + 4096),
     **dict.fromkeys((*COLUMNS, *NUMBERS, *GROUPS, "position"), 2**25),
-    **dict.fromkeys(SINGLE, 2**20),
+    **dict.fromkeys((*SINGLE, "estimates"), 2**20),
     **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
 }
 """Most bytes of each array, unpacked, its header included."""
@@ -92,9 +94,16 @@ def _topology(arrays: dict[str, Any], title: str) -> Topology:
         name=str(single.get("name", title)),
         description=str(single.get("description", "")),
         link_spread=float(single.get("link_spread", LINK_SPREAD)),
+        estimates=_estimates(arrays.get("estimates", np.zeros((0, 4)))),
         message_bytes=measured.get("message_bytes"),
         message_s=None if times is None else times.in_si(times.value.astype(float)),
     )
+
+
+def _estimates(rows: Any) -> tuple[Estimate, ...]:
+    if rows.ndim != 2 or rows.shape[1] != 4 or not np.isin(rows[:, 0], range(len(WHERE))).all():
+        raise FileError(f"estimates has shape {rows.shape}; wanted (E, 4), each 0 or 1 and three bandwidths")
+    return tuple(Estimate(WHERE[int(where)], *(float(rate) for rate in rates)) for where, *rates in rows)
 
 
 def write(topology: Topology, path: Path) -> Path:
@@ -111,6 +120,9 @@ def write(topology: Topology, path: Path) -> Path:
         columns["position"] = np.array([d.position or (np.nan, np.nan) for d in topology.devices])
     if topology.link_spread != LINK_SPREAD:
         columns["link_spread"] = np.array(topology.link_spread)
+    if topology.estimates:
+        rows = [(WHERE.index(one.where), *astuple(one)[1:]) for one in topology.estimates]
+        columns["estimates"] = np.array(rows, dtype=float)
     if topology.message_s is not None:
         columns |= {"message_bytes": topology.message_bytes, "message_ms": to_ms(topology.message_s)}
     archive = io.BytesIO()

@@ -20,7 +20,16 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network import PAPERS_GPU, Device, Topology, check_count, check_sizes, check_text, typical_price
+from dtfm_lab.domain.network import (
+    PAPERS_GPU,
+    Device,
+    Estimate,
+    Topology,
+    check_count,
+    check_sizes,
+    check_text,
+    typical_price,
+)
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, by_key, from_gbps, from_ms
 from dtfm_lab.files.reading import located, parse
@@ -88,6 +97,10 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         name=file.name or name,
         description=file.description,
         link_spread=file.link_spread,
+        estimates=tuple(
+            Estimate(one.links, *(from_gbps(gbps) for gbps in (one.bandwidth_gbps, one.least_gbps, one.most_gbps)))
+            for one in file.estimates
+        ),
         **_message_times(file.measured, at),
     )
 

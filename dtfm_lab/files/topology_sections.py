@@ -1,6 +1,6 @@
 """The sections of a topology as people write it in YAML, with their keys, units and defaults (see topology_reading)."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, Field, model_validator
 
@@ -169,6 +169,19 @@ class MeasuredSection(Section):
     """A line for each direction of each link that was measured."""
 
 
+class EstimateSection(Section):
+    """A bandwidth that nobody measured, of all links of the kind that have it."""
+
+    links: Literal["inside hosts", "between hosts"]
+    """Links between two devices of a host, or all others."""
+    bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
+    """What these links have."""
+    least_gbps: float = Field(gt=0, allow_inf_nan=False)
+    """The least that it may be."""
+    most_gbps: float = Field(gt=0, allow_inf_nan=False)
+    """The most that it may be."""
+
+
 class TopologyFile(Section):
     """A network as people write it."""
 
@@ -180,6 +193,8 @@ class TopologyFile(Section):
     """What it is and where its numbers are from."""
     link_spread: float = Field(default=LINK_SPREAD, ge=0, le=MOST_SPREAD)
     """How sure the links are: one standard deviation of the logarithm of the seconds of their messages."""
+    estimates: list[EstimateSection] = Field(default_factory=list, max_length=100)
+    """Which bandwidths nobody measured, and how far each may be off."""
     typical_prices: bool = False
     """Whether devices without a price have the typical one of their GPU."""
     default: Speed | None = None

@@ -2,16 +2,20 @@
 exceptions, for people to read. ``topology_reading`` describes the keys.
 """
 
+from __future__ import annotations
+
 import json
-from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from dtfm_lab.domain.network import LINK_SPREAD, Device, Topology
-from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
+from dtfm_lab.domain.network import LINK_SPREAD, Device, Estimate, Topology
+from dtfm_lab.domain.units import TERA, BoolArray, FloatArray, GiB, IntArray, by_key, to_gbps, to_ms
 from dtfm_lab.files.reading import read_mapping, title_of, write_text, write_yaml
 from dtfm_lab.files.topology_reading import topology_from_mapping
 
@@ -54,11 +58,18 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
     data |= {"description": topology.description} if topology.description else {}
     data |= {} if topology.link_spread == LINK_SPREAD else {"link_spread": topology.link_spread}
+    data |= {"estimates": [_estimate(one) for one in topology.estimates]} if topology.estimates else {}
     data |= {"default": lines["default"]} if lines["default"] else {}
     data |= {"regions": lines["regions"], "devices": devices}
     data |= {"hosts": lines["hosts"]} if lines["hosts"] else {}
     data |= {"between": lines["between"], "links": lines["links"]}
     return data | _measured(topology)
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    gbps = ("bandwidth_gbps", estimate.bandwidth_bytes_per_s), ("least_gbps", estimate.least_bytes_per_s)
+    rates = dict((*gbps, ("most_gbps", estimate.most_bytes_per_s)))
+    return {"links": estimate.where} | {name: float(to_gbps(rate)) for name, rate in rates.items()}
 
 
 def _measured(topology: Topology) -> dict[str, Any]:
@@ -96,75 +107,114 @@ def _entries(
 ) -> dict[str, Any]:
     """The file's ``default``, ``regions`` and ``between``, whose bandwidths cards may cap, ``hosts`` and ``links``."""
     n = len(topology)
-    region_of = [d.region for d in topology.devices]
+    region_of, host_of = _codes([d.region for d in topology.devices]), _codes([d.host for d in topology.devices])
     if cap_gbps is None:
         line_gbps, cap_gbps = gbps, np.full_like(gbps, np.inf)
     else:
-        line_gbps = _uncapped(region_of, gbps, cap_gbps)
-    real, speed = (
-        [list(zip(*rows, strict=True)) for rows in zip(latency_ms.tolist(), bandwidth.tolist(), strict=True)]
-        for bandwidth in (gbps, line_gbps)
-    )
-    cap = cap_gbps.tolist()
-
-    def common(pairs: list[tuple[int, int]]) -> Speed | None:
-        return Counter(speed[i][j] for i, j in pairs).most_common(1)[0][0] if pairs else None
-
-    every_pair = [(i, j) for i in range(n) for j in range(n) if i != j]
-    across = [(i, j) for i, j in every_pair if region_of[i] != region_of[j] or not region_of[i]]
-    default = common(across or every_pair)
-    members = {r: [i for i in range(n) if region_of[i] == r] for r in topology.regions if r}
-    stated = {(r, r): common(_apart(topology, ids, hosts=hosts)) for r, ids in members.items()}
+        line_gbps = _uncapped([d.region for d in topology.devices], gbps, cap_gbps)
+    real = _Speeds.of(latency_ms, gbps)
+    lines = real if line_gbps is gbps else _Speeds.of(latency_ms, line_gbps)
+    apart = ~np.eye(n, dtype=bool)
+    across = apart & ((region_of[:, None] != region_of[None, :]) | (region_of < 0)[:, None])
+    default = lines.commonest(across if across.any() else apart)
+    members = {r: np.array([i for i in range(n) if topology.devices[i].region == r]) for r in topology.regions if r}
+    inside_hosts = apart & (host_of[:, None] == host_of[None, :]) & (host_of >= 0)[:, None]
+    stated: dict[tuple[str, str], Speed | None] = {}
+    for region, ids in members.items():
+        grid = np.ix_(ids, ids)
+        between_hosts = apart[grid] & ~inside_hosts[grid]
+        chosen = between_hosts if hosts and between_hosts.any() else apart[grid]
+        stated[region, region] = lines.commonest(chosen, grid)
     between = []
     for a, b in combinations(members, 2):
-        there = [(i, j) for i in members[a] for j in members[b]]
-        back = [(j, i) for i, j in there]
-        if common(there) != common(back):
-            for source, target, pairs in ((a, b, there), (b, a, back)):
-                if (s := common(pairs)) != default:
+        there, back = lines.codes[np.ix_(members[a], members[b])], lines.codes[np.ix_(members[b], members[a])].T
+        speeds = lines.most_common(there), lines.most_common(back)
+        if speeds[0] != speeds[1]:
+            for source, target, s in ((a, b, speeds[0]), (b, a, speeds[1])):
+                if s != default:
                     stated[source, target] = s
                     between.append({"from": source, "to": target, **_speed(s)})
-        elif (s := common(there + back)) != default:
+        elif (s := lines.most_common(np.concatenate([there.ravel(), back.ravel()]))) != default:
             stated[a, b] = stated[b, a] = s
             between.append({"regions": [a, b], **_speed(s)})
 
-    host_of = [d.host for d in topology.devices]
+    line_ms, wanted_gbps = (np.full((n, n), np.nan if default is None else default[k]) for k in (0, 1))
+    for (a, b), speed in stated.items():
+        grid = np.ix_(members[a], members[b])
+        line_ms[grid], wanted_gbps[grid] = (np.nan, np.nan) if speed is None else speed
+    wrong = ((line_ms != latency_ms) | (np.minimum(wanted_gbps, cap_gbps) != gbps)) & apart
     inside: dict[str, Speed] = {}
-
-    def wrong(i: int, j: int) -> bool:
-        if host_of[i] in inside and host_of[i] == host_of[j]:
-            return inside[host_of[i]] != real[i][j]
-        line = stated.get((region_of[i], region_of[j]), default)
-        return line is None or (line[0], min(line[1], cap[i][j])) != real[i][j]
-
-    for host in dict.fromkeys(host for host in host_of if host and hosts):
-        ids = [i for i in range(n) if host_of[i] == host]
-        pairs = [(i, j) for i in ids for j in ids if i != j]
-        if any(wrong(i, j) for i, j in pairs):
-            inside[host] = Counter(real[i][j] for i, j in pairs).most_common(1)[0][0]
-
-    links: list[dict[str, Any]] = []
-    names = topology.names
-    for i, j in combinations(range(n), 2):
-        apart = [(a, b) for a, b in ((i, j), (j, i)) if wrong(a, b)]
-        if len(apart) == 2 and real[i][j] == real[j][i]:
-            links.append({"between": [names[i], names[j]], **_speed(real[i][j])})
-        else:
-            links += [{"from": names[a], "to": names[b], **_speed(real[a][b])} for a, b in apart]
+    for host, ids in _members(topology).items() if hosts else ():
+        grid = np.ix_(ids, ids)
+        if wrong[grid].any():
+            inside[host] = speed = real.commonest(apart[grid], grid) or (0.0, 0.0)
+            wrong[grid] = ((latency_ms[grid] != speed[0]) | (gbps[grid] != speed[1])) & apart[grid]
     return {
         "default": _speed(default),
         "regions": [{"name": r} | _speed(stated[r, r]) for r in members],
         "hosts": [{"name": host} | _speed(speed) for host, speed in inside.items()],
         "between": between,
-        "links": links,
+        "links": _links(topology.names, wrong, real),
     }
 
 
-def _apart(topology: Topology, devices: list[int], *, hosts: bool) -> list[tuple[int, int]]:
-    """Pairs of different devices; with ``hosts``, of different hosts where there are any."""
-    pairs = [(i, j) for i in devices for j in devices if i != j]
-    host = [device.host for device in topology.devices]
-    return [(i, j) for i, j in pairs if hosts and (host[i] != host[j] or not host[i])] or pairs
+def _links(names: Sequence[str], wrong: BoolArray, real: _Speeds) -> list[dict[str, Any]]:
+    """A line for each pair of devices whose speed no other line says, both ways in one where they are alike."""
+    links: list[dict[str, Any]] = []
+    for i, j in np.argwhere(np.triu(wrong | wrong.T)).tolist():
+        apart = [(a, b) for a, b in ((i, j), (j, i)) if wrong[a, b]]
+        if len(apart) == 2 and real.codes[i, j] == real.codes[j, i]:
+            links.append({"between": [names[i], names[j]], **_speed(real.at(i, j))})
+        else:
+            links += [{"from": names[a], "to": names[b], **_speed(real.at(a, b))} for a, b in apart]
+    return links
+
+
+@dataclass(frozen=True, eq=False)
+class _Speeds:
+    """The speeds of all ordered pairs as numbers, because a network of thousands of devices has millions of pairs."""
+
+    codes: IntArray
+    """(N, N) number of each pair's speed, in the order in which they first come."""
+    latencies_ms: FloatArray
+    """Of each number."""
+    bandwidths_gbps: FloatArray
+
+    @classmethod
+    def of(cls, latency_ms: FloatArray, gbps: FloatArray) -> _Speeds:
+        (slow, latencies), (fast, bandwidths) = (pd.factorize(each.ravel()) for each in (latency_ms, gbps))
+        codes, pairs = pd.factorize(slow * len(bandwidths) + fast)
+        slow, fast = np.divmod(np.asarray(pairs), len(bandwidths))
+        return cls(codes.reshape(latency_ms.shape), np.asarray(latencies)[slow], np.asarray(bandwidths)[fast])
+
+    def at(self, i: int, j: int) -> Speed:
+        return self._speed(int(self.codes[i, j]))
+
+    def commonest(self, chosen: BoolArray, grid: Any = ...) -> Speed | None:
+        """The commonest speed of these pairs, of all or of a part of the matrix; None where there is none."""
+        return self.most_common(self.codes[grid][chosen])
+
+    def most_common(self, codes: IntArray) -> Speed | None:
+        """The commonest of these speeds, of equally common ones the first; None where there is none."""
+        if not codes.size:
+            return None
+        flat = codes.ravel()
+        counts = np.bincount(flat)
+        most = np.flatnonzero(counts == counts.max())
+        return self._speed(int(most[0] if len(most) == 1 else flat[np.isin(flat, most).argmax()]))
+
+    def _speed(self, code: int) -> Speed:
+        return float(self.latencies_ms[code]), float(self.bandwidths_gbps[code])
+
+
+def _codes(names: Sequence[str]) -> IntArray:
+    """(N,) a number for each name, -1 for an empty one."""
+    return np.asarray(pd.factorize(np.array([name or None for name in names], dtype=object))[0])
+
+
+def _members(topology: Topology) -> dict[str, list[int]]:
+    """The devices of each host, in the order of first devices; those without a host are left out."""
+    return by_key((device.host, i) for i, device in enumerate(topology.devices) if device.host)
 
 
 def _device_mapping(device: Device) -> dict[str, Any]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Device, Topology, hardware_of
+from dtfm_lab.domain.network import Device, Topology, estimated, hardware_of
 from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.units import (
     CENT,
-    FAR_TIMES,
+    LOOSE_TIMES,
     counted,
     format_bytes,
     format_gbps,
@@ -33,7 +34,6 @@ from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.arguments import Progress
 from dtfm_lab.lab.ways import (
     DAY_S,
-    INSIDE,
     LINE_BYTES_PER_S,
     LINE_S,
     MIXED,
@@ -46,13 +46,12 @@ from dtfm_lab.lab.ways import (
     unit_of,
     watts_of,
 )
+from dtfm_lab.systems.estimates import ENDS, estimates_of
 
 DEFAULT_SECONDS = 12.0
 """Of all searches together."""
 SLOWER = 10.0
 """Times as long as the fastest that the way which is chosen by its price may take, where no deadline is given."""
-MOST_NAMED = 8
-"""Idle devices that are named."""
 OUTSIDE = " †"
 """Mark of a way that the rule leaves out."""
 ENDINGS = (".md", ".html")
@@ -179,6 +178,20 @@ class Advice:
         """Whether some of it is missing, so far or because it was stopped."""
         return self.gains is None
 
+    @cached_property
+    def note(self) -> str:
+        """Whether another way would be the best if links that nobody measured were faster or slower; empty if not."""
+        if self.best is None or not any(estimated(way.topology) for way in self.options):
+            return ""
+        said = []
+        for most, how in ENDS.items():
+            ways = tuple(way.at_end(most=most) for way in self.options)
+            best = replace(self, options=ways).best
+            if best is not None and best.name != self.best.name:
+                said.append(f"{best.name} ({_in_short(best)}) where they are {how}")
+        links = next(filter(None, (estimates_of(way.topology) for way in (self.best, *self.options))), "")
+        return f"{links}. With the same plans the best way is {', and '.join(said)}" if said else ""
+
     @property
     def rule(self) -> str:
         """By what the best way is the best."""
@@ -234,6 +247,7 @@ class Advice:
             "job": self.job.name,
             "tokens": self.tokens,
             "verdict": self.verdict,
+            "note": self.note,
             "changed": self.changed,
             "ways": plain_rows(self.to_frame()),
             "fits": [one._asdict() for one in self.fits],
@@ -269,6 +283,8 @@ def report_of(advice: Advice) -> Iterator[Part]:
     if advice.changed:
         yield f"**As it is the job fits nowhere. All below is of the job with {advice.changed}.**"
     yield f"**{advice.verdict}.**"
+    if advice.note and not advice.stopped:
+        yield f"{advice.note}."
     if planned:
         unit, n_tokens = advice.job.counted, _count(advice.tokens)
         head = ("way", "an iteration", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "at most")
@@ -317,7 +333,7 @@ def _line(way: Way, mark: str) -> tuple[str, ...]:
         _time(way),
         _dollars(way) + more,
         kwh + more,
-        f"{format_times(most)} x" if most <= FAR_TIMES else "",
+        f"{format_times(most)} x" if most <= LOOSE_TIMES else "",
     )
 
 
@@ -327,9 +343,7 @@ def _plan_of(way: Way) -> str:
     job = plan.job
     text = f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}"
     text += "" if job.checkpoints == "none" else f", checkpoints {job.checkpoints}"
-    names = [plan.topology.names[i] for i in plan.idle_devices]
-    idle = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} of {counted(len(plan.topology), 'device')}"
-    return f"{text}; **idle: {idle}**" if names else text
+    return f"{text}; **{plan.idle_words}**" if plan.idle_devices else text
 
 
 HOW = """\
@@ -338,8 +352,9 @@ brackets, here and in all columns, where a measured one lies with 90 % confidenc
 {Unit}/s: {batch:,} of a batch over an iteration. Time: {unit} over {unit}/s, without starting, loading or losses.
 Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. kWh: hours x watts of the own devices \
 that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
-At most: how many times faster {scope} can be, a proven bound; empty where that is far below.
-Links: those of the network, each as if it were alone. Assumed are PCIe 4 x16, {inside}, inside a rented host, and \
+At most: how many times faster {scope} can be, a proven bound; empty where that is loose.
+Links: those of the network, each as if it were alone. Assumed are NVLink inside a rented host of several V100, \
+A100, H100 or newer, PCIe 4 x16 inside one of others, and \
 {line_ms:g} ms and {line} from home to one that the network does not have.
 What fits: by the simulator's count of memory; "needs some" is the whole model on one device, held as tightly as can be.
 What more would be worth: planned anew with one more device; a link of the same plan simulated at twice its bandwidth.
@@ -356,7 +371,6 @@ def _origins(advice: Advice) -> Iterator[str]:
         Unit=advice.job.counted.capitalize(),
         per_kwh=money(advice.asked.electricity_per_kwh),
         scope=" or ".join(dict.fromkeys(way.plan.scope for way in advice.options if way.plan)) or "any plan",
-        inside=format_gbps(to_gbps(INSIDE[1])),
         line_ms=to_ms(LINE_S),
         line=format_gbps(to_gbps(LINE_BYTES_PER_S)),
     ).splitlines()

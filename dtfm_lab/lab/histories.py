@@ -1,5 +1,6 @@
 """Hours of a fleet that changes, under a policy; replays of policies at several values of one quantity."""
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.network import MOST_DEVICES, Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.elasticity import Costs, Fleet, PlannedFleet, Policy, TableFleet, foresight, policy_of
 from dtfm_lab.elasticity import replay as play
@@ -209,6 +210,20 @@ def _priced(price: object) -> float:
     return number
 
 
+def _devices(given: object) -> int:
+    number = as_number(given)
+    if number is None or number < 1 or number != math.floor(min(number, MOST_DEVICES)):
+        raise TraceError(f"table: {shortened(given)} devices; wanted a whole number, 1 to {MOST_DEVICES:,}")
+    return int(number)
+
+
+def _rate(n: object, given: object) -> float:
+    number = as_number(given)
+    if number is None or not 0 <= number < np.inf:
+        raise TraceError(f"table: {shortened(given)} samples a second of {n} devices; wanted a number, 0 or more")
+    return number
+
+
 def _fleet(
     topology: Topology | str | Mapping[int, float],
     job: Job | str | float | None,
@@ -219,9 +234,9 @@ def _fleet(
 ) -> tuple[Fleet, Availability, Any, float]:
     """The fleet, who of it is there when, its prices by device, and the seconds that its state takes to write."""
     if isinstance(topology, Mapping):
-        if isinstance(job, bool) or not isinstance(job, int | float):
+        if isinstance(job, bool) or not isinstance(job, int | float) or as_number(job) is None:
             raise JobError(f"job is {job!r} beside a table; wanted the samples of a step")
-        table = {int(n): float(rate) for n, rate in topology.items()}
+        table = {_devices(n): _rate(n, rate) for n, rate in topology.items()}
         n = len(availability.devices)
         return TableFleet(n_devices=n, samples_per_s=table, batch=float(job)), availability, np.zeros(n), 0.0
     if isinstance(job, int | float):

@@ -128,14 +128,14 @@ def check_any(name: str, answers: Sequence[object]) -> Verdict:
     """
     mission, kept = registry[name], load_progress(current_reader())
     drawn = drawn_for(mission, kept.reader)
-    said: list[tuple[Verdict, object]] = []
+    said: list[Verdict] = []
     for answer in answers or [None]:
-        said.append((mission.verdict(answer, drawn), answer))
-        if said[-1][0]:
+        said.append(mission.verdict(answer, drawn))
+        if said[-1]:
             break
-    verdict, answer = said[-1] if said[-1][0] else said[0]
+    verdict = said[-1] if said[-1] else said[0]
     kept = load_progress(kept.reader)  # another page may have written while it was evaluated
-    tries = kept.note_verdict(verdict, answer)
+    tries = kept.note_verdict(verdict)
     save_progress(kept)
     return replace(verdict, tries=tries)
 

@@ -42,17 +42,19 @@ def load_topology(
     *,
     at: Mapping[str, str] | None = None,
     peak_tflops: Mapping[str, float] | None = None,
+    memory_gib: Mapping[str, float] | None = None,
 ) -> Topology:
     """A network that comes with the lab (``dtfm-lab network``) or from a file of any known format.
 
     A list of files is read as what other tools say of your machines, in any mixture: ``nvidia-smi -q -x``, ``nvidia-smi
     topo -m``, ``iperf3 --json``, tests of NCCL, nodes of Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and
-    catalogue. ``at`` says in which regions hosts are, ``peak_tflops`` what GPUs compute that are not in the lab's
-    table; ``.description`` of what comes back, what was measured, what estimated and what left out.
+    catalogue. ``at`` says in which regions hosts are, ``peak_tflops`` and ``memory_gib`` what GPUs compute and hold
+    that are not in the lab's table; ``.description`` of what comes back, what was measured, what estimated and what
+    left out.
 
     Raises FileError, TopologyError or UnknownName in one line.
     """
-    return files.load_topology(name_or_path, at=at, peak_tflops=peak_tflops)
+    return files.load_topology(name_or_path, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib)
 
 
 @of_name(LoadedJob)

@@ -13,7 +13,7 @@ from dtfm_lab.lab.arguments import Progress, newest_of, of_network
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.simulation.executors import AnyExecutor, opened
 from dtfm_lab.systems import Budget, Crossings, Outcomes, stream_crossings
-from dtfm_lab.systems.choosing import Asked
+from dtfm_lab.systems.choosing import Asked, chosen
 from dtfm_lab.systems.crossings import compared_by_default
 from dtfm_lab.systems.variations import AXES, BETWEEN, Axis, variation
 
@@ -23,6 +23,12 @@ class StrategyOptions(Budget):
     """Keywords of ``strategies``."""
 
     systems: Annotated[Asked, Option(help="Systems by name, or with assumptions of one's own; all by default.")] = None
+    flags: Annotated[
+        str | None,
+        Option(
+            help="A launch as text, asked first: Megatron-LM's flags or script, DeepSpeed's JSON, torchtitan's TOML."
+        ),
+    ] = None
     progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
     executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
 
@@ -81,6 +87,7 @@ def strategies(
     job: Job | str | None = None,
     *,
     over: str | None = None,
+    flags: str | None = None,
     progress: Progress | None = None,
     executor: AnyExecutor | None = None,
     **options: Any,
@@ -92,6 +99,9 @@ def strategies(
     itself, and ``lab.figures.strategies`` draws it. Some of the systems, or one with another assumption:
     ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
 
+    ``flags`` is the text of a launch (``lab.systems.from_flags``): it is asked first, and every other system of
+    ``systems``, none by default, does what it launches, its model, batch and devices.
+
     With ``over="bandwidth"``: at which bandwidth does which system win? ``.sentence``, ``.crossings``, ``.to_frame()``,
     ``.plan("fsdp", 1.0)``, ``lab.figures.crossings``. ``over`` is bandwidth (Gbit/s) or latency (ms) of the median link
     between hosts, all others of them in proportion, batch, or compute (times the devices' own speed). Every system
@@ -101,10 +111,16 @@ def strategies(
     """
     if over is None:
         systems = options.pop("systems", None)
+        if flags is not None:
+            launch, (network, wanted) = models.from_flags(flags), nouns(topology, job)
+            topology, job = launch.on(network, wanted)
+            systems = [launch.strategy, *([] if systems is None else chosen(systems))]
         for name in options.keys() - Budget.__dataclass_fields__.keys():
             raise LabError(f"{name} is given, and not over; wanted both, such as over='bandwidth'")
         with opened(executor) as pool:
             return newest_of(models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool), progress)
+    if flags is not None:
+        raise LabError("flags are given with over; wanted one of them")
     given = CrossingOptions(over=over, **options)
     network, wanted = nouns(topology, job)
     wanted.modelled()

@@ -14,14 +14,16 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError, TopologyError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_of, known_gpu
+from dtfm_lab.domain.network import HARDWARE, INSIDE, Device, Estimate, Topology, at_their_ends, hardware_of, known_gpu
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import GB, format_bytes
-from dtfm_lab.files.machines.network import ESTIMATED_SPREAD, PCIE_GB_PER_S, PCIE_S
+from dtfm_lab.domain.units import format_bytes
+from dtfm_lab.files.machines import Gpu, Host
+from dtfm_lab.files.machines.links import as_modules, inside
+from dtfm_lab.files.machines.network import ESTIMATED_SPREAD
 from dtfm_lab.files.machines.skypilot import Offers, spelled_out
 from dtfm_lab.planning import search, simulated
 from dtfm_lab.planning.iteration.fitting import Room, room_for
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 
 DAY_S = 86400.0
 OWN, MIXED, RENTED = "own", "with rented", "rented"
@@ -31,8 +33,6 @@ BESIDE = "A100"
 """GPU that is tried beside one's own machines where the network has no rented one."""
 LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
 """Assumed between one's own machines and one that is rented: 20 ms and 100 Mbit/s."""
-INSIDE = PCIE_S, 16 * PCIE_GB_PER_S[4] * GB
-"""Seconds and bytes a second between two rented GPUs of a host: PCIe 4 x16, the lab's rule where nothing tells more."""
 MOST_OFFERS, MOST_SINGLES = 12, 3
 """Machines of a catalogue that are tried, most FLOP/s for a dollar first; kinds of one's own that are tried alone."""
 
@@ -67,6 +67,13 @@ class Way:
             return replace(self, plan=None, lacks=needs if room.needs_bytes > room.has_bytes else str(error))
         plan = simulated(last.plan)
         return replace(self, plan=plan, lacks="", ends_s=simulate(plan).interval(0.9))
+
+    def at_end(self, *, most: bool) -> Way:
+        """The way with the same plan, on estimated links as fast or as slow as they may be."""
+        if self.plan is None:
+            return self
+        plan = self.plan.changed(topology=at_their_ends(self.plan.topology, most=most))
+        return replace(self, plan=plan.changed(iteration_s=iteration_seconds(plan)))
 
     @property
     def iteration_s(self) -> float:
@@ -177,8 +184,12 @@ def _offered(offers: Offers) -> Iterator[Topology]:
 def _rented(gpu: str, n: int, price_per_hour: float, name: str) -> Topology:
     host = "rented host" if n > 1 else ""
     devices = [Device(name=f"rented {gpu} {i}", gpu=gpu, host=host, price_per_hour=price_per_hour) for i in range(n)]
-    latency_s, bytes_per_s = (np.full((n, n), one) for one in INSIDE)
-    return Topology(tuple(devices), latency_s, bytes_per_s, name=name, link_spread=ESTIMATED_SPREAD)
+    speed = inside(Host(name=name, gpus=(Gpu(as_modules(gpu, n)),) * n))
+    latency_s, bytes_per_s = (np.full((n, n), one) for one in speed[:2])
+    estimates = (Estimate(INSIDE, speed.bytes_per_s, *speed.ends),) if n > 1 and speed.ends is not None else ()
+    return Topology(
+        tuple(devices), latency_s, bytes_per_s, name=name, link_spread=ESTIMATED_SPREAD, estimates=estimates
+    )
 
 
 def with_one_more(topology: Topology, device: Device, like: int | None = None) -> Topology:
@@ -195,7 +206,7 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
             new[n, like] = new[like, n] = old[like, nearest]
     devices = (*topology.devices, replace(device, position=None, host=""))
     spread = topology.link_spread if like is not None else ESTIMATED_SPREAD
-    return Topology(devices, *whole, name=topology.name, link_spread=spread)
+    return Topology(devices, *whole, name=topology.name, link_spread=spread, estimates=topology.estimates)
 
 
 def room_of(topology: Topology, job: Job) -> Room:

@@ -333,8 +333,12 @@ def _to_row(found: Found) -> dict[str, Any]:
 
 
 def _of_row(row: Mapping[str, Any]) -> Found:
-    """What ``_to_row`` wrote."""
-    if "error" in row:
-        return str(row["error"])
+    """What ``_to_row`` wrote. Raises LabError for another row."""
+    if row.keys() == {"error"} and isinstance(row["error"], str):
+        return row["error"]
+    if row.keys() != {"outcome", "planned"}:
+        raise LabError(
+            f"a row of {shortened(', '.join(sorted(row)))}; wanted outcome and planned, or an error in words"
+        )
     planned = row["planned"]
     return of_plain(SimulatedOutcome, row["outcome"]), None if planned is None else of_plain(Planned, planned)

@@ -28,7 +28,6 @@ theirs, note, cite
 ===========  ===========================================================================================================
 """
 
-import csv
 import json
 import math
 import os
@@ -45,7 +44,7 @@ from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.files import load_job, load_topology, override
-from dtfm_lab.files.reading import read_text, reason_of
+from dtfm_lab.files.reading import cells_of, read_text, reason_of
 from dtfm_lab.published.row import Band, band_of
 from dtfm_lab.published.units import PER_HOST, UNITS, hosts_of
 from dtfm_lab.simulation.schedules import schedules
@@ -60,6 +59,8 @@ SHAPE = ("n_layers", "d_model", "n_heads", "vocab_size", "d_ff", "n_kv_heads")
 """Columns in place of a model's name."""
 MOST_GPUS = 16_384
 """In a row; links between all pairs of them take some gigabytes."""
+MOST_ROWS = 2_000
+"""In a file; each has a network of its own."""
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 JOB_FIELDS = {option.name: option for option in options_of(JobChanges) if option.name != "schedule"}
 NEEDED = "setting", "quantity", "published", "network"
@@ -111,6 +112,8 @@ def read_rows(path: str | os.PathLike[str], *, blind: bool = False) -> tuple[Own
     given = list(records(file))
     if not given:
         raise FileError(f"{file.name} has no rows; wanted columns {', '.join(NEEDED)} and a row for each number")
+    if len(given) > MOST_ROWS:
+        raise FileError(f"{file.name} has {len(given):,} rows; wanted at most {MOST_ROWS:,}, as each is planned")
     return tuple(_read(record, file, number, blind) for number, record in given)
 
 
@@ -135,11 +138,16 @@ def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
         listed = [{str(key): "" if value is None else _text(value) for key, value in row.items()} for row in rows]
     else:
         lines = [line for line in read_text(file).splitlines() if line.strip() and not line.startswith("#")]
-        listed = [{str(key or "").strip(): value for key, value in row.items()} for row in csv.DictReader(lines)]
+        (_, columns), *rows = [*cells_of("\n".join(lines), file)] or [(0, [])]
+        for number, (_, cells) in enumerate(rows, 1):
+            if len(cells) != len(columns) or "" in columns:
+                raise FileError(
+                    f"{file.name}, row {number} has not as many values as there are columns, each with a name: "
+                    f"{len(cells)} for {len(columns)}; wanted one each"
+                )
+        listed = [dict(zip(columns, cells, strict=True)) for _, cells in rows]
     for number, row in enumerate(listed, 1):
         where = f"{file.name}, row {number}"
-        if "" in row or any(not isinstance(value, str) for value in row.values()):
-            raise FileError(f"{where} has not as many values as there are columns; wanted one each")
         for column in row:
             if column not in COLUMNS and column not in JOB_FIELDS:
                 raise FileError(f"{where}: {unknown('column', column, [*COLUMNS, *JOB_FIELDS])}")
@@ -245,7 +253,7 @@ def _value(option: Option, text: str) -> Any:
 def _path(file: Path, text: str) -> str:
     """A file beside the own file where there is one of that name, else the text: a name, or a path from here."""
     beside = file.parent / text
-    return str(beside) if beside.is_file() else text
+    return str(beside) if os.path.isfile(beside) else text  # Path.is_file raises OSError for a name too long
 
 
 def hosts_in(record: Mapping[str, str], where: str) -> Topology:

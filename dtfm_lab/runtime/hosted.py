@@ -263,7 +263,10 @@ def resumed(spec: RunSpec) -> RunSpec:
     folder = Path(spec.checkpoint_folder)
     with explained(f"checkpoint_folder {folder}", "cannot be made"):
         folder.mkdir(parents=True, exist_ok=True)
-    if (newest := checkpoint_folders.latest(folder)) is None or newest.iteration <= spec.first_iteration:
+    damaged: list[str] = []
+    newest = checkpoint_folders.latest(folder, damaged.append)
+    spec = replace(spec, notes=(*spec.notes, *(f"{why}; an earlier state is used instead" for why in damaged)))
+    if newest is None or newest.iteration <= spec.first_iteration:
         return spec
     if notes := checkpoint_folders.resumable(newest, spec):
         raise LabError(f"checkpoint_folder {folder} is of another run: {notes[0]}; wanted another folder")

@@ -236,8 +236,9 @@ def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, flo
     each = own_flop / (2 * model.seq_len * width)  # weights over the width
     selective = layer.selective_flop / (2 * model.seq_len * width)
     if model.family == "gpt":
-        inner = (each - 4 * heads) / 2
-        queries, inward = 3.0 * heads, inner
+        both = layer.kv_elements / model.seq_len  # columns of keys and values
+        inner = (each - 2 * heads - both) / 2
+        queries, inward = heads + both, inner
     elif model.family == "llama":
         inner = each - 2 * selective
         queries, inward = heads + 2 * (selective - heads - inner), 2 * inner

@@ -311,7 +311,7 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
     queue, n_queues = times.queues
     start_s, end_s = np.empty(n_left), np.empty(n_left)
     after, before, ahead, found = (np.empty(n_left, dtype=np.int64) for _ in range(4))
-    n_found = kernel("event_loop", n_left)(
+    n_found: int = kernel("event_loop", n_left)(
         role,
         times.duration_s[left],
         times.latency_s[left],

@@ -30,7 +30,7 @@ from dtfm_lab.simulation.memory_intervals import (
     memory_limits,
     static_memory,
 )
-from dtfm_lab.simulation.schedules import build, build_named, choices_in, choices_of, made_for, schedules
+from dtfm_lab.simulation.schedules import build, built_for, choices_of, made_for, schedules
 from dtfm_lab.simulation.symmetry import period_of_counts
 
 log = logging.getLogger(__name__)
@@ -61,8 +61,9 @@ class Levels:
         first = np.arange(0, n_replicas, period)
         device = (position * n_replicas + replica + first[:, None]).ravel()
         order = np.argsort(device, kind="stable")
-        columns = self.time, self.activations_bytes, self.messages_bytes
-        return type(self)(device[order], *(np.tile(column, len(first))[order] for column in columns))
+        time, activations_bytes, messages_bytes = self.time, self.activations_bytes, self.messages_bytes
+        again = np.tile(np.arange(len(time)), len(first))[order]
+        return type(self)(device[order], time[again], activations_bytes[again], messages_bytes[again])
 
     @classmethod
     def of(cls, held: MemoryIntervals) -> Self:
@@ -285,7 +286,7 @@ def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan 
         return made_for(job, chosen)
     if plan is not None and choices_of(chosen).get("plan"):
         return build(plan, chosen)
-    return build_named(chosen, job.n_stages, job.n_microbatches, choices_in(job))
+    return built_for(job, chosen)
 
 
 def least_peak_bytes(job: Job, programs: Programs) -> IntArray:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
 TURNING = ("ring", "sharded", "sharded-at-once")
@@ -27,10 +29,10 @@ def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> i
     those of replica r, and the first ``period`` replicas stand for all.
     """
     job, grid = plan.job, plan.placement.devices
-    n_stages, n_replicas = grid.shape
+    n_stages, n_replicas = map(int, grid.shape)
     if job.synchronisation not in TURNING or plan.absent or links.message_bytes is not None or n_replicas == 1:
         return n_replicas
-    columns = [np.array(job.microbatch_counts), *_devices(plan, efficiency)]
+    columns: list[IntArray | FloatArray] = [np.array(job.microbatch_counts), *_devices(plan, efficiency)]
     for stage in range(n_stages if n_stages > 1 else 0):
         for other in {(stage + 1) % n_stages, (stage - 1) % n_stages}:
             columns += _links(links, grid[stage], grid[other])
@@ -55,15 +57,15 @@ def _devices(plan: Plan, efficiency: GivenEfficiency) -> list[IntArray]:
     return [np.array([number(at) for at in row]) for row in plan.placement.devices.tolist()]
 
 
-def _links(links: Links, here: IntArray, there: IntArray) -> list[IntArray]:
+def _links(links: Links, here: IntArray, there: IntArray) -> list[FloatArray]:
     return [links.latency_s[here, there], links.bandwidth_bytes_per_s[here, there]]
 
 
-def _period(columns: list[IntArray], card: IntArray | None = None) -> int:
+def _period(columns: Sequence[IntArray | FloatArray], card: IntArray | None = None) -> int:
     """The smallest number of replicas after which these (replicas,) columns repeat, and the (stages, replicas) cards
     are others, shared in the same way."""
     rows = np.stack([np.unique(column, return_inverse=True)[1] for column in columns])
-    n = rows.shape[1]
+    n = int(rows.shape[1])
     labels = None
     if card is not None:
         _, first, inverse = np.unique(card.T.ravel(), return_index=True, return_inverse=True)

@@ -14,15 +14,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib.metadata import version
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 import numpy as np
 from pandas import DataFrame
 
-from dtfm_lab.domain.errors import RunError
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.errors import FileError, LabError, RunError
+from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.executors import Executor, Here, Lost, results_of
 
@@ -38,11 +38,20 @@ PARENT_CHECK_S = 0.5
 """Seconds between two checks of a worker process whether its parent still runs."""
 
 
+ROUNDED = 1e-6
+"""A share that is 0 may be less by so much, by rounding."""
+LARGEST_COUNT = 2**53
+"""Largest whole number of a row; tables hold 64 bits."""
+
+
 class Kept(Protocol):
     """Rows of plain values by key, such as ``files.sweep_rows.SweepRows``."""
 
     def __contains__(self, key: str) -> bool: ...
     def __getitem__(self, key: str) -> Mapping[str, Any]: ...
+    def where(self, key: str) -> str:
+        """Return where a row was read, for errors."""
+
     def keep(self, key: str, row: Mapping[str, Any]) -> None:
         """Write a row."""
 
@@ -65,7 +74,13 @@ def results(
     lost.
     """
     keys = [] if kept is None else [fingerprint(function.__name__, *task) for task in tasks]
-    known = {number: of_row(kept[key]) for number, key in enumerate(keys) if kept is not None and key in kept}
+    known = {}
+    for number, key in enumerate(keys):
+        if kept is not None and key in kept:
+            try:
+                known[number] = of_row(kept[key])
+            except LabError as error:
+                raise FileError(f"{kept.where(key)}: {error}") from None
     missing = [number for number in range(len(tasks)) if number not in known]
 
     def done(position: int, result: Any) -> None:
@@ -182,9 +197,32 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def of_plain(kind: Callable[..., T], row: Mapping[str, Any]) -> T:
-    """The dataclass of ``plain``."""
-    return kind(**{what: math.nan if value is None else value for what, value in row.items()})
+def of_plain(kind: type[T], row: object) -> T:
+    """The dataclass of ``plain``. Raises LabError where the row does not hold its fields."""
+    if not isinstance(row, Mapping):
+        raise LabError(f"found {shortened(row)}; wanted a mapping of results")
+    of_kind = fields(kind)  # type: ignore[arg-type]  # T is a dataclass
+    kinds, with_default = get_type_hints(kind), {each.name for each in of_kind if each.default is not MISSING}
+    for what in sorted(map(str, row.keys() ^ kinds.keys())):
+        if what not in with_default:
+            raise LabError(f"{'lacks' if what in kinds else 'knows no'} {shortened(what)}; wanted {', '.join(kinds)}")
+    return kind(**{what: _number(what, value, kinds[what]) for what, value in row.items()})
+
+
+def _number(what: str, value: object, kind: type) -> Any:
+    """A value of ``plain``: NaN where it is null. Raises LabError for one that cannot be."""
+    if kind is float and value is None:
+        return math.nan
+    if kind is bool or isinstance(value, bool):
+        if kind is bool and isinstance(value, bool):
+            return value
+        raise LabError(f"{what} is {shortened(value)}; wanted {'true or false' if kind is bool else 'a number'}")
+    number = as_number(value) if isinstance(value, int | float) else None
+    too_large = kind is int and (not isinstance(value, int) or value > LARGEST_COUNT)
+    if number is None or number < -ROUNDED or too_large:
+        wanted = "a whole number, 0 or more" if kind is int else "a number, 0 or more, or null"
+        raise LabError(f"{what} is {shortened(value)}; wanted {wanted}")
+    return value if kind is int else number
 
 
 def received(rows: Iterator[T], progress: Callable[[T], object] | None, newest: int | None = None) -> deque[T]:

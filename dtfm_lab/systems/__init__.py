@@ -8,7 +8,7 @@ another; ``waterfall`` leads from one model of a system to another.
 from dtfm_lab.systems import modelled
 from dtfm_lab.systems.choosing import outcome_of
 from dtfm_lab.systems.crossings import Crossing, CrossingPoint, Crossings, stream_crossings
-from dtfm_lab.systems.launch_flags import Launch, from_flags
+from dtfm_lab.systems.launches import Launch, from_flags
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.outcomes import Outcomes, stream_outcomes
 from dtfm_lab.systems.strategy import NOT_MODELLED, Assumption, Budget, Strategy, strategies, variant, work_of

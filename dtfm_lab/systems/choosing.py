@@ -61,6 +61,9 @@ def outcome_of(
                 heapq.heappush(queue, (max(least_s, own_s), (place[0], at), plan))
         if found is None and nearest[2] is not None:
             reason = f"none of its plans fits the devices: {sentence_of(nearest[2])}"
+        elif found is None:
+            refused = (why for one in branches if isinstance(one, Branch) for why in one.refusals)
+            reason = next(refused, reason)
     except LabError as error:
         reason = str(error)
     if found is not None and isinstance(branches[best[1][0]], Branch):
@@ -87,11 +90,50 @@ def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget)
             found.append(one)
     except LabError as error:
         return found, str(error)
+    if not found and (why := why_no_shape(strategy, topology, work)):
+        return found, why
     n_blocks = work.modelled().n_blocks
     return found, (
         f"none of its shapes suits {counted(len(topology), 'device')}, {counted(n_blocks, 'block')} and a batch of "
         f"{counted(work.global_batch, 'sequence')}; wanted numbers that its stages and replicas divide"
     )
+
+
+def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
+    """What a strategy was told that no shape has: parallelism within hosts, stages or interleaving; empty where it is
+    something else."""
+    told = {name: getattr(strategy, name, None) for name in ("tensor_parallel", "context_parallel", "expert_parallel")}
+    degrees = {name: one for name, one in told.items() if isinstance(one, int) and not isinstance(one, bool)}
+    model, gpus = work.modelled(), math.prod(degrees.values())
+    if gpus not in topology.group_sizes:
+        named = " and ".join(f"{name} {one}" for name, one in degrees.items() if one > 1)
+        sizes = ", ".join(map(str, topology.group_sizes))
+        return f"{named} take {counted(gpus, 'GPU')} of a host of {topology.name}; wanted one of {sizes}"
+    if model.n_heads % (shared := degrees.get("tensor_parallel", 1)):
+        return f"tensor_parallel is {shared}; wanted a divisor of the {counted(model.n_heads, 'head')} of {model.name}"
+    n_stages, each = getattr(strategy, "n_stages", None), getattr(strategy, "stages_per_device", 1)
+    if n_stages is None:
+        return ""
+    whole = each > 1 or strategy.name == "megatron"  # others may cut a model into unequal stages
+    if (
+        whole
+        and n_stages > 1
+        and model.n_blocks % (n_stages * each)
+        and not getattr(strategy, "blocks_per_stage", None)
+    ):
+        stages = f"{n_stages} stages" if each == 1 else f"{n_stages} stages, {each} of them each device,"
+        return f"{stages} do not divide the {counted(model.n_blocks, 'block')} of {model.name}; wanted a divisor"
+    replicas, over = divmod(len(topology) // gpus, n_stages)
+    microbatch = work.microbatch or 1
+    if over or not replicas or work.global_batch % (replicas * microbatch):
+        return ""
+    of_each = work.global_batch // (replicas * microbatch)
+    if each > 1 and n_stages > 1 and of_each % n_stages:
+        return (
+            f"stages that interleave take micro-batches in groups of {n_stages}, and a replica has {of_each}; wanted a "
+            "multiple"
+        )
+    return ""
 
 
 def chosen(systems: Asked) -> list[Strategy]:

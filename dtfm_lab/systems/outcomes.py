@@ -9,6 +9,7 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from dtfm_lab.domain.units import format_s, format_share, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.systems.choosing import Asked, chosen, outcomes_in_order
+from dtfm_lab.systems.estimates import note_on
 from dtfm_lab.systems.outcome import GATHERING, Outcome
 from dtfm_lab.systems.strategy import NOT_MODELLED, Budget
 
@@ -84,6 +86,11 @@ class Outcomes:
         """Whether some of the systems have not been asked, so far or because it was stopped."""
         return len(self.outcomes) < self.wanted
 
+    @cached_property
+    def note(self) -> str:
+        """Which links are estimates, and which system is fastest where they are faster or slower; empty without any."""
+        return note_on(self.topology, self.job, self.outcomes)
+
     @property
     def sentence(self) -> str:
         """The fastest and the next behind it, by the link model; and which of them changes the training itself."""
@@ -120,6 +127,7 @@ class Outcomes:
             "job": self.job.name,
             "global_batch": self.job.global_batch,
             "sentence": self.sentence,
+            "note": self.note,
             "systems": plain_rows(self.to_frame()),
             "assumptions": {one.name: one.strategy.assumed for one in self.outcomes},
             "not_modelled": self.not_modelled,
@@ -167,6 +175,8 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
     """
     least_s = min((one.iteration_s for one in found if one.iteration_s is not None), default=1.0)
     yield f"**{found.sentence}.**"
+    if found.note and not found.stopped:
+        yield found.note
     yield Table(HEAD, [_line(one, least_s) for one in found])
     said = [(one, one.reason or "; ".join(filter(None, (one.choices, one.strategy.mathematics)))) for one in found]
     yield ReportSection("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)

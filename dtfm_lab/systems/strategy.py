@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,8 @@ class Branch:
     """Fields of the job, changed; none, once, where it is trained as it is."""
     least_s: float = 0.0
     """Seconds that no plan of it goes below."""
+    refusals: list[str] = dataclasses.field(default_factory=list)
+    """Why ways that were tried make no plan."""
 
     def __len__(self) -> int:
         return len(self.ways)
@@ -81,8 +84,8 @@ class Branch:
             try:
                 job = self.job.with_fields(**fields)
                 yield unpriced_plan(self.topology, job, self.grid)
-            except LabError:  # what the schedule or the sharding does not allow
-                continue
+            except LabError as error:  # what the schedule, the sharding or the model does not allow
+                self.refusals.append(str(error))
 
 
 def priced(plan: Plan) -> Plan:

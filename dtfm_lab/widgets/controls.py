@@ -77,7 +77,7 @@ CHOICES = {
 NOT_TRIED = frozenset((
     "dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device", "microbatch", "bucket_bytes",
     "fragments", "fragment_delay", "checkpointing", "attention", "operators", "dropout", "sequence_parallel",
-    "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every",
+    "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every", "early_stop",
 ))  # fmt: skip
 """Job options that may vary on a plan, but are left to the job's file."""
 QUEUEING_OPTION = Option(

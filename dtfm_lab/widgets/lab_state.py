@@ -15,6 +15,7 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network.grouping import groups_of
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.live_search import LiveSearch
@@ -235,6 +236,25 @@ def is_plan_of(planned: Job, job: Job) -> bool:
 def roles_of(plan: Plan) -> dict[str, list[int]]:
     """Return [stage, replica] of each device that serves in a plan, by its name."""
     return {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
+
+
+def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
+    """Return which device of the plan each device of a network is, or is a part of, by its name.
+
+    A plan with tensor parallelism is of groups of GPUs. None where the plan is of other devices.
+    """
+    if plan.topology.names == topology.names:
+        return {name: i for i, name in enumerate(topology.names)}
+    if plan.job.group_gpus == 1:
+        return None
+    try:
+        groups = groups_of(topology.name, topology.devices, plan.job.group_gpus)
+    except LabError:
+        return None
+    firsts = [topology.names[group[0]] for group in groups]
+    if [name.rpartition("+")[0] for name in plan.topology.names] != firsts:
+        return None
+    return {topology.names[i]: number for number, group in enumerate(groups) for i in group}
 
 
 def shown_prediction(lab_state: LabState) -> Trace | None:

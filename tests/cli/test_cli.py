@@ -19,9 +19,10 @@ from rich.console import Console
 import dtfm_lab as lab
 from dtfm_lab import cli
 from dtfm_lab.cli import plans
-from dtfm_lab.cli.terminal import print_json
+from dtfm_lab.cli.terminal import print_json, search_progress, waiting
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab import runs
+from dtfm_lab.lab.arguments import PlanOptions
 
 Shell = Callable[..., tuple[int, str, str]]
 Said, Told = Callable[..., str], Callable[..., Any]
@@ -160,8 +161,7 @@ def test_what_would_be_if_all_were_open_takes_a_quarter_of_the_search_and_may_be
 
 def test_what_the_job_names_is_said_with_what_a_shorter_search_finds(shell: Shell) -> None:
     _, out, _ = shell("plan", "lecture-hall", "--job", "tiny", "--steps", "4")
-    assert "named by the job: " in out
-    assert "left open (auto), " in out
+    assert " left open (auto), " in out
 
 
 def test_a_terminal_watches_the_search(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +175,27 @@ def test_a_terminal_watches_the_search(shell: Shell, monkeypatch: pytest.MonkeyP
     assert status == 0
     assert all(word in shown for word in ("random", "generation 3 of 3", "cost ", "bound ", "gap "))
     assert format_s(plan["cost_s"]) in shown
+
+
+def test_a_terminal_says_what_it_waits_for_before_the_first_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("dtfm_lab.cli.terminal.err", Console(file=terminal, force_terminal=True, width=140))
+    with search_progress(PlanOptions(seconds=5)):
+        assert "looking for a first plan  0.0 s" in terminal.getvalue()
+    with waiting("hall.yaml", "reading the network"):
+        assert "hall.yaml" in terminal.getvalue()
+        assert "reading the network" in terminal.getvalue()
+
+
+def test_an_interrupt_while_the_plan_is_simulated_keeps_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(plan: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dtfm_lab.cli.plans.planning.simulated", interrupted)
+    status, _, _ = shell("plan", "lecture-hall", "--job", "tiny", "--steps", "1", "-o", "kept.json")
+    assert status == 0
+    assert Path("kept.json").exists()
 
 
 def test_a_reader_who_has_seen_enough_ends_it_quietly() -> None:

@@ -1,17 +1,13 @@
-"""What a teacher uses: assignments in nbgrader's format, the tables of lessons, slides, and answers as data."""
+"""What a teacher uses: assignments in nbgrader's format, the tables of lessons, and slides."""
 
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.course import LESSONS, missions
-from dtfm_lab.course.graded import has_code, pack, unpack
 from dtfm_lab.course.teaching import assignment, points_of, with_slides
 from dtfm_lab.domain.errors import LabError, UnknownName
-from dtfm_lab.simulation.schedules import schedules
 from website.course import lesson_plan, made_anew
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -54,34 +50,6 @@ def test_lessons_that_are_none_are_refused():
     if empty := sorted(set(LESSONS) - set(WITH_MISSIONS)):
         with pytest.raises(LabError, match="has no missions"):
             assignment(empty[0], solved=True)
-
-
-def test_answers_go_through_json_as_they_are():
-    plan = lab.plan("lecture-hall", "tiny", planner="random", seed=0, steps=1)
-    for answer in (None, True, 3, 0.1, "Oregon", [1, "a", [2.5]], (1, 2), np.float64(0.3), np.int64(4)):
-        packed = json.loads(json.dumps(pack(answer)))
-        assert unpack(packed) == answer
-        assert not has_code(packed)
-    for answer in (plan, plan.topology, lab.simulate(plan), schedules["gpipe"](2, 4)):
-        packed = json.loads(json.dumps(pack(answer)))
-        assert not has_code(packed)
-        assert type(unpack(packed)) is type(answer)
-    again = unpack(pack(plan))
-    assert again.device_names == plan.device_names
-    assert again.topology.fingerprint == plan.topology.fingerprint
-    assert lab.simulate(again).iteration_s == lab.simulate(plan).iteration_s
-
-
-def test_a_function_is_code_and_says_so():
-    scale = 3.0
-
-    def times(number):
-        return scale * number
-
-    packed = json.loads(json.dumps(pack([times])))
-    assert has_code(packed)
-    (again,) = unpack(packed)
-    assert again(2) == 6
 
 
 @pytest.mark.parametrize("name", ["teaching.md", "exam.md"])

@@ -1,11 +1,10 @@
-"""Graded work: what is off is off everywhere, numbers of a key, checks that no loop halves, and whose answer it is."""
+"""Graded work: what is off is off everywhere, numbers of a key, and checks that no loop halves."""
 
 import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.course import graded, missions
 from dtfm_lab.course.checks import NotYet, near
-from dtfm_lab.course.likeness import THE_WORKED_ANSWER, Handed, code_digest, digest_of, is_ones_own, same_as
 from dtfm_lab.course.teaching import Own, assignment
 from dtfm_lab.domain.errors import FileError, LabError, UnknownName
 
@@ -107,50 +106,3 @@ def test_tries_are_counted_and_shown():
     bundle = lab.missions.board(LESSON)._repr_mimebundle_()
     [record] = bundle.values()
     assert (record["reader"], record["missions"][MISSION]) == ("ada", [2, 0, False])
-
-
-def handed(student, *, passed=True, answer=None, code=""):
-    return Handed(student, MISSION, passed, digest_of(answer), is_ones_own(answer), code_digest(code))
-
-
-RING = "def {f}(n, b, l, w):\n    return 2 * (n - 1) * (l + b / n / w)\nanswer = {f}"
-LOOP = """
-def {f}({a}, b):  # {f}
-    {c} = 0.0
-    for s in range(len({a})):
-        for t in range(len({a})):
-            if s != t and {a}[s][t] > {c}:
-                {c} = 2 * ({a}[s][t] + b / len({a}))
-    return {c} + sum(max(row) for row in {a}) / len({a})
-answer = {f}
-"""
-
-
-def test_equal_closed_forms_accuse_nobody_and_a_renamed_copy_does():
-    forms = [handed(name, code=RING.format(f=f)) for name, f in (("ada", "ring"), ("ben", "ring"))]
-    assert same_as(forms, {}) == ["", ""]
-    copies = [
-        handed("ada", code=LOOP.format(f="cost", a="x", c="most")),
-        handed("ben", code=LOOP.format(f="g", a="y", c="z")),
-    ]
-    assert same_as(copies, {}) == ["ben", "ada"]
-    assert same_as(copies[:1], {MISSION: copies[0].code}) == [THE_WORKED_ANSWER]
-    other = handed("cleo", code=LOOP.format(f="cost", a="x", c="most").replace("2 *", "3 *"))
-    assert same_as([copies[0], other], {}) == ["", ""]
-
-
-def test_a_wrong_answer_that_is_anothers_right_one_names_them_and_not_the_reverse():
-    right, copied = handed("ada", answer=1234.5), handed("ben", answer=1234.5, passed=False)
-    assert same_as([right, copied], {}) == ["", "ada"]
-    assert same_as([right, handed("ben", answer=1234.5)], {}) == ["", ""], "numbers may be drawn alike"
-    for alike in (3.0, "ada", ["ada", "alan"], [0, 1, 2], True):
-        assert same_as([handed("ada", answer=alike), handed("ben", answer=alike, passed=False)], {}) == ["", ""]
-
-
-def test_a_network_of_ones_own_is_nobody_elses():
-    network = lab.load_topology("lecture-hall")
-    plan = lab.evaluate(
-        network, lab.load_job("tiny", n_stages=4, n_replicas=2), stages=[[0, 1], [2, 3], [4, 5], [6, 7]]
-    )
-    assert same_as([handed("ada", answer=network), handed("ben", answer=network)], {}) == ["ben", "ada"]
-    assert same_as([handed("ada", answer=plan), handed("ben", answer=plan)], {}) == ["", ""], "a planner finds it again"

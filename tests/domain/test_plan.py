@@ -76,8 +76,8 @@ def test_a_placement_that_does_not_fit_is_refused(make, says):
         (0.0, ""),
         (30.0, "no plan that its search allowed is faster"),
         (25.0, "at most 1.20 times faster with any plan that its search allowed"),
-        (0.3, "at most 100 times faster with any plan that its search allowed"),
-        (0.02, "the bound of any plan that its search allowed, 20 ms, is far below"),
+        (0.3, "the lower bound of any plan that its search allowed, 300 ms, is loose"),
+        (0.02, "the lower bound of any plan that its search allowed, 20 ms, is loose"),
     ],
 )
 def test_a_plan_says_what_its_bound_leaves_and_no_ratio_that_tells_nothing(bound_s, says):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -278,3 +279,52 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
         lab.save(blank, tmp_path / "x.json")
     with pytest.raises(FileError, match=r"x\.txt ends in \.txt; wanted one of \.csv"):
         save_availability(blank, tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            HEADER + "0,add,n1\n1e300,remove,n1\n",
+            "mine.csv: line 3: seconds is '1e300'; wanted a number, 0 or more, at",
+        ),
+        (HEADER + "0,add,n1\n4e8,remove,n1\n", "mine.csv: line 3: seconds is '4e8'; .* at most 3.16e[+]08 .ten years."),
+        (HEADER + f"{'9' * 400},add,n1\n", "mine.csv: line 2: seconds is '999"),
+        ("# end_seconds: 1e12\n" + HEADER, "mine.csv: line 1: end_seconds is '1e12'; wanted a number above 0, at most"),
+        ("0,add,n1\n4e11,remove,n1\n", "mine.csv: line 2: milliseconds is '4e11'; wanted a number, 0 or more, at most"),
+        ("seconds,count\n0,1\n1e300,0\n", "mine.csv: line 3: seconds is '1e300'; wanted a number"),
+        ("seconds,count\nnan,1\n", "mine.csv: line 2: seconds is 'nan'; wanted a number"),
+        ("seconds,count\n0,-1\n", "mine.csv: line 2: count is '-1'; wanted a whole number"),
+    ],
+)
+def test_times_beyond_ten_years_and_numbers_that_are_none_are_refused(tmp_path, text, says):
+    (path := tmp_path / "mine.csv").write_text(text)
+    with pytest.raises(FileError, match=says):
+        lab.load_availability(path)
+
+
+def test_counts_that_make_millions_of_events_are_refused_before_one_is_made(tmp_path):
+    """20,000 lines would make 82 million."""
+    rows = "".join(f"{second},{4096 * (second % 2)}\n" for second in range(20_000))
+    (path := tmp_path / "mine.csv").write_text("seconds,count\n" + rows)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError, match=r"mine.csv: 1,003,520 machines come or leave by line 247; wanted at most"):
+            lab.load_availability(path)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("gap_s", "data", "says"),
+    [
+        (1e300, [1, 0], r"mine.json: its ticks last 2e[+]300 s; wanted at most 3.16e[+]08"),
+        (1e308, [1] * 100, r"mine.json: its ticks last inf s"),
+        (1, [0, 4096] * 10_000, r"mine.json: 1,003,520 machines come or leave by line 245"),
+    ],
+)
+def test_ticks_beyond_ten_years_or_a_million_events_are_refused(tmp_path, gap_s, data, says):
+    (path := tmp_path / "mine.json").write_text(json.dumps({"metadata": {"gap_seconds": gap_s}, "data": data}))
+    with pytest.raises(FileError, match=says):
+        lab.load_availability(path)

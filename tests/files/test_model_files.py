@@ -97,9 +97,29 @@ def test_an_option_of_a_config_changes_the_parameters_that_it_should(name):
 
 WRONG = {
     "no type": (
-        without("gpt2", "model_type"),
+        without("gpt2", "model_type", "architectures"),
         FileError,
         "no key 'model_type'; wanted one of gpt2, llama, mistral, qwen2",
+    ),
+    "an architecture that is not read": (
+        config("Qwen2-7B", model_type="gemma2", architectures=["Gemma2ForCausalLM"]),
+        UnknownName,
+        "model_type 'gemma2' is not known; known: gpt2, .*; any other torch module is planned with --module",
+    ),
+    "code of its own": (
+        config("Qwen2-7B", model_type="moss", architectures=["MossForCausalLM"], auto_map={"AutoConfig": "a.B"}),
+        UnknownName,
+        r"model_type 'moss' needs code of its own \(auto_map\), which is not run here, and is not known; .*--module",
+    ),
+    "a language model inside that is not read": (
+        {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 8}},
+        UnknownName,
+        "text_config: model_type 'gemma3_text' is not known",
+    ),
+    "a language model inside without a width": (
+        {"model_type": "llava", "text_config": without("Llama-2-7b-hf", "hidden_size")},
+        FileError,
+        "text_config: no key 'hidden_size'",
     ),
     "no width": (
         without("Llama-2-7b-hf", "hidden_size"),
@@ -134,6 +154,58 @@ WRONG = {
         "parameters is .*; wanted a whole number from 0",
     ),
 }
+
+
+READ = {
+    "by its class alone": without("Qwen2-7B", "model_type") | {"architectures": ["Qwen2ForCausalLM"]},
+    "by its class under a type of its own": config("Qwen2-7B", model_type="mine", architectures=["Qwen2ForCausalLM"]),
+    "under another type": config("Qwen2-7B", model_type="qwen2_5_vl_text", architectures=None),
+    "inside a larger model": {"model_type": "seeing", "text_config": config("Qwen2-7B"), "hidden_size": 5},
+    "beside the parts that see": config("Qwen2-7B", model_type="qwen2_vl", vision_config={"depth": 2}),
+    "with its type outside": {"model_type": "qwen2_vl", "text_config": without("Qwen2-7B", "model_type")},
+}
+
+
+@pytest.mark.parametrize("how", READ)
+def test_a_known_architecture_is_read(how):
+    assert model_from_config(READ[how]) == model_from_config(config("Qwen2-7B"))
+
+
+def test_kimi_k2_is_a_deepseek_v3_with_other_sizes():
+    small = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4}
+    small |= {"n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+    small |= {"first_k_dense_replace": 1, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 16}
+    small |= {"qk_rope_head_dim": 8, "v_head_dim": 16, "vocab_size": 128, "max_position_embeddings": 32}
+    kimi = model_from_config(small | {"model_type": "kimi_k2", "auto_map": {"AutoConfig": "configuration_deepseek.X"}})
+    assert kimi == model_from_config(small | {"model_type": "deepseek_v3"})
+    assert kimi.parameters == 267_576
+
+
+def test_a_language_model_inside_ties_and_computes_as_the_whole_says(tmp_path):
+    path = tmp_path / "seeing.json"
+    inside = without("Qwen2-0.5B", "tie_word_embeddings", "torch_dtype")
+    outside = {"model_type": "seeing", "tie_word_embeddings": True, "torch_dtype": "float32", "text_config": inside}
+    path.write_text(json.dumps(outside))
+    job = load_job("gpt3-xl", model=path)
+    assert (job.model.tied, job.dtype) == (True, "fp32")
+    assert "the language model of a seeing; its other parts are not planned" in job.model.notes[0]
+    path.write_text(json.dumps({"model_type": "seeing", "text_config": config("Qwen2-0.5B", torch_dtype="float16")}))
+    assert load_job("gpt3-xl", model=path).dtype == "fp16"
+
+
+def test_a_long_sequence_that_only_the_config_names_is_said(tmp_path):
+    taken = load_model(CONFIGS / "Qwen3-8B.json")
+    (note,) = taken.notes
+    assert "40,960 tokens, the max_position_embeddings of the model's config.json; --seq-len" in note
+    assert not load_model(CONFIGS / "Qwen3-8B.json", seq_len=40960).notes
+    assert not taken.with_seq_len(32768).notes
+    assert not load_model(CONFIGS / "Meta-Llama-3-8B.json").notes
+    assert not any(model.notes for model in MODELS.values())
+    job = load_job("tiny", model=taken, n_stages=2, n_replicas=2)
+    plan = evaluate(load_topology("lecture-hall"), job, stages=[[0, 1], [2, 3]])
+    back = load_plan(save_plan(plan, tmp_path / "plan.json"))
+    assert back.summary()["notes"] == plan.summary()["notes"] == [note]
+    assert back.summary()["seq_len"] == 40960
 
 
 @pytest.mark.parametrize("name", WRONG)

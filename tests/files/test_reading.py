@@ -6,15 +6,25 @@ import os
 import pytest
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, reading, save_topology
+from dtfm_lab.files import (
+    load_availability,
+    load_job,
+    load_plan,
+    load_topology,
+    load_trace,
+    reading,
+    save_topology,
+)
 from dtfm_lab.files.reading import (
     LONGEST_SCALAR,
     MOST_LEVELS,
     MOST_YAML_BYTES,
+    parse,
     read_mapping,
     require_version,
     write_text,
 )
+from dtfm_lab.published.own import read_rows
 
 
 def written(folder, text: str, name="mine.yaml"):
@@ -225,3 +235,32 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
 def test_a_path_without_a_name_is_not_written(path):
     with pytest.raises(FileError, match="cannot be written: wanted the name of a file"):
         write_text(path, "new")
+
+
+@pytest.mark.parametrize(
+    "cell", ["a\rb", "x" * 200_000, '"a"b', '"never closed'], ids=["return", "long", "quoted", "open"]
+)
+def test_broken_csv_is_refused_in_one_line_wherever_it_is_read(tmp_path, cell):
+    heads = {"links.csv": "source,target,latency_ms", "hours.csv": "seconds,event,node", "rows.csv": "setting,unit"}
+    for (name, head), load in zip(heads.items(), (load_topology, load_availability, read_rows), strict=True):
+        width = head.count(",")
+        path = tmp_path / name
+        path.write_bytes(f"{head}\n{cell}{',1' * width}\n".encode())
+        with pytest.raises(FileError) as refused:
+            load(path)
+        assert str(refused.value).startswith(name)
+        assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_key_that_breaks_lines_does_not_break_the_line_of_its_error():
+    with pytest.raises(FileError, match=r"mine\.json: held\?\?elements: .*integer") as refused:
+        parse(dict[str, int], {"held\u2028\u0085elements": "x"}, "mine.json")
+    assert str(refused.value).isprintable()
+
+
+def test_a_planted_link_in_place_of_the_unfinished_file_is_not_followed(tmp_path):
+    victim = written(tmp_path, "mine", "victim.txt")
+    (tmp_path / ".new.txt.partial").symlink_to(victim)
+    write_text(tmp_path / "new.txt", "new")
+    assert victim.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.txt", "victim.txt"]

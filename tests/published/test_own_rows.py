@@ -191,3 +191,10 @@ def test_a_row_may_give_its_gpus_and_the_shape_of_its_model(tmp_path):
         read_rows(file_of(tmp_path, shaped.replace("800,4,", "800,4.5,"), head=head))
     with pytest.raises(FileError, match="column between_gbps: nothing"):
         read_rows(file_of(tmp_path, shaped.replace(",800,", ",,"), head=head))
+
+
+def test_too_many_rows_and_a_name_too_long_for_a_file_are_refused_in_a_line(tmp_path):
+    with pytest.raises(FileError, match=r"mine.csv has 2,001 rows; wanted at most 2,000"):
+        read_rows(file_of(tmp_path, "\n".join([row()] * 2001)))
+    with pytest.raises(FileError, match=r"row 1, column network: no topology named .*xxx"):
+        read_rows(file_of(tmp_path, row().replace("lecture-hall", "x" * 400)))

@@ -1,5 +1,9 @@
 """Torch modules as people bring them: functions that make (module, data) or (module, data, loss)."""
 
+import os
+import subprocess
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -206,3 +210,35 @@ def frozen():
 
 def shared():
     return Shared(), (rows(8, 8),)
+
+
+def ends():
+    print('{"boundary": 4, "tied": 0, "layers": []}')
+    os._exit(0)
+
+
+def exits():
+    raise SystemExit("enough\nof this")
+
+
+def crashes():
+    print("nothing left", file=sys.stderr)
+    os.abort()
+
+
+def forges():
+    with open(sys.argv[2], "w") as file:
+        file.write('{"boundary": 4, "tied": 0, "layers": [{"parameters": -5, "forward_flop": 1, "held_elements": 1}]}')
+    os._exit(0)
+
+
+def lists():
+    with open(sys.argv[2], "w") as file:
+        file.write("[1, 2]")
+    os._exit(0)
+
+
+def leaves_a_process():
+    """A process that holds the pipes of this one for longer than a test waits."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    raise ValueError("the disk is full")

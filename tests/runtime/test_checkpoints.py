@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,6 +63,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     written = left(tmp_path, 3)
     read = describe(written.folder)
     assert read == replace(written, files={"stage-0.safetensors": 1, "stage-1.safetensors": 2})
+    assert read.sha256["stage-1.safetensors"] == hashlib.sha256(b"xx").hexdigest()
     assert read.folder.name == "iteration-000003"
 
 

@@ -23,7 +23,7 @@ from dtfm_lab.runtime.coordinator.coordinator import Coordinator
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy
 from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
 from dtfm_lab.runtime.hosted import resumed
-from dtfm_lab.runtime.protocol import checkpoint_folders
+from dtfm_lab.runtime.protocol import checkpoint_folders, processes
 from dtfm_lab.runtime.protocol.processes import CommandReader
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -83,6 +83,7 @@ class Led:
 
         monkeypatch.setattr(module, "emit", emit)
         monkeypatch.setattr(worker_pool, "emit", emit)
+        monkeypatch.setattr(processes, "emit", emit)
         commands = CommandReader()
         reading, self._writing = Pipe(duplex=False)
         self._reading, commands.fd = reading, reading.fileno()

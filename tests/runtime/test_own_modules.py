@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,11 +29,8 @@ BATCH, SEED, N_ITERATIONS = 12, 3, 3
 def job_of(name: str) -> lab.Job:
     """Looked at in this process: loading torch in another takes most of the time."""
 
-    def here(command: list[str], **_: object) -> SimpleNamespace:
-        return SimpleNamespace(returncode=0, stdout=json.dumps(described(command[-1])))
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client.subprocess, "run", here)
+        patch.setattr(client, "_described", lambda source, *, timed: described(source, timed=timed))
         return lab.load_job(module=f"{SOURCE}:{name}", global_batch=BATCH, dtype="fp64")
 
 
@@ -169,6 +164,24 @@ def test_a_plan_of_a_module_is_saved_and_read(tmp_path):
 def test_a_module_that_cannot_be_cut_is_refused_in_one_line(name, says):
     with pytest.raises(JobError, match=re.escape(says)):
         described(f"{SOURCE}:{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("ends", "its code ended the process in which it was looked at, with status 0; wanted code that returns"),
+        ("exits", "it cannot be built: it exits with enough of this"),
+        ("crashes", "with SIGABRT"),
+        ("forges", "what its process says of it: layers[0].output_elements: field required"),
+        ("lists", "holds a list; wanted a mapping"),
+        ("leaves_a_process", "it cannot be built: the disk is full"),
+    ],
+)
+def test_code_that_ends_its_process_or_answers_in_its_place_is_refused_in_one_line(name, says):
+    with pytest.raises(JobError, match=re.escape(says)) as refused:
+        client.read_module(f"{SOURCE}:{name}")
+    assert str(refused.value).startswith(f"module {SOURCE}:{name}: ")
+    assert len(str(refused.value).splitlines()) == 1
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")

@@ -133,3 +133,11 @@ def test_a_shared_gpu_is_timed_within_a_turn_and_left_idle(monkeypatch):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert cuda.host_timeline().knows(gpu._compute.name, gpu._compute.clock[gpu._compute.name])
         gpu.lock.path.unlink()
+
+
+def test_a_planted_link_in_place_of_the_lock_is_refused_and_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f"dtfm_lab-{os.getuid()}-planted.lock").symlink_to(tmp_path / "target")
+    with pytest.raises(RunError, match=r"the GPU's lock .*planted.lock cannot be used"):
+        GpuLock("planted")
+    assert not (tmp_path / "target").exists()

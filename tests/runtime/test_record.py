@@ -79,6 +79,17 @@ def test_iterations_that_a_fault_made_void_count_once() -> None:
     )
 
 
+def test_an_iteration_that_is_repeated_after_connections_broke_counts_once() -> None:
+    half = whole(4, 0.0)[0] | {"rows": whole(4, 0.0)[0]["rows"][:7]}
+    again = {"event": "reconnected", "iteration": 4, "message": "connections broke and were made again"}
+    record = recorded(*whole(3, 5.0), half, again, half, again, *whole(4, 4.0), first_iteration=3)
+    trace = record.trace()
+    assert len(trace) == 2 * len(PREDICTED)
+    assert trace.context.losses == (5.0, 4.0)
+    assert trace.context.faults == ()
+    assert trace.context.notes == ("connections broke and were made again",) * 2
+
+
 def test_a_fault_in_the_first_iteration_leaves_nothing() -> None:
     record = recorded(*whole(0, 5.0), {"event": "recovered", **FAULT, "iteration": 0})
     assert record.losses == []

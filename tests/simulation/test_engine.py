@@ -104,7 +104,7 @@ def test_what_is_ready_first_is_served_first(case):
 def test_a_network_too_large_for_a_table_of_pairs_queues_alike(monkeypatch, queueing):
     case = Case("1f1b", 3, 5, 3, "sharded-at-once", queueing, True, "none", 3)
     dense = case.simulated()
-    monkeypatch.setattr(engine, "DENSE_DEVICES", 0)
+    monkeypatch.setattr(engine, "MOST_UNUSED", 0)
     assert case.simulated().start_s.tobytes() == dense.start_s.tobytes()
 
 

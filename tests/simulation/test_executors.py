@@ -248,6 +248,65 @@ def test_an_interrupted_sweep_of_plans_goes_on(tmp_path: Path) -> None:
     assert len(whole) == 4
 
 
+ROW = {"iteration_s": 1.0, "tokens_per_s": 1.0, "mfu": None, "pflops": 0.5, "bubble_share": 0.5, "fits": True}
+ROW |= {"peak_memory_bytes": 8.0, "over_bytes": 0.0, "peak_activations": 2, "price_per_million_tokens": None}
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"outcome": ROW | {"iteration_s": "1"}}, "iteration_s is '1'; wanted a number, 0 or more, or null"),
+        ({"outcome": ROW | {"iteration_s": [1]}}, r"iteration_s is \[1\]; wanted a number"),
+        ({"outcome": ROW | {"iteration_s": True}}, "iteration_s is True; wanted a number"),
+        ({"outcome": ROW | {"iteration_s": 10**400}}, "iteration_s is 1000.*; wanted a number"),
+        ({"outcome": ROW | {"peak_memory_bytes": -8.0}}, "peak_memory_bytes is -8.0; wanted a number, 0 or more"),
+        ({"outcome": ROW | {"fits": 1.0}}, "fits is 1.0; wanted true or false"),
+        ({"outcome": ROW | {"fits": None}}, "fits is None; wanted true or false"),
+        ({"outcome": ROW | {"peak_activations": 2.5}}, "peak_activations is 2.5; wanted a whole number"),
+        ({"outcome": ROW | {"peak_activations": 2**70}}, "peak_activations is 118.*; wanted a whole number"),
+        ({"outcome": {"iteration_s": 1.0}}, "lacks 'bubble_share'; wanted iteration_s, "),
+        ({"outcome": ROW | {"colour": 1}}, "knows no 'colour'; wanted iteration_s, "),
+        ({"outcome": 0.5}, "found 0.5; wanted a mapping of results"),
+        ({"outcome": None}, "found None; wanted a mapping"),
+        ({"outcome": ROW, "planned": [1]}, r"found \[1\]; wanted a mapping"),
+        ({"outcome": ROW, "planned": {}}, "lacks 'communication_cost_s'"),
+        ({"outcoe": ROW}, "a row of 'outcoe, planned'; wanted outcome and planned, or an error in words"),
+        ({"error": ["x"]}, "a row of 'error, planned'; wanted outcome"),
+    ],
+)
+def test_a_damaged_row_is_named_with_its_line(row: dict[str, Any], says: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    lab.sweep(PLAN, executor="here", resume=file, schedule=["gpipe", "1f1b"])
+    head, first, second = file.read_text().splitlines()
+    broken = json.dumps({"key": json.loads(second)["key"], "planned": None} | row)
+    file.write_text(f"{head}\n{first}\n{broken}\n")
+    with pytest.raises(FileError, match=rf"rows.jsonl, line 3: {says}"):
+        lab.sweep(PLAN, executor="here", resume=file, schedule=["gpipe", "1f1b"])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[" * 100_000, "line 2 is no JSON"),
+        (f'{{"key": {"9" * 5000}}}', "line 2 is no JSON"),
+        ("[1]", "line 2 is no row of a sweep; wanted a mapping with a key"),
+        ('{"key": 3}', "line 2 is no row of a sweep"),
+        ("", "line 2 is no JSON"),
+    ],
+)
+def test_a_line_that_is_no_row_is_named(line: str, says: str, tmp_path: Path) -> None:
+    (file := tmp_path / "rows.jsonl").write_text('{"dtfm_sweep_rows": 1}\n' + line + "\n")
+    with pytest.raises(FileError, match=f"rows.jsonl, {says}"):
+        lab.sweep(PLAN, executor="here", resume=file, **SETTINGS)
+
+
+@pytest.mark.parametrize("head", ['{"dtfm_sweep_rows": 2}', '{"dtfm_sweep_rows": true}', '{"dtfm_sweep_rows": [1]}'])
+def test_rows_of_another_version_are_refused(head: str, tmp_path: Path) -> None:
+    (file := tmp_path / "rows.jsonl").write_text(head + "\n")
+    with pytest.raises(FileError, match=r"dtfm_sweep_rows is version .*; this release reads version 1"):
+        lab.sweep(PLAN, executor="here", resume=file, **SETTINGS)
+
+
 def test_a_fingerprint_knows_what_a_row_depends_on() -> None:
     assert fingerprint(PLAN) == fingerprint(PLAN.changed(seconds=9.0))
     others = [PLAN.changed(queueing="cards"), PLAN.changed(job=PLAN.job.with_fields(microbatch=2))]

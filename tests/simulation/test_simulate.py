@@ -21,7 +21,8 @@ from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of, simulate_iteration
-from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.schedules import building, schedules
 from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 
 BETWEEN_REPLICAS = set(SYNCHRONISATION) - {Kind.SEND_E, Kind.RECV_E}
@@ -240,3 +241,23 @@ def test_a_run_that_averaged_otherwise_is_refused(what, value):
     other = replace(plan, job=replace(plan.job, **{what: value}))
     with pytest.raises(TraceError, match=f"ran with {what} {value}, this plan's job has .*; wanted the same"):
         simulate(plan, like=simulate(other))
+
+
+@pytest.mark.parametrize("name", sorted(schedules))
+def test_too_many_micro_batches_are_refused_before_a_pass_is_made(name, monkeypatch):
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("a schedule was built")
+
+    plan = small_plan()
+    plan = plan.changed(job=plan.job.with_fields(global_batch=2_000_000, schedule=name))
+    monkeypatch.setattr(building, "build_named", never)
+    for use in (simulate, iteration_seconds, memory):
+        with pytest.raises(
+            ScheduleError, match=r"1,000,000 micro-batches on 2 stages x 2 replicas are .*wanted at most"
+        ):
+            use(plan)
+
+
+def test_micro_batches_of_a_billion_replicas_are_counted_without_a_list_of_them():
+    job = small_plan().job.with_fields(n_replicas=10**9, global_batch=10**9)
+    assert (job.n_microbatches, job.with_fields(global_batch=10**9, n_replicas=10**9 - 1).n_microbatches) == (1, 2)

@@ -123,7 +123,7 @@ def check_numbers(the_lab: lab.Lab) -> None:
 
     faster, note = state.bounded_plan.speed_up_words, re.sub("<.*?>", "", the_lab.plan_panel.note.value)
     for said in (note, tabs["plan"]):
-        assert said.count("faster") + said.count("far below") == bool(faster) == (bool(faster) and faster in said)
+        assert said.count("faster") + said.count("is loose") == bool(faster) == (bool(faster) and faster in said)
     if trace.iteration_s == pytest.approx(plan.iteration_s):
         assert not faster or faster.split(" times")[0] in leads["note"]
     else:

@@ -4,4 +4,4 @@ An Availability holds names and, for each event, when which of them comes or lea
 """
 
 from dtfm_lab.domain.availability.availability import Availability, Change, in_turns
-from dtfm_lab.domain.availability.rates import DAY_S, MOST_EVENTS, Rates
+from dtfm_lab.domain.availability.rates import DAY_S, LONGEST_S, Rates

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.availability.rates import Rates
+from dtfm_lab.domain.availability.rates import LONGEST_S, Rates
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
@@ -55,8 +55,9 @@ class Availability:
         time_s = np.array(self.time_s, dtype=np.float64)
         device, comes = np.array(self.device, dtype=np.int64), np.array(self.comes, dtype=bool)
         devices, end_s = tuple(self.devices), as_number(self.end_s)
-        if end_s is None or not 0 < end_s < np.inf:
-            raise TraceError(f"{self.name}: ends after {shortened(self.end_s)} s; wanted more than 0")
+        if end_s is None or not 0 < end_s <= LONGEST_S:
+            wanted = f"more than 0, at most {LONGEST_S:.3g} (ten years)"
+            raise TraceError(f"{self.name}: ends after {shortened(self.end_s)} s; wanted {wanted}")
         order = checked_order(self.name, devices, end_s, time_s, device, comes)
         for field_, values in (("time_s", time_s[order]), ("device", device[order]), ("comes", comes[order])):
             values.setflags(write=False)

@@ -14,7 +14,9 @@ from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
 
 DAY_S = 86_400.0
 MOST_EVENTS = 20_000_000
-"""Most events that are drawn or read, a gigabyte in memory."""
+"""Most events that are drawn, a gigabyte in memory."""
+LONGEST_S = 10 * 365.25 * DAY_S
+"""Longest time of an availability, ten years: a replay goes through it step by step."""
 SHAPES = (0.2, 20.0)
 """Shapes of lifetimes that are drawn: beyond them one life is all, or all are alike."""
 
@@ -138,8 +140,8 @@ class Rates:
         return _Losses(np.array([names.index(region) if region else -1 for region in regions]), times)
 
     def _check_events(self, n: int, end_s: float) -> None:
-        if not isinstance(end_s, int | float | np.number) or not 0 < end_s < math.inf:
-            raise TraceError(f"drawn until {shortened(end_s)} s; wanted more than 0")
+        if not isinstance(end_s, int | float | np.number) or not 0 < end_s <= LONGEST_S:
+            raise TraceError(f"drawn until {shortened(end_s)} s; wanted more than 0, at most {LONGEST_S:.3g}")
         cycle_s = self.mean_life_s + self.mean_absence_s
         times = 2 * (1 if math.isinf(cycle_s) else 1 + end_s / cycle_s) + end_s / (self.region_loss_s or math.inf)
         if n * times > MOST_EVENTS:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from dtfm_lab.domain.job.job import Job
-from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind
+from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.job.options import BLOCKWISE, FROZEN_BYTES
 
 WHOLE_WIDTHS = {"gpt": 5, "llama": 4, "moe": 4}
@@ -122,6 +122,21 @@ def whole_copies(job: Job) -> int:
     return 1 if job.sequence_parallel else job.tensor_parallel or 1
 
 
+def last_product_flop(model: ModelSpec, layer: Layer) -> float:
+    """FLOP of one sequence of the product that ends a block, from the MLP's width to the model's; 0 where its width is
+    not told by the layer, as of one with experts."""
+    if model.family not in ("gpt", "llama") or not layer.attention_elements:
+        return 0.0
+    tokens, width = model.seq_len, model.d_model
+    frozen_flop = model.adapter_flop(layer)
+    each = (layer.forward_flop - model.attention_flop - frozen_flop) / (2 * tokens * width)  # weights over the width
+    if model.family == "gpt":
+        inner = (each - 2 * model.n_heads * model.head_dim - layer.kv_elements / tokens) / 2
+    else:  # q + 2 kv + q + 3 d_ff of these weights, and kv + q + d_ff of those that selective checkpointing repeats
+        inner = each - 2 * layer.selective_flop / (2 * tokens * width)
+    return max(2.0 * tokens * width * inner, 0.0)
+
+
 def repeated_flop(job: Job, layer: Layer) -> float:
     """FLOP of one sequence that the layer's backward repeats of its forward.
 
@@ -133,7 +148,7 @@ def repeated_flop(job: Job, layer: Layer) -> float:
     if layer.kind is not LayerKind.BLOCK or job.checkpoints == "none":
         return 0.0
     if job.checkpoints == "block":
-        return layer.forward_flop
+        return layer.forward_flop - (last_product_flop(job.modelled(), layer) if job.early_stop else 0.0)
     scores = job.modelled().attention_flop / 2 if job.attention == "unfused" else 0.0
     return min(layer.selective_flop + scores, layer.forward_flop)
 

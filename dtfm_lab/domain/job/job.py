@@ -153,7 +153,10 @@ class Job(JobOptions):
     @property
     def n_microbatches(self) -> int:
         """Micro-batches of an iteration in one pipeline, in the longest where they differ."""
-        return max(self.microbatch_counts)
+        if self.microbatches_per_replica is not None:
+            return max(self.microbatches_per_replica)
+        self.require_shape()
+        return int(-(-(self.global_batch // self.microbatch) // self.n_replicas))  # replicas may be a billion
 
     @cached_property
     def microbatch_counts(self) -> tuple[int, ...]:

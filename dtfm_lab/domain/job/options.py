@@ -141,10 +141,17 @@ class SystemOptions:
     """``selective`` keeps every other matrix product and the attention's output (torchtitan's of operators), ``block``
     the input of each block, ``stage`` that of each stage, as ``recompute`` does. A planner chooses ``none``, ``block``
     or ``stage``; without one, what is not given is ``none``."""
+    early_stop: Annotated[
+        bool, Option(help="A block that is computed again stops where its backward needs nothing more.")
+    ] = False
+    """Then the last matrix product of a checkpointed block is not repeated, as nothing reads what it makes: torch's
+    ``checkpoint(early_stop=True)``, and what torch.compile makes of any checkpoint."""
     attention: Annotated[
         str, Option(help="Whether attention keeps its matrix for the backward (unfused).", choices=ATTENTIONS)
     ] = "fused"
-    """Unfused, a layer keeps 5 a s^2 bytes a sequence more in half precision (Korthikanti et al. 2022, section 4)."""
+    """Unfused, a layer keeps 5 a s^2 bytes a sequence more in half precision (Korthikanti et al. 2022, section 4).
+    A V100 has no FlashAttention, so what a framework falls back to decides: Megatron-LM keeps the scores (unfused),
+    torch's memory-efficient kernel in ``scaled_dot_product_attention`` does not (fused)."""
     operators: Annotated[
         str,
         Option(

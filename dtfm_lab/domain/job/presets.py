@@ -54,7 +54,12 @@ _MODELS = (
     _gpt3("gpt3-6.7b", 32, 4096, 32),
     _gpt3("gpt3-13b", 40, 5120, 40),  # the table says 5140, which 40 heads of 128 are not
     _gpt3("gpt3-175b", 96, 12288, 96),
-    # Touvron et al. 2023: trained on 4096 tokens; widths from the published configurations
+    # Touvron et al. 2023, "LLaMA", table 2: trained on 2048 tokens; widths from the published configurations
+    _llama("llama-7b", 32, 4096, 32, 32, 11008, 2048, 32000),
+    _llama("llama-13b", 40, 5120, 40, 40, 13824, 2048, 32000),
+    _llama("llama-30b", 60, 6656, 52, 52, 17920, 2048, 32000),
+    _llama("llama-65b", 80, 8192, 64, 64, 22016, 2048, 32000),
+    # Touvron et al. 2023, "Llama 2": trained on 4096 tokens; widths from the published configurations
     _llama("llama-2-7b", 32, 4096, 32, 32, 11008, 4096, 32000),
     _llama("llama-2-13b", 40, 5120, 40, 40, 13824, 4096, 32000),
     _llama("llama-2-70b", 80, 8192, 64, 8, 28672, 4096, 32000),
@@ -63,14 +68,30 @@ _MODELS = (
     _llama("llama-3-70b", 80, 8192, 64, 8, 28672, 8192, 128256),
     # Jiang et al. 2023, table 1
     _llama("mistral-7b", 32, 4096, 32, 8, 14336, 8192, 32000),
+    # its successors, from the published configurations; what they were trained on is not published
+    _llama("mistral-7b-v0.3", 32, 4096, 32, 8, 14336, 8192, 32768),
+    _llama("mistral-nemo-12b", 40, 5120, 32, 8, 14336, 8192, 131072, 128),
+    _llama("mistral-small-24b", 40, 5120, 32, 8, 32768, 8192, 131072, 128),
+    # from the published configurations: of SmolLM2, TinyLlama and Yi, which are shaped as a Llama
+    _llama("smollm2-135m", 30, 576, 9, 3, 1536, 2048, 49152, tied=True),
+    _llama("smollm2-360m", 32, 960, 15, 5, 2560, 2048, 49152, tied=True),
+    _llama("smollm2-1.7b", 24, 2048, 32, 32, 8192, 2048, 49152, tied=True),
+    _llama("tinyllama-1.1b", 22, 2048, 32, 4, 5632, 2048, 32000),
+    _llama("yi-6b", 32, 4096, 32, 4, 11008, 4096, 64000),
+    _llama("yi-34b", 60, 7168, 56, 8, 20480, 4096, 64000),
     # Yang et al. 2024, table 1; most of the training was on 4096 tokens; vocabulary from the published configurations
     _llama("qwen2-0.5b", 24, 896, 14, 2, 4864, 4096, 151936, qkv_bias=True, tied=True),
+    _llama("qwen2-1.5b", 28, 1536, 12, 2, 8960, 4096, 151936, qkv_bias=True, tied=True),
     _llama("qwen2-7b", 28, 3584, 28, 4, 18944, 4096, 152064, qkv_bias=True),
-    # Llama 3.1 and 3.2, Qwen2.5 and Qwen3: from the published configurations, on the lengths of their elders
+    _llama("qwen2-72b", 80, 8192, 64, 8, 29568, 4096, 152064, qkv_bias=True),
+    # Llama 3.1 to 3.3, Qwen2.5 and Qwen3: from the published configurations, on the lengths of their elders
     _llama("llama-3.1-8b", 32, 4096, 32, 8, 14336, 8192, 128256),
+    _llama("llama-3.1-70b", 80, 8192, 64, 8, 28672, 8192, 128256),
     _llama("llama-3.1-405b", 126, 16384, 128, 8, 53248, 8192, 128256),
     _llama("llama-3.2-1b", 16, 2048, 32, 8, 8192, 8192, 128256, tied=True),
     _llama("llama-3.2-3b", 28, 3072, 24, 8, 8192, 8192, 128256, tied=True),
+    _llama("llama-3.3-70b", 80, 8192, 64, 8, 28672, 8192, 128256),
+    _llama("qwen2.5-0.5b", 24, 896, 14, 2, 4864, 4096, 151936, qkv_bias=True, tied=True),
     _llama("qwen2.5-1.5b", 28, 1536, 12, 2, 8960, 4096, 151936, qkv_bias=True, tied=True),
     _llama("qwen2.5-3b", 36, 2048, 16, 2, 11008, 4096, 151936, qkv_bias=True, tied=True),
     _llama("qwen2.5-7b", 28, 3584, 28, 4, 18944, 4096, 152064, qkv_bias=True),
@@ -78,6 +99,7 @@ _MODELS = (
     _llama("qwen2.5-32b", 64, 5120, 40, 8, 27648, 4096, 152064, qkv_bias=True),
     _llama("qwen2.5-72b", 80, 8192, 64, 8, 29568, 4096, 152064, qkv_bias=True),
     _llama("qwen3-0.6b", 28, 1024, 16, 8, 3072, 4096, 151936, 128, qk_norm=True, tied=True),
+    _llama("qwen3-1.7b", 28, 2048, 16, 8, 6144, 4096, 151936, 128, qk_norm=True, tied=True),
     _llama("qwen3-4b", 36, 2560, 32, 8, 9728, 4096, 151936, 128, qk_norm=True, tied=True),
     _llama("qwen3-8b", 36, 4096, 32, 8, 12288, 4096, 151936, 128, qk_norm=True),
     _llama("qwen3-14b", 40, 5120, 40, 8, 17408, 4096, 151936, 128, qk_norm=True),
@@ -90,6 +112,14 @@ _MODELS = (
         ),
         **dict[str, Any](d_expert=14336, n_experts=8, experts_per_token=2),
     ),
+    *(
+        moe(  # from the published configurations of v0.1: the instructed version has a larger vocabulary
+            name=name,
+            **dict[str, Any](n_layers=56, d_model=6144, n_heads=48, n_kv_heads=8, head_dim=128, seq_len=8192),
+            **dict[str, Any](d_expert=16384, n_experts=8, experts_per_token=2, vocab_size=vocab_size, qk_norm=False),
+        )
+        for name, vocab_size in (("mixtral-8x22b", 32000), ("mixtral-8x22b-instruct", 32768))
+    ),
     moe(  # Yang et al. 2025 ("Qwen3 Technical Report"), table 2; widths from the published configuration
         name="qwen3-30b-a3b",
         **dict[str, Any](
@@ -97,6 +127,20 @@ _MODELS = (
         ),
         **dict[str, Any](d_expert=768, n_experts=128, experts_per_token=8),
         qk_norm=True,
+    ),
+    moe(  # the same
+        name="qwen3-235b-a22b",
+        **dict[str, Any](
+            n_layers=94, d_model=4096, n_heads=64, n_kv_heads=4, head_dim=128, seq_len=4096, vocab_size=151936
+        ),
+        **dict[str, Any](d_expert=1536, n_experts=128, experts_per_token=8),
+        qk_norm=True,
+    ),
+    moe(  # DeepSeek-AI 2024 ("DeepSeek-V2"), appendix B; widths from the published configuration
+        name="deepseek-v2-lite",
+        **dict[str, Any](n_layers=27, d_model=2048, n_heads=16, seq_len=4096, vocab_size=102400),
+        **dict[str, Any](d_expert=1408, n_experts=64, experts_per_token=6, d_shared=2816, n_dense=1, d_ff=10944),
+        **dict[str, Any](**DEEPSEEK_HEADS),
     ),
     moe(  # DeepSeek-AI 2024 ("DeepSeek-V2"), section 3.1.2
         name="deepseek-v2",
@@ -108,6 +152,12 @@ _MODELS = (
         name="deepseek-v3",
         **dict[str, Any](n_layers=61, d_model=7168, n_heads=128, seq_len=4096, vocab_size=129280),
         **dict[str, Any](d_expert=2048, n_experts=256, experts_per_token=8, d_shared=2048, n_dense=3, d_ff=18432),
+        **dict[str, Any](q_rank=1536, **DEEPSEEK_HEADS),
+    ),
+    moe(  # Kimi Team 2025 ("Kimi K2"), table 2: DeepSeek-V3 with more experts and fewer heads
+        name="kimi-k2",
+        **dict[str, Any](n_layers=61, d_model=7168, n_heads=64, seq_len=4096, vocab_size=163840),
+        **dict[str, Any](d_expert=2048, n_experts=384, experts_per_token=8, d_shared=2048, n_dense=1, d_ff=18432),
         **dict[str, Any](q_rank=1536, **DEEPSEEK_HEADS),
     ),
 )

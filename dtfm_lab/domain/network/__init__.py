@@ -20,8 +20,12 @@ from dtfm_lab.domain.network.device import (
     known_gpu,
     shortened,
     typical_price,
+    variants_of,
 )
+from dtfm_lab.domain.network.estimate import BETWEEN, INSIDE, Estimate
+from dtfm_lab.domain.network.estimates import at_their_ends, estimated
 from dtfm_lab.domain.network.links import QUEUEING, Links, Passage, is_shared, queues_of
+from dtfm_lab.domain.network.naming import count_words, name_words, set_words
 from dtfm_lab.domain.network.places import (
     Place,
     find_place,

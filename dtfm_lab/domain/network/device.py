@@ -73,9 +73,17 @@ module for a GH200; what a GPU is set to may be less.
 Prices are what was listed, per GPU; they move by the month and between sellers, often by a factor of two."""
 
 
-OTHER_NAMES = {"V100 16GB": "V100", "A100 80GB": "A100", "A800": "A100"} | dict.fromkeys(
-    ("H100 80GB", "H100 SXM", "H800"), "H100"
-)
+OTHER_NAMES = {
+    "V100 16GB": "V100",
+    "A100 80GB": "A100",
+    "A800": "A100",
+    "H100 80GB": "H100",
+    "H100 SXM": "H100",
+    "H800": "H100",
+    "RTX 6000": "Quadro RTX 6000",
+    "RTX 8000": "Quadro RTX 8000",
+    "RTX PRO 6000": "RTX PRO 6000 Blackwell",
+}
 """Further names of rows of the table."""
 
 MAKERS_WORDS = "nvidia", "tesla", "geforce", "amd", "instinct", "radeon", "apple"
@@ -101,10 +109,13 @@ def spelling_of(gpu: str) -> str | None:
 
 
 NOISE = re.compile(
-    rf"{'|'.join(MAKERS_WORDS)}|quadro|generation|workstation|edition|gpu|sxm\d?|oam|dgxs|pcie|hbm\d?e?|\d+gb"
+    rf"{'|'.join(MAKERS_WORDS)}|quadro|generation|workstation|server|edition|gpu|sxm\d?|oam|vf|hgx|dgxs?|nvlink|nvl\d+|ac|mega|"
+    r"active|pcie|hbm\d?e?|3e|\d+gb|\d{2,3}g"
 )
 """Words of a driver's name of a GPU that are no part of the table's name."""
-MEMORY_WORD = re.compile(r"(\d+)gb")
+MEMORY_WORD = re.compile(r"(\d{1,5})gb")
+OTHER_WORDS = {"a800": "a100", "h800": "h100", "mi325": "mi325x"}
+"""Words of a driver's name, and those of the table that stand for them."""
 
 
 def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None:
@@ -114,19 +125,39 @@ def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None
     GPU that is not in the table, such as the Ti, Super, Laptop or MIG form of one that is.
     """
     name = _row_of(driver_name)  # rtx4090, as a cluster's manager may write it
-    if memory_bytes is None and name is not None and "fp16" in HARDWARE[name].peak:
+    if name is not None and "fp16" in HARDWARE[name].peak and (memory_bytes is None or len(_variants(name)) == 1):
         return name
-    words = set(re.findall(r"[a-z0-9]+", driver_name.lower()))
+    words = {OTHER_WORDS.get(word, word) for word in _words(driver_name)}
     stated = [int(found[1]) * 2**30 for word in words if (found := MEMORY_WORD.fullmatch(word))]
     n_bytes = memory_bytes or (stated[0] if stated else None)
     fits = []
     for key, row in HARDWARE.items():
-        own = {word for word in re.findall(r"[a-z0-9]+", key.lower()) if not MEMORY_WORD.fullmatch(word)}
+        own = {word for word in _words(key) if not MEMORY_WORD.fullmatch(word)}
         left = [word for word in words - own if not NOISE.fullmatch(word)]
         if "fp16" in row.peak and own <= words and not left:  # the others are whole computers
             plain = n_bytes is None and MEMORY_WORD.search(key.lower()) is None
             fits.append((len(own), plain, -abs(row.memory_bytes - (n_bytes or row.memory_bytes)), key))
     return max(fits)[-1] if fits else None
+
+
+def variants_of(driver_name: str) -> tuple[str, ...]:
+    """The table's rows that a driver's name may mean: they differ in their memory alone, and it does not say it."""
+    known = known_gpu(driver_name)
+    if known is None or any(MEMORY_WORD.fullmatch(word) for word in _words(driver_name)):
+        return ()
+    found = _variants(known)
+    return found if len(found) > 1 else ()
+
+
+@lru_cache(maxsize=256)
+def _variants(row: str) -> tuple[str, ...]:
+    """The rows of the table whose names differ from this one's in their memory alone, itself among them."""
+    own = {word for word in _words(row) if not MEMORY_WORD.fullmatch(word)}
+    return tuple(k for k in HARDWARE if {word for word in _words(k) if not MEMORY_WORD.fullmatch(word)} == own)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", name[:1000].lower()))
 
 
 def hardware_of(gpu: str) -> Hardware | None:

@@ -39,6 +39,7 @@ from dtfm_lab.domain.network.device import (
     shortened,
     typical_price,
 )
+from dtfm_lab.domain.network.estimate import Estimate
 from dtfm_lab.domain.network.grouping import between_groups, group_device, group_sizes, groups_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, to_gbps, to_ms
@@ -89,14 +90,14 @@ class Topology:
     """(N, N) bytes per second. The paper's B."""
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
+    estimates: tuple[Estimate, ...] = field(default=(), kw_only=True)
+    """Bandwidths that nobody measured, and how far each may be off."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
-    """How sure the links are: one standard deviation of the logarithm of the seconds of their messages, of all links by
-    one factor. No plan and no iteration depends on it, only the interval in which an iteration is said to lie."""
+    """One standard deviation of the logarithm of the seconds of all messages; only an iteration's interval follows."""
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
     """(K,) increasing sizes at which messages were timed; None where none were."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
-    """(N, N, K) seconds from the first byte offered to the last one delivered; less than the latency counts as the
-    latency. NaN where a pair was not measured."""
+    """(N, N, K) seconds from the first byte offered to the last delivered, the latency at least; NaN if not timed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))

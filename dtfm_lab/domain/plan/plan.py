@@ -11,10 +11,11 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job, LayerKind
-from dtfm_lab.domain.network import QUEUEING, Topology
+from dtfm_lab.domain.network import QUEUEING, Topology, count_words, set_words
+from dtfm_lab.domain.plan.choices import values_of
 from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FAR_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
+from dtfm_lab.domain.units import LOOSE_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -155,15 +156,16 @@ class Plan:
                 raise unknown("placed device", name, placed)
         for stage, group in enumerate(self.stages if self.absent else ()):
             if set(group) <= set(self.absent):
-                raise PlanError(f"stage {stage} has lost {', '.join(group)}, all that hold it; wanted one of them")
+                lost = set_words(self.topology.devices, self.placement.devices[stage].tolist())
+                raise PlanError(f"stage {stage} has lost {lost}, all that hold it; wanted one of them")
 
     def __repr__(self) -> str:
         parts = [f"{self.job.n_stages} x {self.job.n_replicas}"]
         if self.absent:
-            parts.append(f"without {', '.join(self.absent)}")
+            parts.append(f"without {self.absent_words}")
         if self.iteration_s is not None:
             left, said = self.speed_up_left, self.speed_up_words
-            if said and left is not None and left <= FAR_TIMES:
+            if said and left is not None and left <= LOOSE_TIMES:
                 said = f"at most {format_times(left)} times faster with {self.scope}"
             most = f" ({said})" if said else ""
             parts.append(f"iteration {self.iteration_s:.6g} s{most}")
@@ -205,6 +207,16 @@ class Plan:
         return (*words, *(text for text, named in unusual.items() if named))
 
     @property
+    def chosen(self) -> dict[str, Any] | None:
+        """What the search chose of the job's fields, with the plan's values; None where that is not known."""
+        return values_of(self.job, self.left_open, self.blocks_per_stage, chosen=True)
+
+    @property
+    def given(self) -> dict[str, Any] | None:
+        """The other fields that a planner may choose, as the job pinned them; None where that is not known."""
+        return values_of(self.job, self.left_open, self.blocks_per_stage, chosen=False)
+
+    @property
     def scope(self) -> str:
         """The plans that the bound on the seconds is for: ``any plan``, or ``any plan of 2 x 2, 1f1b``."""
         if self.left_open is None:
@@ -230,14 +242,15 @@ class Plan:
 
     @property
     def speed_up_words(self) -> str:
-        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or how far the bound is; empty without."""
+        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or that the bound is loose; empty
+        without."""
         left, bound_s = self.speed_up_left, self.iteration_lower_bound_s
         if not left or not bound_s:
             return ""
         if left <= 1 + 1e-6:
             return f"{self.scope.replace('any', 'no', 1)} is faster"
-        if left > FAR_TIMES:
-            return f"the bound of {self.scope}, {format_s(bound_s)}, is far below"
+        if left > LOOSE_TIMES:
+            return f"the lower bound of {self.scope}, {format_s(bound_s)}, is loose"
         return f"at most {format_times(left)} times faster with {self.scope}"
 
     @property
@@ -272,9 +285,20 @@ class Plan:
         return tuple(i for i in range(len(self.topology)) if i not in used)
 
     @property
+    def idle_words(self) -> str:
+        """``idle: 8 of 128, all of host-16``; empty where no device is idle."""
+        idle = self.idle_devices
+        return f"idle: {count_words(self.topology.devices, idle)}" if idle else ""
+
+    @property
     def stages(self) -> list[list[str]]:
         """Device names of each stage's group, first stage first."""
         return self._named(self.placement.devices)
+
+    @property
+    def absent_words(self) -> str:
+        """The absent devices in a few names."""
+        return set_words(self.topology.devices, map(self.topology.index, self.absent))
 
     @property
     def absent_at(self) -> tuple[tuple[int, int], ...]:
@@ -340,8 +364,12 @@ class Plan:
             "job": self.job.name,
             **{what: getattr(self.job, what) for what in of_job},
             "microbatches_per_replica": self.job.microbatch_counts,
+            "seq_len": None if self.job.model is None else self.job.model.seq_len,
+            "notes": [] if self.job.model is None else list(self.job.model.notes),
             "schedule": self.job.schedule_name,
             "checkpointing": self.job.checkpoints,
+            "chosen": self.chosen,
+            "pinned": self.given,
             "cost_s": self.cost.total_s,
             "data_parallel_s": self.cost.data_parallel_s,
             "pipeline_s": self.cost.pipeline_s,

@@ -4,7 +4,7 @@ A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisati
 ``task_graph`` lays the resulting Programs out as arrays.
 """
 
-from dtfm_lab.domain.schedule.program import Programs, lower
+from dtfm_lab.domain.schedule.program import Programs, check_passes, lower
 from dtfm_lab.domain.schedule.schedule import (
     ACROSS_STAGES,
     COMPUTE,

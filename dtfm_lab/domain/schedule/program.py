@@ -229,11 +229,25 @@ def _check_size(
         for replica, times in ((0, 1), (n_replicas - 1, len(counts) - 1)):
             parts = () if averaging is None else averaging(replica, in_group)
             n_steps += times * max(len(of_device), 1) * sum(1 for _ in parts)
+    _refuse_many(n_steps, schedule.name, schedule.n_microbatches, schedule.n_devices, n_replicas)
+
+
+def check_passes(name: str, n_devices: int, counts: tuple[int, ...], stages_per_device: int = 1) -> None:
+    """Raise ScheduleError for a schedule that would have more than MOST_STEPS steps, before it is built.
+
+    Each of ``counts``, the micro-batches of the pipelines, passes every stage forward and backward, with two messages
+    a pass.
+    """
+    n_passes = 2 * n_devices * stages_per_device * sum(counts)
+    _refuse_many(n_passes if n_devices == 1 else 3 * n_passes, name, max(counts), n_devices, len(counts))
+
+
+def _refuse_many(n_steps: int, name: str, n_microbatches: int, n_devices: int, n_replicas: int) -> None:
     if n_steps > MOST_STEPS:
         raise ScheduleError(
-            f"schedule {schedule.name}: {counted(schedule.n_microbatches, 'micro-batch')} on "
-            f"{counted(schedule.n_devices, 'stage')} x {counted(n_replicas, 'replica')} are some "
-            f"{counted(n_steps, 'action')} an iteration; wanted at most {MOST_STEPS:,}"
+            f"schedule {name}: {counted(n_microbatches, 'micro-batch')} on {counted(n_devices, 'stage')} x "
+            f"{counted(n_replicas, 'replica')} are some {counted(n_steps, 'action')} an iteration; wanted at most "
+            f"{MOST_STEPS:,}, such as fewer micro-batches of more sequences"
         )
 
 

@@ -17,6 +17,8 @@ NAMED_UP_TO = 32
 """Most devices that are named on the axes; of more, the regions are named."""
 WRITTEN_UP_TO = 12
 """Most devices for which the cells have room for their numbers."""
+MOST_DRAWN = 512
+"""Most devices of which every link is drawn; 512 make a picture of 3 MB."""
 REGIONS_NAMED_UP_TO = 40
 """Most names of regions on an axis."""
 ALIKE = 1.001
@@ -27,11 +29,13 @@ ALIKE = 1.001
 def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is dear.
 
-    Devices are in order of region. ``of`` is "bandwidth" (Gbit/s) or "latency" (ms). Raises UnknownName for anything
+    Devices are in order of region. Of a network of more than 512 devices, one of each host is drawn, or if that is not
+    few enough every so many of all: a page cannot show millions of cells. ``of`` is "bandwidth" (Gbit/s) or "latency" (ms). Raises UnknownName for anything
     else.
     """
     if of not in ("bandwidth", "latency"):
         raise unknown("link property", of, ("bandwidth", "latency"))
+    topology, only = _few(topology)
     blocks = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
     sorted_ = topology.subset([i for devices in blocks.values() for i in devices])
     n = len(sorted_)
@@ -58,9 +62,21 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     _name_axes(figure, shown, blocks)
     title = f"{topology.name}: {of} from row to column ({unit})"
     size = f"{counted(n, 'device')} by {counted(len(blocks), 'region')}"
+    size = only or size
     note = f"{size} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
     alt = f"Heat map of the links of {title}; {note}."
     return titled(figure, title, note, alt=alt, height=max(420, min(800, 220 + 40 * n)), margin_b=60)
+
+
+def _few(topology: Topology) -> tuple[Topology, str]:
+    """The network, or as many of its devices as a matrix shows, and which these are."""
+    if (n := len(topology)) <= MOST_DRAWN:
+        return topology, ""
+    firsts = {device.host or f"\0{i}": i for i, device in reversed(list(enumerate(topology.devices)))}
+    if len(firsts) <= MOST_DRAWN:
+        return topology.subset(sorted(firsts.values())), f"one device of each of {counted(len(firsts), 'host')}"
+    every = -(-n // MOST_DRAWN)
+    return topology.subset(range(0, n, every)), f"one in {every} of {counted(n, 'device')}"
 
 
 def _category(name: str) -> str:

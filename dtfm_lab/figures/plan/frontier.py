@@ -11,7 +11,6 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import FloatArray, counted, format_s, money
 from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.theme import curve, drawn_of, literal, log_axis, titled
@@ -20,8 +19,6 @@ from dtfm_lab.planning.iteration.frontier import Frontier, gpus, iteration_s, pr
 X_TITLE = "US dollars an hour of all devices that serve"
 LOG_FROM = 6.0
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
-MOST_NAMES = 6
-"""Idle devices that are named in a hover text."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 
 
@@ -93,14 +90,12 @@ def _height(plan: Plan, several: bool) -> float:
 def _hover(plan: Plan) -> str:
     """The plan in a few lines: its seconds and dollars, its shape, its GPUs and who is idle."""
     job = plan.job
-    idle = [plan.topology.names[d] for d in plan.idle_devices]
-    named = in_a_row(idle, MOST_NAMES)
     lines = [
         f"{format_s(iteration_s(plan))} an iteration of {job.global_batch:,} {samples_of(job)}",
         f"${plan.price_per_hour:,.2f} an hour, {money(price_of_tokens(plan))} a billion {job.counted}",
         f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}",
         gpus(plan),
-        f"idle: {named}" if idle else "no device idle",
+        plan.idle_words or "no device idle",
     ]
     return "<br>".join(literal(line) for line in lines)
 

@@ -22,15 +22,21 @@ class Host:
     addresses: frozenset[str] = frozenset()
     """Further names and IP addresses, by which other sources may know it."""
     gpus: tuple[Gpu, ...] = ()
+    numbers: tuple[int, ...] | None = None
+    """The driver's numbers of ``gpus``, where some of the host's GPUs were left out."""
     region: str = ""
     price_per_hour: float | None = None
     """US dollars for one of its GPUs."""
     between: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """By the numbers of two GPUs: how they are connected, as ``nvidia-smi topo -m`` says it (NV12, PIX, SYS)."""
+    """By the driver's numbers of two GPUs: how they are connected, as ``nvidia-smi topo -m`` says it (NV12, SYS)."""
     pcie: tuple[int, int] | None = None
     """Generation and lanes of its GPUs' PCIe."""
     inside_bytes_per_s: float | None = None
-    """Measured between two of its GPUs, at least."""
+    """Measured between two of its GPUs, at least, by a test inside the host."""
+    least_inside_bytes_per_s: float | None = None
+    """Measured by a test over several hosts: links inside the host are at least as fast."""
+    has_best_network: bool = False
+    """Whether the fastest network was asked for that its kind is sold with."""
 
 
 class Measurement(NamedTuple):

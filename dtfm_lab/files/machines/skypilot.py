@@ -1,17 +1,18 @@
 """SkyPilot's machines: a task's YAML says what to rent where, a catalogue's CSV for how much."""
 
-import csv
-import io
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.network import as_number, known_gpu, shortened
+from dtfm_lab.domain.network import HARDWARE, as_number, known_gpu, shortened, variants_of
+from dtfm_lab.domain.units import GiB
+from dtfm_lab.files.machines.links import as_modules
 from dtfm_lab.files.machines.seen import Gpu, Host, Seen, Told
-from dtfm_lab.files.reading import parse
+from dtfm_lab.files.reading import cells_of, parse
 
 MOST_NODES = 512
 COLUMNS = {"InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region"}
@@ -20,12 +21,16 @@ Offers = dict[tuple[str, float, str], tuple[float | None, float | None]]
 """Of an accelerator's name in small letters, how many and a region: least dollars an hour of an instance, and spot."""
 
 
+Accelerators = str | dict[str, float | None] | list[str] | None
+
+
 class _Resources(Told):
-    accelerators: str | dict[str, float | None] | None = None
+    accelerators: Accelerators = None
     region: str = ""
     zone: str = ""
     infra: str = ""
     use_spot: bool = False
+    network_tier: str = ""
 
 
 class _Task(Told):
@@ -38,18 +43,40 @@ def is_task(data: object) -> bool:
     return isinstance(data, dict) and isinstance(data.get("resources"), dict) and "dtfm_topology" not in data
 
 
+def task_of(documents: Sequence[Any], path: Path) -> Any:
+    """The task of a YAML file: of a pipeline, whose first document may have its name alone, the one that has GPUs.
+
+    Raises FileError for a pipeline of several that have: they run one after the other, each on machines of its own.
+    """
+    with_gpus = [each for each in documents if is_task(each) and _wants_gpus(each["resources"])]
+    if len(with_gpus) > 1:
+        raise FileError(
+            f"{path.name}: holds {len(with_gpus)} tasks with accelerators, which run one after the other; wanted one "
+            "of them alone"
+        )
+    return next(iter(with_gpus), documents[-1] if documents else None)
+
+
+def _wants_gpus(resources: dict[str, Any]) -> bool:
+    choices = [*_listed(resources.get("any_of")), *_listed(resources.get("ordered"))]
+    return bool(resources.get("accelerators")) or any(each.get("accelerators") for each in choices)
+
+
+def _listed(choices: object) -> list[dict[str, Any]]:
+    return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+
+
 def read_task(data: Any, path: Path, offers: Offers) -> Seen:
-    """Its nodes, at the catalogue's price where there is one.
+    """Its nodes, at the catalogue's price where there is one. Of an ordered list the first choice counts.
 
     Source of the format: SkyPilot's documentation, Task YAML.
     """
-    found = data["resources"].get("accelerators")
-    if isinstance(found, list) or any(which in data["resources"] for which in ("any_of", "ordered")):
-        raise FileError(f"{path.name}: its resources leave a choice; wanted one kind of accelerator in one region")
+    data, notes = _decided(data, path)
     task = parse(_Task, data, path.name)
     needs = task.resources
-    name, count = _accelerator(needs.accelerators, path)
+    name, count = _accelerator(needs.accelerators, path, notes)
     region = needs.region or (needs.infra.split("/")[1] if needs.infra.count("/") else "")
+    region = "" if region == "*" else region
     region = region or re.sub(r"(?<=\d)-?[a-z]$", "", needs.zone)
     price = None
     if offers:
@@ -64,20 +91,58 @@ def read_task(data: Any, path: Path, offers: Offers) -> Seen:
         price = min(known) / count
     base = task.name or path.name.partition(".")[0]
     names = [base] if task.num_nodes == 1 else [f"{base}-{i}" for i in range(task.num_nodes)]
-    gpu = Gpu(spelled_out(name))
-    hosts = [Host(name=each, gpus=(gpu,) * count, region=region, price_per_hour=price) for each in names]
-    return Seen(hosts=tuple(hosts), are_near=True)
+    gpu = Gpu(_as_sold(name, count))
+    is_best = needs.network_tier.casefold() == "best"
+    hosts = [
+        Host(name=each, gpus=(gpu,) * count, region=region, price_per_hour=price, has_best_network=is_best)
+        for each in names
+    ]
+    return Seen(hosts=tuple(hosts), are_near=True, notes=tuple(notes))
+
+
+def _decided(data: Any, path: Path) -> tuple[Any, list[str]]:
+    """The task with one choice of its resources, and notes. Raises FileError where SkyPilot would choose by price."""
+    resources, notes = dict(data["resources"]), []
+    for which in ("ordered", "any_of"):
+        if not (choices := _listed(resources.pop(which, None))):
+            continue
+        if which == "any_of" and len({str(each.get("accelerators")) for each in choices}) > 1:
+            raise FileError(f"{path.name}: its resources leave a choice; wanted one kind of accelerator in one region")
+        if which == "any_of" and len(choices) > 1:
+            same = {key: value for key, value in choices[0].items() if all(each.get(key) == value for each in choices)}
+            resources |= same
+            notes.append(f"{path.name}: leaves open where it runs, of {len(choices)} choices")
+            continue
+        resources |= choices[0]
+        if len(choices) > 1:
+            notes.append(f"{path.name}: the first of {len(choices)} ordered choices counts")
+    return {**data, "resources": resources}, notes
 
 
 OF_40_GB = "A100"
 """SkyPilot's name of the A100 with 40 GB, where the one with 80 is A100-80GB; the lab's ``A100`` is the latter."""
 
 
+OTHER_SPELLINGS = {"H100-MEGA": "H100", "RTX6000": "Quadro RTX 6000", "RTXPRO6000": "RTX PRO 6000 Blackwell"}
+"""Further names of SkyPilot's, and what they are: Google's H100 of a3-megagpu, Lambda's cards of Turing."""
+
+
 def spelled_out(accelerator: str) -> str:
     """A GPU's name as the lab or its driver has it, where SkyPilot's is another: ``A6000``, ``RTX4090``, ``A100``."""
     if accelerator.upper() == OF_40_GB:
         return "A100 40GB"
+    if (other := OTHER_SPELLINGS.get(re.sub(r"-?(?:SE|SERVER)$", "", accelerator.upper()))) is not None:
+        return other
     return re.sub(r"^(?:RTX)?(?=A\d000|\d{4})", "RTX ", accelerator)
+
+
+def _as_sold(accelerator: str, count: int) -> str:
+    """A GPU's name as its driver has it in a host of so many, where clouds sell such as modules joined by NVLink."""
+    name = spelled_out(accelerator)
+    kind = known_gpu(name)
+    if variants_of(name) and kind is not None:  # V100 is the one with 16 GB, where the other is V100-32GB
+        name += f" {HARDWARE[kind].memory_bytes / GiB:.0f}GB"
+    return as_modules(name, count)
 
 
 def accelerator_of(gpu: str) -> str:
@@ -88,11 +153,22 @@ def accelerator_of(gpu: str) -> str:
     return name.replace("RTX ", "RTX").replace(" ", "-")
 
 
-def _accelerator(given: str | dict[str, float | None] | None, path: Path) -> tuple[str, int]:
-    pairs = [*given.items()] if isinstance(given, dict) else [((given or "").partition(":")[::2])]
-    if len(pairs) != 1 or not pairs[0][0]:
+def _accelerator(given: Accelerators, path: Path, notes: list[str]) -> tuple[str, int]:
+    """The kind and the number of ``A100:8``, ``{A100: 8}``, a set of one, or the first of an ordered list."""
+    choices = [given] if isinstance(given, str) else [*(given or ())]
+    if isinstance(given, list) and len(choices) > 1:
+        notes.append(f"{path.name}: the first of {len(choices)} ordered accelerators counts")
+        choices = choices[:1]
+    if len(choices) > 1:
+        raise FileError(
+            f"{path.name}: accelerators leave a choice of {len(choices)}, {shortened(given)}; wanted one kind, such as "
+            "A100:8"
+        )
+    if not choices or not choices[0].partition(":")[0].strip():
         raise FileError(f"{path.name}: accelerators are {shortened(given)}; wanted one kind, such as A100:8")
-    name, text = pairs[0]
+    name, _, text = choices[0].partition(":")
+    if isinstance(given, dict) and given[choices[0]] is not None:
+        name, text = choices[0], str(given[choices[0]])
     try:
         count = float(text or 1)
     except ValueError:
@@ -106,10 +182,18 @@ def is_catalogue(text: str) -> bool:
     return {*text.partition("\n")[0].strip().split(",")} >= COLUMNS
 
 
+def _rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line number and cells by column of each row that has all. Raises FileError, with the line."""
+    lines = cells_of(text, path)
+    _, columns = next(lines)
+    for number, cells in lines:
+        yield number, dict(zip(columns, [*cells, *[""] * (len(columns) - len(cells))], strict=False))
+
+
 def read_catalogue(text: str, path: Path) -> Offers:
     """The prices of a catalogue (skypilot-catalog, ``vms.csv``), the least of each kind, number and region."""
     offers: Offers = {}
-    for number, row in enumerate(csv.DictReader(io.StringIO(text)), 2):
+    for number, row in _rows(text, path):
         if not row["AcceleratorName"]:
             continue
         try:

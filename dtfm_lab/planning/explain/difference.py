@@ -21,6 +21,7 @@ import scipy
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import set_words
 from dtfm_lab.domain.plan import CostBreakdown, Plan
 from dtfm_lab.domain.units import IntArray, counted, format_s, money, plain_rows
 from dtfm_lab.planning.cost import price_placement
@@ -208,11 +209,16 @@ class Difference:
     def _named(self, change: str) -> list[str]:
         return [str(name) for name in self.devices.loc[self.devices["change"] == change, "device"]]
 
+    def _in_words(self, change: str, names: list[str]) -> str:
+        """Name devices of a change by host or region, as the network that has them knows these."""
+        topology = (self.before if change == "removed" else self.after).topology
+        return set_words(topology.devices, map(topology.index, names))
+
     def _devices_text(self) -> str:
         phrases = []
         for change, verb in CHANGES.items():
             if change not in ("stays", "idle") and (names := self._named(change)):
-                phrases.append(f"{counted(len(names), 'device')} {verb} ({', '.join(names)})")
+                phrases.append(f"{counted(len(names), 'device')} {verb} ({self._in_words(change, names)})")
         n_new = len(self.new_pipelines)
         pipelines = f"{n_new} of {counted(self.after.job.n_replicas, 'pipeline')} {'is' if n_new == 1 else 'are'} new"
         sizes = [f"{plan.job.n_stages} x {plan.job.n_replicas}" for plan in (self.before, self.after)]

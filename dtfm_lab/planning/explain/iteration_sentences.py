@@ -3,10 +3,11 @@
 import pandas as pd
 
 from dtfm_lab.domain.job.options import chosen
+from dtfm_lab.domain.network import set_words
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.domain.units import FAR_TIMES, counted, format_bytes, format_s, format_share, money
+from dtfm_lab.domain.units import counted, format_bytes, format_s, format_share, money
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
+from dtfm_lab.planning.explain.loose_bound import loose_bound_words
 from dtfm_lab.planning.explain.sentences import none_of
 
 CAUSES = {
@@ -26,7 +27,6 @@ WAITS = {
     "straggler_s": "for slower devices",
 }
 """What an idle device waits for, by column of the table of devices."""
-MOST_NAMES = 6
 WORTH_NAMING = 0.05
 """Share of the iteration from which a second device is named."""
 NEGLIGIBLE = 5e-4
@@ -164,11 +164,11 @@ def _idle_time(analysis: IterationAnalysis) -> str:
 
 def _left_out(analysis: IterationAnalysis) -> str:
     plan = analysis.plan
-    idle = [plan.topology.names[d] for d in plan.idle_devices]
-    if not idle:
+    if not plan.idle_devices:
         return ""
-    named = in_a_row(idle, MOST_NAMES)
-    return f"{len(plan.topology) - len(idle)} of {counted(len(plan.topology), 'device')} serve; idle: {named}."
+    n = len(plan.topology)
+    idle = set_words(plan.topology.devices, plan.idle_devices)
+    return f"{n - len(plan.idle_devices):,} of {counted(n, 'device')} serve; idle: {idle}."
 
 
 def _bound(analysis: IterationAnalysis) -> str:
@@ -179,7 +179,7 @@ def _bound(analysis: IterationAnalysis) -> str:
     if most <= 1 + 1e-6:
         return f"{none_of(plan, 'No')} is faster: that is its lower bound."
     least = f"{none_of(plan, 'No')} takes less than {format_s(bound_s)}"
-    return f"{least}, which is far below." if most > FAR_TIMES else f"{least}: {plan.speed_up_words}."
+    return loose_bound_words(plan) or f"{least}: {plan.speed_up_words}."
 
 
 def _price(analysis: IterationAnalysis) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import math
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_state_path
+from pydantic import Field
 
-from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.errors import FileError, JobError
 from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.files.reading import Section, located, parse, read_mapping
 
 SUFFIX = ".pickle"
 
@@ -26,41 +31,105 @@ def modules_folder() -> Path:
 
 PATIENCE_S = 600.0
 """Longest time to build, export and measure a module."""
+MOST_SAID = 2**16
+"""Bytes of what a process said last that are looked at."""
+
+
+class LayerFound(Section):
+    """A block of a module, as the process that looked at it tells."""
+
+    parameters: int
+    forward_flop: float
+    held_elements: int
+    output_elements: int
+
+
+class ModuleFound(Section):
+    """A module, as the process that looked at it tells."""
+
+    boundary: int = Field(ge=1)
+    tied: int = Field(ge=0)
+    layers: list[LayerFound] = Field(min_length=1)
 
 
 def read_module(module: Any, example: Any = None, loss: Any = None, *, timed: bool = False) -> ModelSpec:
     """The model of what ``file.py:function`` makes, (module, data) or (module, data, loss); or of a module itself with
     its data and its loss, which are pickled. ``timed``: its FLOP are shared by the seconds that its blocks take here.
 
-    Raises JobError in one line for a module that cannot be built, exported or cut.
+    Raises JobError in one line for a module that cannot be built, exported or cut, or whose code ends its process.
     """
     source = _source_of(module, example, loss)
-    command = [sys.executable, "-m", "dtfm_lab.runtime.worker.module_layers", source, *["timed"] * timed]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        raise JobError(
-            f"module {source}: it was not exported within {PATIENCE_S:.0f} s; wanted a smaller one"
-        ) from None
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"its process ended with {done.returncode}"]
-        raise JobError(said[-1] if said[-1].startswith("module ") else f"module {source}: {said[-1]}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    boundary, tied = found["boundary"], found["tied"]
-    d_model = math.gcd(boundary, tied)
-    layers = tuple(Layer(kind=LayerKind.BLOCK, **layer) for layer in found["layers"])
+    with located(f"module {source}"):
+        try:
+            answer = parse(ModuleFound, _described(source, timed=timed), "what its process says of it")
+        except FileError as error:  # the module's code has written the answer
+            raise JobError(str(error)) from None
+        layers = tuple(Layer(kind=LayerKind.BLOCK, **layer.model_dump()) for layer in answer.layers)
+    d_model = math.gcd(answer.boundary, answer.tied)
     name = source.rpartition(":")[2] if isinstance(module, str) else type(module).__name__
     return ModelSpec(
         name=name.lower(),
         layers=layers,
         d_model=d_model,
         n_heads=1,
-        seq_len=boundary // d_model,
-        vocab_size=max(tied // d_model, 1),
-        tied=tied > 0,
+        seq_len=answer.boundary // d_model,
+        vocab_size=max(answer.tied // d_model, 1),
+        tied=answer.tied > 0,
         family="module",
         source=source,
     )
+
+
+def _described(source: str, *, timed: bool) -> Any:
+    """What a process of its own says of a module. It answers in a file, as the module's code may print what it wants.
+
+    The module's code may leave processes behind, too, which keep their end of a pipe: nothing is waited for but the
+    process itself, and what it left is ended with it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        answer, said = Path(folder) / "answer", Path(folder) / "said"
+        command = [sys.executable, "-m", "dtfm_lab.runtime.worker.module_layers", source, str(answer)]
+        with said.open("wb") as errors:
+            process = subprocess.Popen(
+                [*command, *["timed"] * timed],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+        try:
+            status = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise JobError(f"it was not exported within {PATIENCE_S:.0f} s; wanted a smaller one") from None
+        finally:
+            _end_group(process)
+        if not answer.is_file():
+            raise JobError(f"{_end_of(status, said)}; wanted code that returns (module, data) or (module, data, loss)")
+        found = read_mapping(answer.rename(answer.with_suffix(".json")))
+    if (refusal := found.get("refused")) is not None:
+        raise JobError(str(refusal))
+    return found
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started and left."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+
+
+def _end_of(status: int, said: Path) -> str:
+    """How a process ended that did not answer, and the last thing that it said."""
+    how = f"status {status}"
+    if status < 0:
+        how = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    with said.open("rb") as file:
+        file.seek(max(said.stat().st_size - MOST_SAID, 0))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    last = f": {shortened(lines[-1].strip())}" if lines else ""
+    return f"its code ended the process in which it was looked at, with {how}{last}"
 
 
 def _source_of(module: Any, example: Any, loss: Any) -> str:

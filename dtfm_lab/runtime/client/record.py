@@ -200,6 +200,9 @@ class RunRecord:
                     self.conditions[event["device"]] = "gone" if event.get("gone") else "lost"
                 case "recovered":
                     self._go_back(event)
+                case "reconnected":
+                    self._take_back(event["iteration"])
+                    self._note(event["message"])
                 case "replanned":
                     self._begin_anew(event)
                 case "resumed":
@@ -210,7 +213,7 @@ class RunRecord:
                 case "checkpoint":
                     self.checkpoints = (*self.checkpoints, (event["iteration"], event["folder"]))[-MOST_CHECKPOINTS:]
                 case "warning":
-                    self.notes = (*self.notes, event["message"])[-MOST_NOTES:]
+                    self._note(event["message"])
                 case "text":
                     self.prompt, self.text = event.get("prompt", ""), event.get("text")
                 case "parameters":
@@ -219,6 +222,9 @@ class RunRecord:
                     self.error = event["message"]
             if event["event"] in LAST_EVENTS:
                 self.status = event["event"]
+
+    def _note(self, sentence: str) -> None:
+        self.notes = (*self.notes, sentence)[-MOST_NOTES:]
 
     def _begin_anew(self, event: Event) -> None:
         """Another plan is followed from now on: what was measured under the one before is a trace of its own."""

@@ -186,10 +186,10 @@ def with_checkpoint(spec: RunSpec) -> RunSpec:
     run. Raises LabError where it cannot be continued."""
     if spec.resume_from is None:
         return spec
-    begin = checkpoint_folders.describe(spec.resume_from)
+    begin, damaged = checkpoint_folders.newest_whole(spec.resume_from)
     for note in checkpoint_folders.resumable(begin, spec):
         warnings.warn(note, stacklevel=6)  # at the caller of start
-    return replace(spec, resume_from=os.fspath(begin.folder), first_iteration=begin.iteration)
+    return replace(spec, resume_from=os.fspath(begin.folder), first_iteration=begin.iteration, notes=tuple(damaged))
 
 
 def checked_spec(

@@ -12,13 +12,14 @@ Where it is the same plan without those who left, whose work others share, all k
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.coordinator.calibration import (
     FEWEST,
     LONG_S,
@@ -32,10 +33,11 @@ from dtfm_lab.runtime.coordinator.calibration import (
     still_counted,
     turns_of,
 )
+from dtfm_lab.runtime.coordinator.losses import mean_loss, summary_of_diverged, why_warned
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
-from dtfm_lab.runtime.protocol.processes import CommandReader, emit
+from dtfm_lab.runtime.protocol.processes import CommandReader, emit, warn
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
@@ -65,8 +67,6 @@ class Coordinator:
         """By rank, the order to build the stages that are trained; None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
         """Ranks whose new worker has no state yet: how the one before was lost, and when."""
-        self._checkpoint = None if spec.resume_from is None else (spec.first_iteration, spec.resume_from)
-        """Iterations and folder of the newest checkpoint."""
         self._handed: Recovery | None = None
         """What all read until the first iteration under a new plan is done."""
         self._span_rows: list[list[Any]] = []
@@ -84,8 +84,9 @@ class Coordinator:
     def run(self) -> None:
         """Calibrate, then train to the last iteration."""
         spec, pool, last = self._spec, self._pool, self._spec.first_iteration + self._spec.iterations
+        warn(*spec.notes)
         if why := self._checkpoints.why_unlocked:
-            emit("warning", message=f"checkpoint_folder {spec.checkpoint_folder}: no lock against other runs: {why}")
+            warn(f"checkpoint_folder {spec.checkpoint_folder}: no lock against other runs: {why}")
         self._until_done(self._join)
         emit("ready", workers=len(self._spec.workers), torch=pool.workers[0].torch_version)
         self._calibrate_and_build()
@@ -97,6 +98,7 @@ class Coordinator:
             answers = self._until_done(lambda: pool.order_all("leave"))
         for (position, replica), answer in zip(self._spec.workers, answers, strict=True):
             emit("parameters", stage=position, replica=replica, sha256=answer["sha256"])
+        warn(summary_of_diverged(self._losses, spec.first_iteration))
         pool.order_exit()
 
     def end(self) -> None:
@@ -181,9 +183,10 @@ class Coordinator:
         ready_s = self._ready_s
         answers = self._begin("iterate", iteration=self._done)
         gap_s, self._ready_s = self._moment_s - ready_s, time.monotonic()
-        self._losses.append(_mean_loss(answers, self._spec.plan.job.n_replicas))
+        self._losses.append(mean_loss(answers, self._spec.plan.job.n_replicas))
         self._late_messages += sum(answer["late_messages"] for answer in answers)
         self._overruns += sum(answer["overruns"] for answer in answers)
+        warn(why_warned(self._losses, f"the loss of iteration {self._done}"))
         if self._spec.replays:
             emit("spans", rows=replay(self._spec, self._done, self._span_rows))
             self._span_rows = []
@@ -204,30 +207,34 @@ class Coordinator:
         self._n_evaluations += 1
         answers = self._pool.order_all("evaluate", number=FIRST_EVALUATION - self._n_evaluations)
         entropy = answers[0]["unigram_entropy"]
-        loss = _mean_loss(answers, self._spec.plan.job.n_replicas)
+        loss = mean_loss(answers, self._spec.plan.job.n_replicas)
         emit("held_out", iteration=done, loss=loss, unigram_entropy=entropy)
+        warn(why_warned([loss], f"the held-out loss after {counted(done, 'iteration')}"))
 
     def _write_checkpoint(self, done: int) -> None:
         if self._done != done:
             return
+        digests: dict[str, str] = {}
         try:
-            with self._checkpoints.writing(done, self._losses) as folder:
+            with self._checkpoints.writing(done, self._losses, digests) as folder:
                 answers = self._pool.order_all("checkpoint", folder=str(folder))
+                for answer in answers:
+                    digests |= answer.get("digests", {})
                 if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
                     raise FileError(unwritten[0])
         except FileError as error:  # what was trained is worth more than the folder
-            emit("warning", message=f"no checkpoint after iteration {done - 1}, training goes on: {error}")
+            warn(f"no checkpoint after iteration {done - 1}, training goes on: {error}")
             return
-        self._checkpoint = done, str(folder)
         if self._spec.checkpoint_folder is not None:
             emit("checkpoint", iteration=done, folder=str(folder))
 
     def _generate_text(self, done: int) -> None:
         """Let one worker generate text with the trained model."""
-        if self._done != done or self._checkpoint is None or self._checkpoint[0] != done:
+        newest = self._checkpoints.newest
+        if self._done != done or newest is None or newest[0] != done:
             return
         prompt = PROMPT if self._spec.text is None else ""
-        answers = self._pool.order_all("write", folder=self._checkpoint[1], prompt=prompt)
+        answers = self._pool.order_all("write", folder=newest[1], prompt=prompt)
         emit("text", prompt=prompt, text=answers[0]["text"])
 
     def _begin(self, do: str, **order: Any) -> list[Answer]:
@@ -249,7 +256,7 @@ class Coordinator:
     def _recovery(self, lost: Collection[int]) -> Recovery | None:
         if self._handed is not None:
             return self._handed
-        return find_recovery(self._spec, lost, self._done, self._checkpoint)
+        return find_recovery(self._spec, lost, self._done, self._checkpoints.newest)
 
     def _replace(self, lost: dict[int, str]) -> None:
         """Start new workers for the lost ones, and bring all to a state from which the run can go on."""
@@ -272,16 +279,26 @@ class Coordinator:
         for rank, how in lost.items():
             self._without_state[rank] = how, time.monotonic()
             pool.replace(rank)
+        if not lost:  # no ``recovered`` will say that what was measured of this iteration is void
+            told = f"connections between workers broke {pool.phase} ({pool.connection_error}) and were made again"
+            emit("reconnected", iteration=self._done, message=told)
         self._join()
 
     def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
         """Return how to go on without the memory of these ranks; None before training. Raises RunFailed."""
         if self._train_orders is None:
             return None
-        if (found := self._recovery(lost)) is None:
+        damaged: list[str] = []
+        found = self._recovery(lost)
+        if self._handed is None and found is not None and found.checkpoint is not None:
+            damaged = self._checkpoints.forget_damaged()
+            warn(*damaged)
+            found = self._recovery(lost)
+        if found is None:
             rank, (how, _) = min(lost.items())
             pool = self._pool
-            raise RunFailed(f"{pool.describe(rank)} {how} {pool.phase}: {why_unrecoverable(self._spec, rank)}")
+            why = "; ".join([why_unrecoverable(self._spec, rank), *damaged])
+            raise RunFailed(f"{pool.describe(rank)} {how} {pool.phase}: {why}")
         return found
 
     def _join(self) -> None:
@@ -325,7 +342,8 @@ class Coordinator:
         spec = RunSpec.from_line(command["spec"])
         if spec.clock == "paced":
             spec = replace(spec, time_scale=self._time_scale if self._train_orders is not None else before.time_scale)
-        shares = self._only_loses(spec) and not command["from_checkpoint"]
+        has_state = self._train_orders is not None and self._handed is None and not command["from_checkpoint"]
+        shares = has_state and pool.only_loses(spec, self._without_state)
         if self._train_orders is not None and not shares:
             pool.phase = "while a new plan was taken up"
             if self._handed is None or command["from_checkpoint"]:
@@ -360,18 +378,11 @@ class Coordinator:
         """What all workers of a new plan read: what the living have, else the newest checkpoint, if there is one."""
         if not from_checkpoint:
             folder = self._pool.hand_over(self._checkpoints.hand_over_folder, self._done, self._without_state)
-            self._checkpoint = self._checkpoint if folder is None else (self._done, folder)
-        newest = self._checkpoint
+            if folder is not None:
+                self._checkpoints.handed_over(self._done, folder)
+        warn(*self._checkpoints.forget_damaged())
+        newest = self._checkpoints.newest
         return Recovery(self._spec.first_iteration) if newest is None else Recovery(newest[0], checkpoint=newest[1])
-
-    def _only_loses(self, spec: RunSpec) -> bool:
-        """Whether a plan is the one that is trained by, but without devices that have left since."""
-        before, ranks = self._spec, self._pool.workers.keys() - self._without_state.keys()
-        if self._train_orders is None or self._handed is not None or before.orders != spec.orders:
-            return False
-        as_before = (before.plan.stages, before.plan.job) == (spec.plan.stages, spec.plan.job)
-        named = {spec.device_name(*worker) for worker in spec.workers}
-        return as_before and named <= {before.device_name(*before.workers[rank]) for rank in ranks}
 
     def _keep_calibration(self) -> None:
         """Go on with what was measured of those who are left."""
@@ -393,8 +404,3 @@ class Coordinator:
                 state_from="the beginning" if found is None else found.describe_source(self._spec, rank),
                 lost_s=time.monotonic() - since_s,
             )
-
-
-def _mean_loss(answers: Sequence[Answer], n_replicas: int) -> float:
-    """Return the mean over all replicas, some of whose losses are among those of others where devices are absent."""
-    return float(sum(answer["loss"] for answer in answers if answer["loss"] is not None) / n_replicas)

@@ -2,13 +2,14 @@
 
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files.reading import explained
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.locks import FolderLock
@@ -100,6 +101,10 @@ def _living_peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
     return next((other for other in others if other not in lost), None)
 
 
+HANDED = "handed-"
+"""How names of folders begin whose state goes to a new plan."""
+
+
 class CheckpointPolicy:
     """Checkpoints go to the folder that the user named, or to a temporary one that ``close`` removes.
 
@@ -118,8 +123,11 @@ class CheckpointPolicy:
         self._corpus = spec.corpus.opened()
         self._written: list[Path] = []
         self._earlier_losses: tuple[float, ...] = ()
+        self._states: list[tuple[int, str]] = []
+        """(iterations done, folder) of every state to which the run can go back, the newest last."""
         if spec.resume_from is not None:
-            self._earlier_losses = checkpoint_folders.describe(spec.resume_from).losses
+            self._earlier_losses = checkpoint_folders.read(Path(spec.resume_from), contents=False).losses
+            self._states = [(spec.first_iteration, spec.resume_from)]
         self._lock = None if spec.checkpoint_folder is None else FolderLock(spec.checkpoint_folder)
         if self._lock is not None:
             self._lock.hold()
@@ -140,14 +148,49 @@ class CheckpointPolicy:
         """So many iterations are between two from now on; ``after_next``: one more after the next iteration."""
         self._every, self._after_next = every, self._after_next or after_next
 
+    @property
+    def newest(self) -> tuple[int, str] | None:
+        """(iterations done, folder) of the newest state to which the run can go back, whole or damaged; None without
+        any."""
+        return self._states[-1] if self._states else None
+
+    def forget_damaged(self) -> list[str]:
+        """Make ``newest`` one whose contents are as they were written; return why each newer one is not used.
+
+        Those are written again when their turn comes.
+        """
+        found: list[str] = []
+        while self._states:
+            _, folder = self._states[-1]
+            try:
+                if not Path(folder).name.startswith(HANDED):  # it has no description, and lives for a moment
+                    checkpoint_folders.read(Path(folder))
+                break
+            except FileError as error:
+                found.append(str(error))
+                self._states.pop()
+                self._written = [path for path in self._written if str(path) != folder]
+                self._latest = self._states[-1][0] if self._states else self._spec.first_iteration
+        instead = (
+            f"; the state after {counted(self._states[-1][0], 'iteration')} is used instead" if self._states else ""
+        )
+        return [why + instead for why in found]
+
+    def handed_over(self, done: int, folder: str) -> None:
+        """Go back to this folder from now on, which the workers have written for a new plan."""
+        self._states.append((done, folder))
+
     @contextmanager
-    def writing(self, done: int, losses: Sequence[float]) -> Iterator[Path]:
+    def writing(self, done: int, losses: Sequence[float], digests: Mapping[str, str] | None = None) -> Iterator[Path]:
         """Yield the folder for every stage's tensors; it becomes a checkpoint when the block ends without an error.
+
+        ``digests``: SHA-256 of the files by name, which may be added within the block.
 
         Raises FileError where it cannot be written: nothing of it is left then, and earlier ones are as they were.
         """
         spec = self._spec
         self._latest, self._after_next = done, False
+        self._states = [state for state in self._states if state[0] < done]
         folder = checkpoint_folders.folder_for(self._parent(), done)
         checkpoint_folders.prepare(folder)
         try:
@@ -163,12 +206,15 @@ class CheckpointPolicy:
                     text_digest=self._corpus.digest,
                     losses=(*self._earlier_losses, *losses),
                     versions={name: version(name) for name in ("dtfm_lab", "torch")},
-                )
+                ),
+                digests,
             )
         except FileError:
             checkpoint_folders.prune([folder], keep=0)
             raise
         self._written = checkpoint_folders.prune([*(old for old in self._written if old != folder), folder])
+        kept = {str(path) for path in self._written} | {spec.resume_from}
+        self._states = [state for state in self._states if state[1] in kept] + [(done, str(folder))]
 
     def hand_over_folder(self) -> Path:
         """A folder for the state that goes to a new plan; those before are removed.
@@ -177,11 +223,12 @@ class CheckpointPolicy:
         """
         parent = Path(self._temporary_folder())
         self._n_handed += 1
-        folder = parent / f"handed-{self._n_handed:06d}"
+        folder = parent / f"{HANDED}{self._n_handed:06d}"
         checkpoint_folders.prepare(folder)
-        for old in parent.glob("handed-*"):
+        for old in parent.glob(f"{HANDED}*"):
             if old != folder:
                 shutil.rmtree(old, ignore_errors=True)
+                self._states = [state for state in self._states if state[1] != str(old)]
         return folder
 
     def follow(self, spec: RunSpec) -> None:

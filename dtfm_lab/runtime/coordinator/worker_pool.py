@@ -8,6 +8,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from dtfm_lab.domain.network import name_words
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, describe_stages, holders, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle, WorkLimits
 from dtfm_lab.runtime.protocol.processes import CommandReader, emit
@@ -97,7 +98,7 @@ class WorkerPool:
 
     def await_plan(self) -> None:
         """Wait for a command to follow a new plan. Raises RunFailed where none comes."""
-        names = ", ".join(sorted(map(self.device, self.gone)))
+        names = name_words(sorted(map(self.device, self.gone)))
         until_s = time.monotonic() + TIMEOUT_S
         while self.new_plan is None:
             if time.monotonic() > until_s:
@@ -124,6 +125,15 @@ class WorkerPool:
                 raise RunFailed(f"no state could be handed over to a new plan: {unwritten[0]}")
             return written
         return None
+
+    def only_loses(self, spec: RunSpec, stateless: Collection[int]) -> bool:
+        """Return whether a plan is the one under way without devices that have left; ``stateless`` as in
+        ``hand_over``."""
+        before = self._spec
+        as_before = (before.plan.stages, before.plan.job) == (spec.plan.stages, spec.plan.job)
+        named = {spec.device_name(*worker) for worker in spec.workers}
+        living = {self.device(rank) for rank in self.workers.keys() - set(stateless)}
+        return before.orders == spec.orders and as_before and named <= living
 
     def rest(self, seconds: float) -> None:
         """Let time pass, with an eye on the workers. Raises WorkersLost."""

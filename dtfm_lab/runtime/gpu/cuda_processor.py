@@ -13,6 +13,7 @@ cuBLAS reads its workspaces' sizes once, when CUDA starts (cuBLAS, "Results repr
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -24,6 +25,7 @@ from pathlib import Path
 import torch
 
 from dtfm_lab.domain.errors import RunError
+from dtfm_lab.runtime.protocol.locks import open_lock
 
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 WORKSPACES = (":4096:8", ":16:8")
@@ -131,7 +133,12 @@ class GpuLock:
 
     def __init__(self, name: str) -> None:
         self.path = Path(tempfile.gettempdir()) / f"dtfm_lab-{os.getuid()}-{name}.lock"
-        self._file = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            self._file = open_lock(self.path, os.O_RDWR, 0o600)
+            if (owner := os.fstat(self._file).st_uid) != os.getuid():
+                raise OSError(errno.EPERM, f"it is of user {owner}")
+        except OSError as error:
+            raise RunError(f"the GPU's lock {self.path} cannot be used: {error.strerror}; wanted it removed") from None
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

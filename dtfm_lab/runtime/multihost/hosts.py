@@ -173,13 +173,18 @@ class RunFile(Section):
     """The ranks of all workers, host by host."""
     crew_address: str
     """The coordinator's address; the key dates from its earlier name."""
-    crew_port: int
+    crew_port: int = Field(ge=1, le=65535)
     hosts: list[Host]
     """The hosts, the coordinator's first."""
-    await_s: float = Field(default=AWAIT_S, gt=0)
+    await_s: float = Field(default=AWAIT_S, gt=0, allow_inf_nan=False)
     """Seconds for a worker to come, or to come back."""
-    silent_s: float = Field(default=SILENT_S, gt=0)
+    silent_s: float = Field(default=SILENT_S, gt=0, allow_inf_nan=False)
     """Seconds without an acknowledgement after which a connection to the coordinator is lost."""
+
+    def model_post_init(self, context: object) -> None:
+        if not ADDRESS.fullmatch(self.crew_address):
+            found = shortened(self.crew_address)
+            raise LabError(f"crew_address is {found}; wanted a host name or an IP address")
 
 
 @dataclass(frozen=True)
@@ -209,7 +214,10 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     data = read_mapping(folder / "run.json")
     file = parse(RunFile, data, where, version="dtfm_run")
     require_private(folder / "spec.json")
-    spec = RunSpec.from_line(read_text(folder / "spec.json"))
+    with located(f"{folder.name}/spec.json"):
+        spec = RunSpec.from_line(read_text(folder / "spec.json"))
+        for synchronise in (False, True):
+            spec.programs(synchronise=synchronise)  # refuses a schedule that is not for this plan
     paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder")}
     spec = replace(spec, **{name: os.fspath(folder / path) for name, path in paths.items() if path is not None})
     hosts = {host.name: host.workers for host in file.hosts}

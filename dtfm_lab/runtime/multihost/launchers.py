@@ -252,7 +252,7 @@ def launched(
     if plan.job.model is None:
         raise LabError(f"job {plan.job.name} holds message sizes only; wanted one with a model")
     if plan.absent:
-        raise LabError(f"the plan lacks {', '.join(plan.absent)}; wanted one in which all its devices are there")
+        raise LabError(f"the plan lacks {plan.absent_words}; wanted one in which all its devices are there")
     chosen = [target for target in targets if target in FRAMEWORKS]
     if len(chosen) > 1:
         raise LabError(f"--to {' and --to '.join(chosen)} are two frameworks; wanted one, and any scheduler")

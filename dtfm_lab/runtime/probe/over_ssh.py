@@ -48,16 +48,17 @@ def probe_over_ssh(
     *,
     at: Mapping[str, str] | None = None,
     peak_tflops: Mapping[str, float] | None = None,
+    memory_gib: Mapping[str, float] | None = None,
     gpus: Mapping[str, str] | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Topology:
     """The network of hosts that answer to ``ssh`` without a question, measured in about two minutes.
 
     Nothing is installed on them: NVIDIA's driver tells their GPUs, and their python3 times messages between every two,
-    directly. ``files``, ``at`` and ``peak_tflops`` are as in ``lab.load_topology``; ssh reads an ssh config among the
-    files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``. ``report`` is
-    called with a line of text about every step. A host that fails is left out, a pair that does not reach each other is
-    estimated where both places are known; the network's ``description`` says so.
+    directly. ``files``, ``at``, ``peak_tflops`` and ``memory_gib`` are as in ``lab.load_topology``; ssh reads an ssh
+    config among the files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``.
+    ``report`` is called with a line of text about every step. A host that fails is left out, a pair that does not reach
+    each other is estimated where both places are known; the network's ``description`` says so.
 
     Raises RunError where fewer than two of several hosts are left, and LabError for what is wrong beforehand.
     """
@@ -70,7 +71,9 @@ def probe_over_ssh(
         def network(pairs: Iterable[Measurement]) -> Topology:
             where = f"a probe of {', '.join(probe.alive)} over ssh on {time.strftime('%Y-%m-%d')}"
             places = {host: region for host, region in (at or {}).items() if host not in probe.failed}
-            return network_from(files, at=places, peak_tflops=peak_tflops, probed={where: probe.seen(pairs)})
+            return network_from(
+                files, at=places, peak_tflops=peak_tflops, memory_gib=memory_gib, probed={where: probe.seen(pairs)}
+            )
 
         probe.begin()
         if not files:

@@ -1,15 +1,16 @@
 """Folders of checkpoints, without their tensors: which are whole, what they hold, which may be removed.
 
 ``parent/iteration-000010/`` holds the stages' tensors (``worker.checkpoint_tensors`` writes them) and
-``checkpoint.json``, which is written last: a folder without it, or whose files have other lengths than it says, is no
-checkpoint.
+``checkpoint.json``, which is written last: a folder without it, or whose files have other lengths or other SHA-256
+digests than it says, is no whole checkpoint.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -57,6 +58,9 @@ class Checkpoint:
     versions: dict[str, str] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
     """File name -> length in bytes; ``seal`` fills it in."""
+    sha256: dict[str, str] = field(default_factory=dict, compare=False)
+    """File name -> SHA-256 of its content in hexadecimal; that of ``checkpoint.json`` is of all its other values.
+    ``seal`` fills it in. Earlier versions wrote none."""
 
     @property
     def model(self) -> ModelSpec:
@@ -71,6 +75,7 @@ class CheckpointHead(Section):
 
 
 _FIELDS: dict[str, Any] = {name: (kind, ...) for name, kind in get_type_hints(Checkpoint).items() if name != "folder"}
+_FIELDS["sha256"] = (dict[str, str], {})
 CheckpointFile = create_model("CheckpointFile", __base__=CheckpointHead, **_FIELDS)
 
 
@@ -88,36 +93,69 @@ def prepare(folder: Path) -> None:
             old.unlink()
 
 
-def seal(checkpoint: Checkpoint) -> Path:
-    """Make the folder a checkpoint, now that every stage's file is there; return the path of its description."""
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content in hexadecimal. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seal(checkpoint: Checkpoint, digests: Mapping[str, str] | None = None) -> Path:
+    """Make the folder a checkpoint, now that every stage's file is there; return the path of its description.
+
+    ``digests``: what ``digest_of`` returned to those who wrote the files, by name; those that it lacks are read here.
+    """
+    known = digests or {}
     with explained(f"checkpoint {checkpoint.folder}"):
-        files = {path.name: path.stat().st_size for path in sorted(checkpoint.folder.glob(TENSORS))}
+        paths = sorted(checkpoint.folder.glob(TENSORS))
+        files = {path.name: path.stat().st_size for path in paths}
+        sha256 = {path.name: known.get(path.name) or digest_of(path) for path in paths}
     if not files:
         raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: its files are gone")
-    sealed = replace(checkpoint, files=files)
+    sealed = replace(checkpoint, files=files, sha256=sha256)
     data = dump(CheckpointFile(dtfm_checkpoint=1, **{name: getattr(sealed, name) for name in _FIELDS}))
+    data["sha256"][META] = _digest_of_values(data)
     return write_text(checkpoint.folder / META, json.dumps(data, indent=1) + "\n")
 
 
 def describe(folder: str | os.PathLike[str]) -> Checkpoint:
-    """Return the checkpoint in this folder, or the newest whole one of those below it. Raises FileError."""
+    """Return the checkpoint in this folder, or the newest whole one of those below it, whose contents are as they were
+    written. Raises FileError."""
+    return newest_whole(folder)[0]
+
+
+def newest_whole(folder: str | os.PathLike[str]) -> tuple[Checkpoint, list[str]]:
+    """Return what ``describe`` returns, and a sentence for each newer checkpoint below the folder that is damaged.
+
+    Raises FileError.
+    """
     folder = Path(folder)
     if (folder / META).is_file():
-        return _read(folder)
+        return read(folder), []
     if not folder.is_dir():
         raise FileError(f"checkpoint {folder}: {'is a file' if folder.exists() else 'no such folder'}")
-    if (newest := latest(folder)) is None:
+    damaged: list[str] = []
+    newest = latest(folder, damaged.append)
+    if newest is None:
+        found = f" ({damaged[0]})" if damaged else ""
         raise FileError(
-            f"checkpoint {folder}: holds no whole checkpoint; wanted a {META}, or folders iteration-... that have one"
+            f"checkpoint {folder}: holds no whole checkpoint{found}; wanted a {META}, or folders iteration-... that "
+            "have one"
         )
-    return newest
+    return newest, [f"{why}; {newest.folder.name} is used instead" for why in damaged]
 
 
-def latest(parent: str | os.PathLike[str]) -> Checkpoint | None:
-    """Return the whole checkpoint of most iterations below a folder; broken ones are skipped."""
+def latest(parent: str | os.PathLike[str], on_damaged: Callable[[str], object] = lambda why: None) -> Checkpoint | None:
+    """Return the whole checkpoint of most iterations below a folder, None where there is none.
+
+    ``on_damaged`` is called with why each newer one is skipped. Folders without a description were never finished and
+    are skipped without a word.
+    """
     for folder in reversed(_sorted(Path(parent))):
-        with contextlib.suppress(FileError):
-            return _read(folder)
+        try:
+            return read(folder)
+        except FileError as error:
+            if (folder / META).exists():
+                on_damaged(str(error))
     return None
 
 
@@ -192,7 +230,9 @@ def _sorted(parent: Path) -> list[Path]:
     return [path for _, path in sorted(named)]
 
 
-def _read(folder: Path) -> Checkpoint:
+def read(folder: Path, *, contents: bool = True) -> Checkpoint:
+    """Return the checkpoint in a folder. Raises FileError where it is none or damaged; the contents of its files are
+    compared with their digests unless ``contents`` is False, which saves reading them."""
     path = folder / META
     data = read_mapping(path)
     require_version(data, "dtfm_checkpoint", str(path))
@@ -213,7 +253,19 @@ def _read(folder: Path) -> Checkpoint:
     if (dtype := checkpoint.job.dtype) not in RUN_DTYPES:
         wanted = " or ".join(RUN_DTYPES)
         raise FileError(f"checkpoint {folder}: was trained in {dtype}, which workers do not; wanted {wanted}")
+    digests = {name: digest for name, digest in checkpoint.sha256.items() if contents or name == META}
+    for name, digest in digests.items():
+        with explained(f"checkpoint {folder}", UNREADABLE):
+            found = _digest_of_values(data) if name == META else digest_of(folder / Path(name).name)
+        if found != digest:
+            raise FileError(f"checkpoint {folder}: {name} is damaged: its SHA-256 is not the one that was written")
     return checkpoint
+
+
+def _digest_of_values(data: dict[str, Any]) -> str:
+    """Return the SHA-256 of all values of a description but this one itself, in whatever order and layout."""
+    others = data | {"sha256": {name: digest for name, digest in data["sha256"].items() if name != META}}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
 def _shares(job: Job) -> list[int]:

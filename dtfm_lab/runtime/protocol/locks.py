@@ -8,14 +8,17 @@ to lock at all, the run goes on without, and says so.
 So many runs compute at once on one machine, whichever processes started them; further ones wait. A run that computes
 holds the lock of one of so many files, and so do its workers. Any number of runs go at once unless the environment
 variable DTFM_LAB_RUNS_AT_ONCE holds a number, as ``dtfm-lab lab --app`` and a server for a class set it. Processes that
-share a machine share the folder: DTFM_LAB_RUN_QUEUE, or one in the folder for temporary files.
+share a machine share the folder: DTFM_LAB_RUN_QUEUE, or one in the folder for temporary files. Anyone can put anything
+there, so no link is followed, and nothing is changed that was there before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -47,7 +50,7 @@ class FolderLock:
         """Take the lock. Raises FileError where another run has it, or where the folder cannot be written."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+            self._file = open_lock(self._path, os.O_RDWR, 0o666)
             self._lock(self._file)
         except BlockingIOError:
             self.release()
@@ -81,6 +84,28 @@ class FolderLock:
                 return
 
 
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+
+
+def open_lock(path: str | os.PathLike[str], access: int, mode: int, folder: int | None = None) -> int:
+    """Open a file to lock, in an open folder where that is given, and return its descriptor; make it where it is
+    missing, with this mode less what the process's mask takes away.
+
+    Raises OSError where it is there and no ordinary file, such as a link, which may lead anywhere.
+    """
+    flags = access | NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # a pipe would wait
+    try:
+        file = os.open(path, flags, dir_fd=folder)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder)
+        file = os.open(path, flags, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, f"{os.fspath(path)} is no ordinary file")
+    return file
+
+
 def check_unlocked(folder: str | os.PathLike[str]) -> None:
     """Raise FileError where a run holds the lock of this folder at this moment."""
     lock = FolderLock(folder)
@@ -104,15 +129,11 @@ def await_turn(commands: CommandReader) -> None:
         raise LabError(f"environment variable {AT_ONCE_VARIABLE} is {shortened(said)}; wanted a number of runs, from 1")
     folder = Path(os.environ.get(FOLDER_VARIABLE) or Path(tempfile.gettempdir()) / "dtfm-lab-runs")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(PermissionError):  # it is another user's, who has done so
-            folder.chmod(0o1777)
-        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC
-        places = [os.open(folder / f"place-{number}", flags, 0o644) for number in range(int(said))]
+        queue = _open_queue(folder)
+        places = [open_lock(f"place-{number}", os.O_RDONLY, 0o644, queue) for number in range(int(said))]
     except OSError as error:
-        raise LabError(
-            f"the queue of runs in {folder} cannot be used: {error.strerror}; wanted a folder to write to"
-        ) from None
+        why = "it is a link" if folder.is_symlink() else error.strerror
+        raise LabError(f"the queue of runs in {folder} cannot be used: {why}; wanted a folder to write to") from None
     waits = False
     while True:
         for place in places:
@@ -123,3 +144,21 @@ def await_turn(commands: CommandReader) -> None:
             emit("waiting", at_once=len(places))
         if select.select([commands.fd], [], [], LOOK_EVERY_S)[0]:
             commands.read_more()
+
+
+def _open_queue(folder: Path) -> int:
+    """Open the folder of the places, made for all users where it is missing. Raises OSError."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = False
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+        made = True
+    queue = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(queue)
+    is_own, is_shared = found.st_uid == os.geteuid(), found.st_mode & 0o1002 == 0o1002
+    if made and is_own:
+        os.fchmod(queue, 0o1777)
+    elif not (is_own or is_shared or found.st_uid == 0):
+        os.close(queue)
+        raise OSError(errno.EPERM, f"it is of user {found.st_uid}, and not for all (mode {found.st_mode & 0o7777:o})")
+    return queue

@@ -114,3 +114,9 @@ def emit(event: str, **values: Any) -> None:
     """Write one event to the client."""
     sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
     sys.stdout.flush()
+
+
+def warn(*messages: str) -> None:
+    """Emit a warning for each message that is not empty."""
+    for message in filter(None, messages):
+        emit("warning", message=message)

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, get_args
 
+from pydantic import BaseModel, ConfigDict, Field, Strict
+
+from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.options import Option, check_options
@@ -22,7 +25,7 @@ from dtfm_lab.domain.schedule import RECEIVES, SENDS, Kind, Programs, Schedule
 from dtfm_lab.domain.trace import Clock, Subplan
 from dtfm_lab.files import override, plan_from_mapping, plan_to_mapping
 from dtfm_lab.files.plans import network_from_mapping, network_to_mapping
-from dtfm_lab.files.reading import dump, parse
+from dtfm_lab.files.reading import dump, parse, reason_of
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.simulation.engine import programs_of
 
@@ -136,6 +139,27 @@ class RunOptions(RunSettings):
     ] = None
 
 
+class _SpecLine(BaseModel):
+    """What a line of a spec holds besides the options of ``RunSettings``, which check themselves."""
+
+    model_config = ConfigDict(strict=True)
+
+    plan: dict[str, Any]
+    schedule: str
+    orders: Annotated[tuple[str, ...], Strict(False)]
+    iterations: Annotated[int, Field(le=LARGEST_SEED)]
+    text: str | None = None
+    emulated: dict[str, Any] | None = None
+    stand_in: dict[str, Any] | None = None
+    checkpoint_folder: str | None = None
+    resume_from: str | None = None
+    rehearsed: dict[str, Any] | None = None
+    first_iteration: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
+    notes: Annotated[tuple[str, ...], Strict(False)] = ()
+    slow_worker: Annotated[tuple[int, float], Strict(False)] | None = None  # a spec is a key of what is remembered
+    secret: Annotated[str, Field(pattern="^[0-9a-f]+$")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSpec(RunSettings):
     """A plan, the schedule that it runs under, and the options; names and paths among these are resolved."""
@@ -155,6 +179,8 @@ class RunSpec(RunSettings):
     """Which part of a larger plan this one is; None where all of it runs."""
     first_iteration: int = 0
     """Number of iterations that the resumed checkpoint holds."""
+    notes: tuple[str, ...] = ()
+    """What the run is to warn of when it begins, a sentence each: checkpoints that were damaged."""
     slow_worker: tuple[int, float] | None = None
     """Rank of a worker that is slow once it is calibrated, and how many times: see ``launch.start_mystery``."""
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
@@ -171,18 +197,22 @@ class RunSpec(RunSettings):
 
     @classmethod
     def from_line(cls, line: str) -> RunSpec:
-        """Return the spec that ``to_line`` wrote."""
-        values: dict[str, Any] = json.loads(line)
-        values |= {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])}
-        if values.get("slow_worker") is not None:
-            values["slow_worker"] = tuple(values["slow_worker"])  # a spec is a key of what the coordinator remembers
-        if values["emulated"] is not None:
-            values["emulated"] = network_from_mapping(values["emulated"])
-        if values["stand_in"] is not None:
-            values["stand_in"] = parse(ModelSpec, values["stand_in"], "stand_in")
-        if (subplan := values.pop("rehearsed")) is not None:
-            subplan = parse(Subplan, subplan, "rehearsed")
+        """Return the spec that ``to_line`` wrote. Raises LabError, in one line, for any other text."""
+        try:
+            values: Any = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else reason_of(error)
+            raise FileError(f"the run's specification is broken JSON: {why}") from None
+        where = "the run's specification"
+        held = parse(_SpecLine, values, where)
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        known |= {name: getattr(held, name) for name in _SpecLine.model_fields if name in cls.__dataclass_fields__}
+        known["plan"] = plan_from_mapping(held.plan, where=where)
+        if held.emulated is not None:
+            known["emulated"] = network_from_mapping(held.emulated)
+        if held.stand_in is not None:
+            known["stand_in"] = parse(ModelSpec, held.stand_in, "stand_in")
+        subplan = None if held.rehearsed is None else parse(Subplan, held.rehearsed, "rehearsed")
         return cls(**known, subplan=subplan)  # specs of earlier versions have options that are gone
 
     @cached_property

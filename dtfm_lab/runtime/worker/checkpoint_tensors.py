@@ -35,19 +35,21 @@ MOMENTS = (".first_moment", ".second_moment")
 _PIECE = re.compile(r"(.+)\.(\d+)-(\d+)")
 
 
-def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> None:
+def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> list[Path]:
     """Write one file a stage, or one a stage and replica after local updates, or where replicas split the optimiser's
-    states, beside that of the parameters; otherwise one replica writes for all.
+    states, beside that of the parameters; otherwise one replica writes for all. Return the files.
 
     Raises FileError if a file cannot be written.
     """
     suffix = "" if state.synchronised is None else f"-replica-{replica}"
+    written = []
     for stage, module in modules.items():
         # a tied embedding is written under both names, for readers that hold one end only; tensors are copied because
         # the format does not allow them to share memory
         named = dict(module.named_parameters(remove_duplicate=False))
         if state.splits_states:
-            _save(folder / f"stage-{stage}-shard-{replica}.safetensors", _pieces(named, state), state, replica)
+            shard = folder / f"stage-{stage}-shard-{replica}.safetensors"
+            written.append(_save(shard, _pieces(named, state), state, replica))
         if replica == 0 or not state.splits_states:
             tensors = {
                 name + kind: vector[state.slice_of(parameter)].view_as(parameter).clone()
@@ -55,7 +57,8 @@ def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, 
                 for kind, vector in _vectors(state)
                 if kind not in MOMENTS or not state.splits_states
             }
-            _save(folder / f"stage-{stage}{suffix}.safetensors", tensors, state, replica)
+            written.append(_save(folder / f"stage-{stage}{suffix}.safetensors", tensors, state, replica))
+    return written
 
 
 def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> None:
@@ -193,13 +196,15 @@ def _pieces(named: Mapping[str, nn.Parameter], state: TrainingState) -> dict[str
     return found
 
 
-def _save(path: Path, tensors: dict[str, torch.Tensor], state: TrainingState, replica: int) -> None:
-    """Write a file, which is there whole or not at all. Raises FileError if it cannot be written."""
+def _save(path: Path, tensors: dict[str, torch.Tensor], state: TrainingState, replica: int) -> Path:
+    """Write a file, which is there whole or not at all; return its path. Raises FileError if it cannot be written."""
     partial = path.with_name(f".{path.name}.{replica}.partial")
     metadata = {"format": "pt", "steps": str(state.steps), "dtype": str(state.parameters.dtype)}
     try:
+        partial.unlink(missing_ok=True)  # or a link of this name would be followed
         save_file(tensors, partial, {key: value.removeprefix("torch.") for key, value in metadata.items()})
         partial.replace(path)
     except (OSError, SafetensorError) as error:
         partial.unlink(missing_ok=True)
         raise FileError(f"checkpoint {path.parent}: cannot be written: {error}") from None
+    return path

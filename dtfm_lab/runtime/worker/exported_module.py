@@ -58,7 +58,7 @@ class ExportedModule:
         args, keywords = call_of(own.batch([i % own.n_samples for i in range(n_samples)]), dtype)
         try:
             program = torch.export.export(_WithLoss(own), args, keywords, strict=False)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise JobError(f"module {where}: torch.export refuses it: {reason_of(error, LONGEST_REASON)}") from None
         exported = cls(program.module(), where)
         exported._check()

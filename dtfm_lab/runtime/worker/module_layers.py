@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from dtfm_lab.domain.errors import JobError
+from dtfm_lab.files.reading import write_text
 from dtfm_lab.runtime.worker.exported_module import ExportedModule, shape_of
 from dtfm_lab.runtime.worker.own_module import build, leaves
 from dtfm_lab.runtime.worker.processors import keep_freed_memory
@@ -105,16 +107,18 @@ def _elements_of_a_sample(node: fx.Node) -> int:
 
 
 def main() -> None:
-    """Describe the module that the first argument names, as one line of JSON; or say in one line why not.
+    """Describe the module that the first argument names, as JSON in the file that the second names, or say why not.
 
-    With a second argument ``timed`` its blocks are timed.
+    With a third argument ``timed`` its blocks are timed.
     """
+    source, answer = sys.argv[1], Path(sys.argv[2])
     torch.set_num_threads(1)  # as a worker computes
     keep_freed_memory()
     try:
-        sys.stdout.write(json.dumps(described(sys.argv[1], timed=sys.argv[2:] == ["timed"])))
+        found = described(source, timed=sys.argv[3:] == ["timed"])
     except JobError as error:
-        sys.exit(str(error))
+        found = {"refused": str(error).removeprefix(f"module {source}: ")}
+    write_text(answer, json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -71,8 +71,9 @@ def build(source: str, seed: int, dtype: torch.dtype) -> OwnModule:
             folders, pickled = cloudpickle.loads(Path(path).read_bytes())
             sys.path += [folder for folder in folders if folder not in sys.path]
             found, made = {name: True}, cloudpickle.loads(pickled)
-    except Exception as error:
-        raise JobError(f"module {source}: it cannot be built: {reason_of(error, LONGEST_REASON)}") from None
+    except (Exception, SystemExit) as error:
+        exits = "it exits with " if isinstance(error, SystemExit) else ""
+        raise JobError(f"module {source}: it cannot be built: {exits}{reason_of(error, LONGEST_REASON)}") from None
     if name not in found:
         raise JobError(f"module {source}: {Path(path).name} has no {name}; wanted a function of that name")
     parts = made if isinstance(made, tuple) else (made,)

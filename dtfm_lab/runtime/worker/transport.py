@@ -232,8 +232,8 @@ class Transport:
         """Hand a copy of ``content`` to the sender thread; ``action`` is the receive that waits for it.
 
         The sender thread calls ``stamp`` for the passage to write on the message before the first byte is sent, and
-        ``on_sent`` with that passage after the last byte. Where ``acknowledged``, the message counts as sent when it
-        has arrived at the other end, whatever that computes.
+        ``on_sent`` with that passage after the last byte, but not after ``abort``. Where ``acknowledged``, the message
+        counts as sent when it has arrived at the other end, whatever that computes.
         """
         raw = content.detach().contiguous().view(-1).view(torch.uint8)
         buffer = self._processor.send_buffer(raw)
@@ -373,7 +373,10 @@ class Transport:
                     *passage, message.iteration, action.stage, kind, *numbers, message.n_bytes, message.acknowledged
                 )
                 wire.send(header, message.buffer)
-                message.on_sent(passage)
+                with self._changed:  # once another thread has aborted, the iteration is void, and so is its span
+                    if self._failure is not None:
+                        raise self._failure
+                    message.on_sent(passage)
                 if message.acknowledged:
                     receive_exactly(connection, memoryview(bytearray(len(ACKNOWLEDGEMENT))))
                 with self._changed:

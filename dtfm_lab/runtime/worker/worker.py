@@ -21,6 +21,7 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.channels import MessageConnection
+from dtfm_lab.runtime.protocol.checkpoint_folders import digest_of
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.processes import exit_with_parent
 from dtfm_lab.runtime.protocol.run_options import RunSpec
@@ -280,7 +281,8 @@ class Worker:
         first = self._replica == self._spec.members(self._position)[0]
         if first or self._spec.plan.job.synchronise_every > 1 or math.all_reduce.splits_states:
             try:
-                write(Path(order["folder"]), math.modules, math.state, 0 if first else self._replica)
+                written = write(Path(order["folder"]), math.modules, math.state, 0 if first else self._replica)
+                return {"unwritten": "", "digests": {path.name: digest_of(path) for path in written}}
             except (OSError, FileError) as error:
                 return {"unwritten": str(error)}
         return {"unwritten": ""}

@@ -8,7 +8,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from dtfm_lab.simulation.schedules.adaptive import choose_warmups
-from dtfm_lab.simulation.schedules.building import build, build_named, choices_in, choices_of, made_for, schedules
+from dtfm_lab.simulation.schedules.building import build, build_named, built_for, choices_of, made_for, schedules
 from dtfm_lab.simulation.schedules.builtin import peak_activations
 
 for module in iter_modules(__path__):

@@ -12,7 +12,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import Registry
-from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.schedule import Schedule, check_passes
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import counted
 from dtfm_lab.simulation.durations import analytic
@@ -123,6 +123,7 @@ def build(
     job.modelled()
     if isinstance(schedule, str):
         choices, wanted = choices_in(job), choices_of(schedule)
+        _check_passes(job, schedule)
         if wanted.get("plan") or not ("warmups" in wanted and "warmups" in choices):  # else nothing is left to choose
             choices |= {
                 "plan": lambda: plan,
@@ -135,6 +136,21 @@ def build(
         built = made_for(job, schedule)
     job.cut(built.n_stages)
     return built
+
+
+def built_for(job: Job, name: str) -> Schedule:
+    """The schedule of this name with the choices that a job has made, and no others.
+
+    Raises UnknownName, or ScheduleError where it needs a choice that is not there, or cannot serve the job's counts.
+    """
+    _check_passes(job, name)
+    return build_named(name, job.n_stages, job.n_microbatches, choices_in(job))
+
+
+def _check_passes(job: Job, name: str) -> None:
+    """Refuse a schedule with too many steps to be played, before its passes are made."""
+    interleaves = "stages_per_device" in choices_of(name)
+    check_passes(name, job.n_stages, job.microbatch_counts, job.stages_per_device if interleaves else 1)
 
 
 def _analytic(plan: Plan, efficiency: GivenEfficiency, links: Links | None) -> Iterable[ComputeTime]:

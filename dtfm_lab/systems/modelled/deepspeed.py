@@ -36,6 +36,7 @@ class DeepSpeedPipeline(GridStrategy):
     transport: str = "blocking"
     n_stages: int | None = None
     tensor_parallel: bool = False
+    gradient_dtype: str | None = None
     checkpointing: str = TRIED
     hosts: str = "listed"
 
@@ -47,7 +48,12 @@ class DeepSpeedPipeline(GridStrategy):
         yield from grids(
             self,
             topology,
-            job.with_fields(schedule="1f1b", synchronisation="ring", transport=self.transport),
+            job.with_fields(
+                schedule="1f1b",
+                synchronisation="ring",
+                transport=self.transport,
+                gradient_dtype=self.gradient_dtype,
+            ),
             self._ways,
             budget,
             tensor_parallel=topology.group_sizes if self.tensor_parallel else (1,),
@@ -76,6 +82,7 @@ class DeepSpeedZero3(DataParallel):
     name: ClassVar[str] = "deepspeed-zero-3"
 
     stage: int = 3
+    tensor_parallel: int = 1
     gradient_dtype: str | None = None
     checkpointing: str = TRIED
     attention: str = "fused"
@@ -85,11 +92,16 @@ class DeepSpeedZero3(DataParallel):
 
     devices: str = TRIED
 
+    @property
+    def shared_by(self) -> int:
+        """GPUs of a host that share each layer."""
+        return self.tensor_parallel
+
     def fields(self) -> dict[str, Any]:
         """As they are split and exchanged."""
         return {
             "synchronisation": "ring",
-            "sharding": f"zero-{self.stage}",
+            "sharding": f"zero-{self.stage}" if self.stage else "none",
             "gradient_dtype": self.gradient_dtype,
             "attention": self.attention,
             "memory_traffic": self.memory_traffic,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, hardware_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems.grids import grids
 from dtfm_lab.systems.strategy import (
@@ -21,6 +21,7 @@ from dtfm_lab.systems.strategy import (
 )
 
 BY_PRECISION = "by-precision"
+BY_GPU = "by-gpu"
 AS_SHIPPED: dict[str, Any] = {
     "order": "dp-pp",
     "overlap": False,
@@ -29,6 +30,17 @@ AS_SHIPPED: dict[str, Any] = {
     "devices": "all",
 }
 """Assumptions of Megatron-LM where no flag is given, at the job's micro-batch on all devices."""
+
+
+def has_flash_attention(gpu: str) -> bool:
+    """Whether NVIDIA's and FlashAttention's fused kernels run on a GPU: those of Ampere and later, which are those that
+    compute in bf16. One that is not in the table counts as such.
+
+    Source: FlashAttention's README ("Ampere, Ada, or Hopper GPUs"); cuDNN's and FlashAttention's requirements in
+    transformer_engine/pytorch/attention (sm80 and later).
+    """
+    known = hardware_of(gpu)
+    return known is None or "bf16" in known.peak or gpu.startswith("Apple")
 
 
 @strategies.register("megatron")
@@ -49,6 +61,7 @@ class Megatron(GridStrategy):
     context_parallel: int = 1
     expert_parallel: int = 1
     n_stages: int | None = None
+    blocks_per_stage: tuple[int, ...] | None = None
     hosts: str = "listed"
     transport: str = "batched"
     stages_per_device: int = 1
@@ -72,7 +85,7 @@ class Megatron(GridStrategy):
             expert_parallel=self.expert_parallel,
             synchronisation=self.synchronisation,
             transport=self.transport,
-            attention=self.attention,
+            attention=self._attention_on(topology),
             dropout=self.dropout,
             sequence_parallel=self.sequence_parallel,
             memory_traffic=self.memory_traffic,
@@ -80,6 +93,8 @@ class Megatron(GridStrategy):
         )
         blocks = how.modelled().n_blocks
         stages = [n for n in range(1, blocks + 1) if not blocks % (n if n == 1 else n * self.stages_per_device)]
+        if self.blocks_per_stage is not None:
+            stages = [len(self.blocks_per_stage)]
         degrees = topology.group_sizes if self.tensor_parallel is None else (self.tensor_parallel,)
         yield from grids(
             self,
@@ -99,6 +114,8 @@ class Megatron(GridStrategy):
             if job.n_microbatches % job.n_stages:  # as Megatron's interleaving asks
                 return []
             interleaved = {"schedule": "interleaved-1f1b", "stages_per_device": self.stages_per_device}
+        if self.blocks_per_stage is not None:
+            interleaved["blocks_per_stage"] = self.blocks_per_stage
         overlaps = (False, True) if self.overlap is None else (self.overlap,)
         if job.n_replicas == 1:  # which average nothing
             overlaps = overlaps[:1]
@@ -108,6 +125,11 @@ class Megatron(GridStrategy):
             for sharding in shardings(job, self.sharding)
             for overlap in overlaps
         ]
+
+    def _attention_on(self, topology: Topology) -> str:
+        if self.attention != BY_GPU:
+            return self.attention
+        return "fused" if all(has_flash_attention(device.gpu) for device in topology.devices) else "unfused"
 
     def _gradients_in(self, job: Job) -> str | None:
         if self.gradient_dtype != BY_PRECISION:

@@ -5,7 +5,8 @@ A document is plain JSON::
     name, description, default: {latency_ms, bandwidth_gbps}, fill: "default" | "distance" | "drawn"
     devices   {name, region, gpu, x, y}, and where there are any: host, gpus and inner {latency_ms, bandwidth_gbps} of a
               group, price_per_hour, uplink_gbps, downlink_gbps,
-              hardware {gpu, peak_tflops, memory_gib} (holds while it names the device's GPU), measured_as
+              hardware {gpu, peak_tflops, memory_gib} (holds while it names the device's GPU), measured_as;
+              members and inside {latency_ms, bandwidth_gbps} of a host that stands for all its devices
     regions   {name, latency_ms, bandwidth_gbps}
     between   {regions: [a, b], latency_ms, bandwidth_gbps}, or one way with "from" and "to" for "regions"
     links     {source, target, latency_ms, bandwidth_gbps, one_way}
@@ -27,6 +28,7 @@ from dtfm_lab.domain.network import HARDWARE, Device, Topology, as_number, hardw
 from dtfm_lab.domain.units import TERA, GiB
 from dtfm_lab.files import topology_from_mapping, topology_to_mapping
 from dtfm_lab.widgets.network.drawing import Document, empty_document
+from dtfm_lab.widgets.network.drawn_hosts import by_host, with_members
 from dtfm_lab.widgets.network.links import filled
 
 KEPT = ("host", "gpus", "inner", "uplink_gbps", "downlink_gbps")
@@ -42,7 +44,14 @@ ALIKE = 1e-9
 
 
 def document_of(topology: Topology) -> Document:
-    """Return the document of a topology: all but times by message size, which ``topology_of`` adds again."""
+    """Return the document of a topology: all but times by message size, which ``topology_of`` adds again.
+
+    A large network is drawn by host: see ``drawn_hosts``.
+    """
+    if (grouped := by_host(topology)) is not None:
+        hosts, more = grouped
+        document = document_of(hosts)
+        return document | {"devices": [one | own for one, own in zip(document["devices"], more, strict=True)]}
     mapping = topology_to_mapping(topology, hosts=False)
     default = mapping.get("default") or empty_document()["default"]
     links = []
@@ -83,6 +92,7 @@ def topology_of(document: Document, known: Topology | None = None) -> Topology:
         topology = topology_from_mapping(mapping, where=mapping["name"], empty_regions=True)
     except LabError as error:
         raise TopologyError(_named(str(error), mapping)) from None
+    topology = with_members(topology, document)
     return topology if known is None else with_times(topology, known, document)
 
 

@@ -7,16 +7,19 @@ from html import escape
 from typing import Any
 
 import ipywidgets as w
+import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
-from dtfm_lab.widgets.lab_state import Guard, LabState, roles_of, run_staleness
+from dtfm_lab.widgets.lab_state import Guard, LabState, planned_as, roles_of, run_staleness
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of, is_document, topology_of
 from dtfm_lab.widgets.network.drawing import AS_DRAWN, BY_DISTANCE, Document, Drawing, PacedEdits, empty_document
+from dtfm_lab.widgets.network.drawn_hosts import DrawnHosts
 from dtfm_lab.widgets.network.links import RULE, WHERE, filled
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
@@ -39,6 +42,10 @@ class NetworkPanel(Panel):
         self._timed: Topology | None = None
         """The network that was opened last. Links that are not edited keep its measured message times, if any."""
         self._gpus: list[str] = []
+        self._hosts: tuple[list[Any], DrawnHosts] | None = None
+        """What ``drawn_hosts`` found last, and of which devices."""
+        self._matrix_of: tuple[Topology, Topology] | None = None
+        """The last network of which a matrix of hosts was shown, and that of the hosts."""
         self._accepted: tuple[Document, Topology] | None = None
         """The last valid document and its network."""
         self._problem, self._summary = "", ""
@@ -92,8 +99,16 @@ class NetworkPanel(Panel):
 
     @property
     def _drawn(self) -> set[str]:
-        """Names of the devices that are drawn."""
+        """Names of the devices, or hosts, that are drawn."""
         return {device["name"] for device in self.drawing.document["devices"]}
+
+    @property
+    def drawn_hosts(self) -> DrawnHosts:
+        """Which devices each of them stands for."""
+        document = self.drawing.document
+        if self._hosts is None or self._hosts[0] is not document["devices"]:
+            self._hosts = (document["devices"], DrawnHosts.of(document))
+        return self._hosts[1]
 
     def show(self, topology: Topology | None, document: Document | None = None) -> None:
         """Draw a network, None for a blank canvas, and begin a new undo history.
@@ -175,8 +190,9 @@ class NetworkPanel(Panel):
         if self._accepted is not None:
             before, topology = self._accepted
             if _unplaced(before) == _unplaced(document) and filled(before) == filled(document):
-                pairs = zip(topology.devices, document["devices"], strict=True)
-                moved = tuple(replace(device, position=(drawn["x"], drawn["y"])) for device, drawn in pairs)
+                drawn = [one for one in document["devices"] for _ in one.get("members") or (one,)]
+                pairs = zip(topology.devices, drawn, strict=True)
+                moved = tuple(replace(device, position=(one["x"], one["y"])) for device, one in pairs)
                 return replace(topology, devices=moved)
         return topology_of(document, self._timed)
 
@@ -196,7 +212,7 @@ class NetworkPanel(Panel):
             canvas.problem, canvas.summary = self._problem, self._summary
             canvas.highlight = self._highlight()
         if self.matrix is not None and canvas is self.matrix.canvas:
-            self.matrix.show(self.lab_state.topology)
+            self.matrix.show(self._drawn_network())
         self.fill.value = fill if (fill := document.get("fill")) in WHERE else "default"
         notes = [f"{escape(RULE + WHERE[fill])} {len(pairs)} filled."] if fill in WHERE else []
         n_links = len(document["links"])
@@ -206,12 +222,12 @@ class NetworkPanel(Panel):
 
     def _highlight(self) -> dict[str, Any]:
         """Return what ``DocumentView.highlight`` shows: who does what, and which links and devices are suspected."""
-        roles, suspects = self._roles(), [list(ends) for ends in self.lab_state.suspects]
+        roles, suspects = self._of_hosts(self._roles()), [list(ends) for ends in self.lab_state.suspects]
         return roles | {"suspects": suspects} if roles and suspects and not run_staleness(self.lab_state) else roles
 
     def _roles(self) -> dict[str, Any]:
         plan = self.lab_state.plan
-        stages, drawn = dict(self.lab_state.shown_stages), self._drawn
+        stages, drawn = dict(self.lab_state.shown_stages), {*self.drawn_hosts.entry_of}
         looked_at, moment = self.lab_state.shown_tasks, self.lab_state.moment
         if not stages and moment and {*moment["tasks"], *moment["absent"]} <= drawn:
             return highlight_of(moment["tasks"]) | {"absent": moment["absent"]}
@@ -221,9 +237,40 @@ class NetworkPanel(Panel):
             return {"stages": stages} if set(stages) <= drawn else {}
         if plan is None:
             return {}
-        marks = highlight_of(roles_of(plan))
+        marks = highlight_of(self._drawn_roles(plan))
         stage = {} if self.lab_state.selected_stage < 0 else {"stage": self.lab_state.selected_stage}
         return marks | stage if set(marks["stages"]) <= drawn else {}
+
+    def _drawn_roles(self, plan: Plan) -> dict[str, list[int]]:
+        """Return [stage, replica] of each drawn device, also where the plan's devices stand for several of them."""
+        topology = self.lab_state.topology
+        planned = None if topology is None or plan.job.group_gpus == 1 else planned_as(plan, topology)
+        if planned is None:
+            return roles_of(plan)
+        of = {int(d): [s, r] for (s, r), d in np.ndenumerate(plan.placement.devices)}
+        return {name: of[number] for name, number in planned.items() if number in of}
+
+    def _of_hosts(self, roles: dict[str, Any]) -> dict[str, Any]:
+        """Return the marks by what is drawn: a host has those of its first device that serves."""
+        entry_of = self.drawn_hosts.entry_of
+        if len(entry_of) == len(self.drawn_hosts.members):
+            return roles
+        by_name = {what: roles[what] for what in ("stages", "tasks") if what in roles}
+        drawn = {what: {entry_of[d]: mark for d, mark in reversed(marks.items())} for what, marks in by_name.items()}
+        absent = {"absent": self.drawn_hosts.entries(roles["absent"])} if "absent" in roles else {}
+        return roles | drawn | absent
+
+    def _drawn_network(self) -> Topology | None:
+        """Return the network with a device for each that is drawn: a matrix of hosts where these are."""
+        topology, hosts = self.lab_state.topology, self.drawn_hosts
+        if topology is None or len(hosts.members) == len(topology):
+            return topology
+        if self._matrix_of is None or self._matrix_of[0] is not topology:
+            firsts = [devices[0] for devices in hosts.members.values()]
+            part = topology.subset(firsts)
+            named = tuple(replace(d, name=name) for d, name in zip(part.devices, hosts.members, strict=True))
+            self._matrix_of = (topology, replace(part, devices=named))
+        return self._matrix_of[1]
 
     def _show_summary(self, line: str) -> None:
         self.canvas.summary = line or self._summary
@@ -250,18 +297,18 @@ class NetworkPanel(Panel):
         if self._is_linking:
             return
         with self._is_linking:
-            self.lab_state.selected = tuple(self.drawing.selected)
-            self.lab_state.selected_link = tuple(self.drawing.selected_link)
+            hosts, ends = self.drawn_hosts, self.drawing.selected_link
+            self.lab_state.selected = hosts.devices(self.drawing.selected)
+            self.lab_state.selected_link = tuple(hosts.devices([end])[0] for end in ends if end in hosts.members)
 
     def _select_in_drawing(self) -> None:
         """Select what is selected elsewhere, as far as it is drawn."""
         if self._is_linking:
             return
-        drawn = self._drawn
+        hosts = self.drawn_hosts
         with self._is_linking:
-            self.drawing.selected = [name for name in self.lab_state.selected if name in drawn]
-            link = self.lab_state.selected_link
-            self.drawing.selected_link = list(link) if drawn.issuperset(link) else []
+            self.drawing.selected = hosts.entries(self.lab_state.selected)
+            self.drawing.selected_link = hosts.link(self.lab_state.selected_link)
 
 
 def highlight_of(tasks: Mapping[str, list[int]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_s, format_share
+from dtfm_lab.domain.units import compact_counts, counted, format_s, format_share
 from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.planning import Difference
 
@@ -54,7 +54,7 @@ def _free(plan: Plan) -> str:
 
 
 def shape_line(plan: Plan) -> str:
-    """Return ``6 stages x 4 replicas, blocks 6 2 2 5 5 4, 256 micro-batches, adaptive-1f1b, 8 devices idle``."""
+    """Return ``6 stages x 4 replicas, blocks 6 2 2 5 5 4, adaptive-1f1b, idle: 8 of 32, all of host-4``."""
     job = plan.job
     parts = [counted(job.n_stages, "stage") + " x " + counted(job.n_replicas, "replica")]
     if (blocks := plan.blocks_per_stage) is not None:
@@ -65,22 +65,8 @@ def shape_line(plan: Plan) -> str:
         each = f"{counts[0]:,} micro-batches each" if alike else f"micro-batches {compact_counts(counts)}"
         parts += [f"{each} {size}", escape(job.schedule_name)]
         parts += ["recomputing activations"] if job.checkpoints != "none" else []
-    if plan.idle_devices:
-        parts.append(f"{counted(len(plan.idle_devices), 'device')} idle")
+    parts += [escape(plan.idle_words)] if plan.idle_devices else []
     return ", ".join(parts)
-
-
-MOST_LISTED = 16
-"""Counts up to which each is written."""
-
-
-def compact_counts(counts: tuple[int, ...]) -> str:
-    """Return ``6 2 2 5``; ``4 each`` where all are equal, and the least and the most of many."""
-    if len(set(counts)) == 1:
-        return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} each"
-    if len(counts) > MOST_LISTED:
-        return f"{min(counts):,} to {max(counts):,}"
-    return " ".join(map(str, counts))
 
 
 NAMED = 4

@@ -8,6 +8,7 @@ from html import escape
 
 import ipywidgets as w
 
+from dtfm_lab.domain.network import name_words
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.runtime.client import run_report
@@ -140,9 +141,9 @@ def note_of(run: RunRecord) -> str:
     """Return what a run does besides its iterations, as the headline says it: ``recovering ada``; empty for nothing."""
     lost = [name for name, condition in run.conditions.items() if condition == "lost"]
     if lost:
-        return f"recovering {', '.join(lost)}"
+        return f"recovering {name_words(lost)}"
     if gone := [name for name, condition in run.conditions.items() if condition == "gone"]:
-        return f"waiting for a plan without {', '.join(gone)}"
+        return f"waiting for a plan without {name_words(gone)}"
     last = run.spec.first_iteration + run.spec.iterations
     is_testing = run.status == "running" and run.last_whole + 1 >= last
     return "the trained model is tested on held-out text" if is_testing else ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import traitlets
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FAR_TIMES, counted, format_range, format_s, format_times, signed_share
+from dtfm_lab.domain.units import FAR_TIMES, LOOSE_TIMES, counted, format_range, format_s, format_times, signed_share
 from dtfm_lab.figures.measures import format_count, format_dollars
 from dtfm_lab.widgets.lab_state import (
     RESULT_TRAITS,
@@ -245,8 +245,8 @@ def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
         return schedule, schedule
     if left <= 1 + 1e-6:
         return plan.speed_up_words, "no faster plan"
-    if left > FAR_TIMES:
-        return plan.speed_up_words, "bound far below"
+    if left > LOOSE_TIMES:
+        return plan.speed_up_words, "bound loose"
     of = "any plan's bound" if plan.scope == "any plan" else f"the bound of {plan.scope}"
     return f"at most {format_times(left)} × {of}", f"≤ {format_times(left)} × bound"
 

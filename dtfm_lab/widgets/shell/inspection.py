@@ -1,15 +1,16 @@
 """What the inspector says of the selection: a device, a link, a stage; or of one pipeline where nothing is selected."""
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, name_words, set_words
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_bytes, format_gbps, format_s, to_gbps, to_ms
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, planned_as
 from dtfm_lab.widgets.views.groups import layers_of
 
 MOST_LISTED = 4
@@ -26,16 +27,20 @@ def inspect(state: LabState) -> Facts:
     if drawn or topology is None:
         plan = None  # what is said here is of what is drawn
     before = plan  # until there is another
-    if plan is not None and topology is not None and plan.topology.names != topology.names:
+    planned = None if plan is None or topology is None else planned_as(plan, topology)
+    if planned is None:
         plan = None  # of devices that have left, or without those that came
     if topology is None:
         return {"kind": "empty", "title": "Nothing is drawn", "hint": "double-click the canvas to add a device"}
     known = set(topology.names)
     if len(state.selected_link) == 2 and known.issuperset(state.selected_link):
-        return _of_link(topology, plan, *state.selected_link)
+        return _of_link(topology, plan, planned or {}, *state.selected_link)
     selected = [name for name in state.selected if name in known]
     if len(selected) == 1:
-        return _of_device(topology, plan, selected[0]) | _drawn_as(drawn, selected[0])
+        return _of_device(topology, plan, selected[0], planned) | _drawn_as(drawn, selected[0])
+    if selected and plan is not None and planned is not None and len({planned.get(name) for name in selected}) == 1:
+        facts = _of_device(topology, plan, selected[0], planned)  # GPUs that act as one
+        return facts | {"title": set_words(topology.devices, map(topology.index, selected)).removeprefix("all of ")}
     if selected:
         return _of_devices(topology, plan, selected)
     if before is not None and 0 <= state.selected_stage < before.job.n_stages:
@@ -72,38 +77,44 @@ def _of_pipeline(plan: Plan) -> Facts:
     return facts | {"n_stages": plan.job.n_stages, "stages": stages, "hops": hops, "total": total}
 
 
-def _of_device(topology: Topology, plan: Plan | None, name: str) -> Facts:
-    at = topology.index(name)
-    device = topology.devices[at]
+def _of_device(topology: Topology, plan: Plan | None, name: str, planned: Mapping[str, int] | None) -> Facts:
+    device = topology.devices[topology.index(name)]
     memory = [] if device.memory_bytes is None else [format_bytes(device.memory_bytes)]
     hint = ", ".join(filter(None, [device.gpu, *memory, device.region]))
     facts: Facts = {"kind": "device", "title": name, "hint": hint, "stage": -1, "rows": []}
-    if plan is None:
+    if plan is None or planned is None:
         return facts
-    places = np.argwhere(plan.placement.devices == at)
+    places = np.argwhere(plan.placement.devices == (at := planned.get(name, -1)))
     if not len(places):
         return facts | {"rows": [["role", "idle: the plan is better without it", -1]]}
     s, r = map(int, places[0])
-    cost, group = plan.cost, [int(d) for d in plan.placement.devices[s] if d != at]
+    cost, group, network = plan.cost, [int(d) for d in plan.placement.devices[s] if d != at], plan.topology
     rows: list[list[Any]] = []
+    if plan.job.group_gpus > 1:
+        rows.append(["acts as one with", f"{set_words(network.devices, [at])}, {plan.job.group_gpus} GPUs", s])
     if group:
-        rows.append(["averages with", f"{_names(topology, group)}: {format_s(float(cost.group_s[s]))} in all", s])
+        rows.append(["averages with", f"{_names(network, group)}: {format_s(float(cost.group_s[s]))} in all", s])
     for other, verb in ((s - 1, "receives from"), (s + 1, "sends to")):
         if 0 <= other < plan.job.n_stages:
             there = int(plan.placement.devices[other, r])
             source, target = (there, at) if other < s else (at, there)
-            rows.append([verb, f"{topology.names[there]}, {_link_words(topology, source, target)}", other])
+            rows.append([verb, f"{_names(network, [there])}, {_link_words(network, source, target)}", other])
     hint = f"{', '.join(filter(None, [f'stage {s}, pipeline {r}', layers_of(plan)[s]]))} · {hint}"
     return facts | {"stage": s, "n_stages": plan.job.n_stages, "hint": hint, "rows": rows}
 
 
 def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Facts:
-    stages = {} if plan is None else {name: s for s, group in enumerate(plan.stages) for name in group}
-    held = sorted({stages[name] for name in names if name in stages})
-    rows = [["devices", ", ".join(names[: 3 * MOST_LISTED]) + ("…" if len(names) > 3 * MOST_LISTED else ""), -1]]
-    rows += [["stages", ", ".join(map(str, held)), -1]] if held else []
-    gpus = ", ".join(sorted({topology.devices[topology.index(name)].gpu for name in names}))
-    return {"kind": "device", "title": counted(len(names), "device"), "hint": gpus, "stage": -1, "rows": rows}
+    planned = None if plan is None else planned_as(plan, topology)
+    served = {} if plan is None else {int(d): s for (s, _), d in np.ndenumerate(plan.placement.devices)}
+    held = sorted({served[at] for name in names if planned is not None and (at := planned.get(name)) in served})
+    chosen = [topology.index(name) for name in names]
+    rows = [["devices", set_words(topology.devices, chosen, 3 * MOST_LISTED), -1]]
+    rows += [["stages", name_words(list(map(str, held)), 3 * MOST_LISTED), -1]] if held else []
+    hosts = {topology.devices[i].host for i in chosen}
+    title = next(iter(hosts)) if len(hosts) == 1 and "" not in hosts else counted(len(names), "device")
+    gpus = Counter(topology.devices[i].gpu for i in chosen)
+    hint = ", ".join(f"{n:,} x {gpu}" if len(names) > 1 else gpu for gpu, n in sorted(gpus.items()))
+    return {"kind": "device", "title": title, "hint": hint, "stage": -1, "rows": rows}
 
 
 def _of_stage(plan: Plan, stage: int) -> Facts:
@@ -118,7 +129,7 @@ def _of_stage(plan: Plan, stage: int) -> Facts:
     return facts | {"stage": stage, "n_stages": plan.job.n_stages, "rows": rows}
 
 
-def _of_link(topology: Topology, plan: Plan | None, source: str, target: str) -> Facts:
+def _of_link(topology: Topology, plan: Plan | None, planned: Mapping[str, int], source: str, target: str) -> Facts:
     a, b = topology.index(source), topology.index(target)
     regions = topology.devices[a].region, topology.devices[b].region
     apart = regions[0] != regions[1] and "" not in regions
@@ -127,7 +138,11 @@ def _of_link(topology: Topology, plan: Plan | None, source: str, target: str) ->
     facts["hint"] = f"as from {source} to {target}" if apart else "both ways"
     facts["gbps"] = float(to_gbps(topology.bandwidth_bytes_per_s[a, b]))
     facts["ms"] = float(to_ms(topology.latency_s[a, b]))
-    return facts | {"rows": [] if plan is None else [["the plan", _use(plan, a, b), -1]]}
+    here, there = planned.get(source), planned.get(target)
+    if plan is None or here is None or there is None:
+        return facts | {"rows": []}
+    use = "is inside a group of GPUs that act as one" if here == there else _use(plan, here, there)
+    return facts | {"rows": [["the plan", use, -1]]}
 
 
 def _use(plan: Plan, a: int, b: int) -> str:
@@ -159,11 +174,16 @@ def _link_words(topology: Topology, source: int, target: int) -> str:
 
 
 def _names(topology: Topology, devices: list[int], most: int = MOST_LISTED) -> str:
-    if len(devices) <= most:
+    several = any(topology.devices[d].gpus > 1 for d in devices)
+    if len(devices) <= most and not several:
         return ", ".join(topology.names[d] for d in devices)
     regions = {topology.devices[d].region for d in devices}
-    where = f" in {next(iter(regions))}" if len(regions) == 1 and "" not in regions else ""
-    return f"{counted(len(devices), 'device')}{where}"
+    if several:
+        return set_words(topology.devices, devices).removeprefix("all of ")
+    many = counted(len(devices), "device")
+    if len(regions) == 1 and "" not in regions and len(topology.regions) > 1:
+        return f"{many} in {next(iter(regions))}"
+    return f"{many}: {set_words(topology.devices, devices)}"
 
 
 def _place(plan: Plan, devices: list[int]) -> str:

@@ -183,5 +183,5 @@ class NetworkPane:
         drawing, topology = self._panel.drawing, self._lab_state.topology
         if phase in ("begin", "end"):
             drawing.gesture(phase)
-        elif topology is not None and set(ends) <= set(topology.names):
-            drawing.document = with_link(drawing.document, (ends[0], ends[1]), gbps, ms)
+        elif topology is not None and len(drawn := self._panel.drawn_hosts.link(ends)) == 2:
+            drawing.document = with_link(drawing.document, (drawn[0], drawn[1]), gbps, ms)

@@ -19,6 +19,11 @@ MLP       4 d_ff: gate, activated gate, other half, product; of every expert tha
           and of those that all tokens are sent to
 routing   2 d for each expert of a token: what it is given and what it makes; n_experts: the softmax
 ========= ============================================================================================
+
+Selective checkpointing is torchtitan's of operators, as in ``families``: kept are a block's input, the attention's
+output and what every other matrix product makes, the first included. The router's product and those of the experts,
+which are grouped, are not counted among them and are made again (``per_op_sac_force_recompute_mm_shapes_by_fqns`` and
+the list of operators that are saved, in torchtitan 0.2's models/qwen3/infra/parallelize.py).
 """
 
 from dataclasses import replace
@@ -40,6 +45,10 @@ class _Attention(NamedTuple):
     kv: int
     head_dim: int
     """Numbers per head as FLOP count: the mean of those of a key and of a value."""
+    products: tuple[tuple[int, int], ...]
+    """Rows and columns of its weights, in the order in which a token is multiplied by them."""
+    made: int
+    """Numbers that the attention itself makes."""
 
 
 def moe(
@@ -96,11 +105,11 @@ def moe(
     gated = per_token * ff + shared
     routed = 3 * d * ff  # weights of an expert
     own = n_experts + 2 * d * per_token
-    active = _block(d, n_heads, t, attention, gated, routed=d * n_experts, held=own, moved=own + 2 * d)
+    active = _block((d, n_heads, t), attention, gated, shared, routed=d * n_experts, held=own, moved=own + 2 * d)
     block = replace(
         active, parameters=active.parameters + (n_experts - per_token) * routed, expert_elements=n_experts * routed
     )
-    first = [_block(d, n_heads, t, attention, whole(thing, "d_ff", d_ff))] * dense if dense else []
+    first = [_block((d, n_heads, t), attention, one := whole(thing, "d_ff", d_ff), one)] * dense if dense else []
     built = model_of(
         name,
         "moe",
@@ -154,17 +163,28 @@ def expert_width(model: ModelSpec, layer: Layer) -> float:
 
 
 def _block(
-    d: int, n_heads: int, t: int, attention: _Attention, gated: int, *, routed: int = 0, held: int = 0, moved: int = 0
+    shape: tuple[int, int, int],
+    attention: _Attention,
+    gated: int,
+    common: int,
+    *,
+    routed: int = 0,
+    held: int = 0,
+    moved: int = 0,
 ) -> Layer:
-    """A block whose tokens pass gated MLPs as wide as ``gated`` together, and a router of so many weights."""
+    """A block of this width, heads and sequence, whose tokens pass gated MLPs as wide as ``gated`` together, of which
+    all pass those of ``common``, and a router of ``routed`` weights."""
+    d, n_heads, t = shape
+    mlp = ((d, common), (d, common), (common, d)) if common else ()
+    products = (*attention.products, *mlp)
     made = block_of(
         (d, n_heads, attention.head_dim, t),
         weights=attention.weights + 3 * d * gated + routed,
         vectors=attention.vectors + 2 * d,
         held=4 * d + attention.held + 4 * gated + held,
         half_scores=2,
-        selective=0,
-        selective_weights=0,
+        selective=d + attention.made + sum(columns for _, columns in products[::2]),
+        selective_weights=sum(n * m for n, m in products[1::2]) + routed + 3 * d * (gated - common),
         moved=10 * d + attention.moved + 5 * gated + moved,
         kv=attention.kv,
     )
@@ -187,6 +207,8 @@ def _grouped(
         moved=(2 + 2 * qk_norm) * (q + kv),
         kv=2 * kv,
         head_dim=own,
+        products=((d, q), (d, kv), (d, kv), (q, d)),
+        made=q,
     )
 
 
@@ -200,6 +222,7 @@ def _latent(
     if (key + value) % 2:
         raise JobError(f"{thing}: keys of {key} and values of {value} numbers; wanted an even sum")
     queries = q_rank * (d + n_heads * key) if q_rank else d * n_heads * key
+    first = ((d, q_rank), (q_rank, n_heads * key)) if q_rank else ((d, n_heads * key),)
     return _Attention(
         weights=queries + d * (kv_rank + rope) + kv_rank * n_heads * (nope + value) + n_heads * value * d,
         vectors=q_rank + kv_rank,
@@ -207,4 +230,6 @@ def _latent(
         moved=2 * n_heads * key + 2 * (n_heads + 1) * rope + 2 * (q_rank + kv_rank),
         kv=n_heads * (key + value),
         head_dim=(key + value) // 2,
+        products=(*first, (d, kv_rank + rope), (kv_rank, n_heads * (nope + value)), (n_heads * value, d)),
+        made=n_heads * value,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -23,6 +23,8 @@ all of them (``ModelSpec.backward``)."""
 
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
+LONG_TOKENS = 8192
+"""Sequences that are longer than any preset's are said to be long, where nobody has chosen them."""
 OF_EACH_TOKEN = ("held_elements", "selective_elements", "moved_elements", "gated_elements", "kv_elements")
 """Numbers of a layer that grow with the length of a sequence."""
 
@@ -131,10 +133,16 @@ class ModelSpec:
     """Experts that a token is routed to."""
     source: str = ""
     """Of a torch module of one's own (family ``module``): ``file.py:function``, or the file that holds it."""
+    length_from: str = field(default="", compare=False)
+    """Key of the config.json that ``seq_len`` is from; empty where the length was chosen."""
+    part_of: str = field(default="", compare=False)
+    """Type of the model of which this is the language model alone; empty for a whole one."""
 
     def __post_init__(self) -> None:
         thing = f"model {plain('model', self.name)}"
         plain("model family", self.family)
+        for what in (self.length_from, self.part_of):
+            plain(f"{thing}: a key or type of its config.json", what)
         for what in ("d_model", "n_heads", "seq_len", "vocab_size"):
             object.__setattr__(self, what, whole(thing, what, getattr(self, what)))
         if self.head_dim == 0:
@@ -165,6 +173,19 @@ class ModelSpec:
     def __repr__(self) -> str:
         of = f" of {self.parameters + self.frozen_elements:,}" if self.frozen_elements else ""
         return f"<ModelSpec {self.name}: {counted(self.n_blocks, 'block')}, {self.parameters:,}{of} parameters>"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what was taken from a config.json that its reader may not expect."""
+        found = []
+        if self.part_of:
+            found.append(f"the model is the language model of a {self.part_of}; its other parts are not planned")
+        if self.length_from and self.seq_len > LONG_TOKENS:
+            found.append(
+                f"sequences have {self.seq_len:,} tokens, the {self.length_from} of the model's config.json; --seq-len "
+                f"(seq_len) sets another length"
+            )
+        return tuple(found)
 
     @property
     def counted(self) -> str:
@@ -237,7 +258,7 @@ class ModelSpec:
                 f"model {self.name}: seq_len is {length}; wanted at most {self.n_positions}, its learned positions"
             )
         if length == self.seq_len:
-            return self
+            return replace(self, length_from="") if self.length_from else self
         if any(layer.kind is LayerKind.BLOCK and layer.forward_flop < self.attention_flop for layer in self.layers):
             raise JobError(
                 f"model {self.name}: a block has fewer FLOP than its attention, so none for another seq_len "
@@ -256,7 +277,7 @@ class ModelSpec:
                 **{what: getattr(layer, what) * length // self.seq_len for what in OF_EACH_TOKEN},
             )
 
-        return replace(self, seq_len=length, layers=tuple(resized(layer) for layer in self.layers))
+        return replace(self, seq_len=length, length_from="", layers=tuple(resized(layer) for layer in self.layers))
 
     def cut(self, n_stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
         """Number of consecutive layers of each stage, with ``blocks`` blocks each, or with blocks divided evenly.

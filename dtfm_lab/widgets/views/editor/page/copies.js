@@ -13,7 +13,8 @@ export function duplicateDevices(document, names, shift = { x: ASIDE, y: ASIDE }
     const { measured_as, ...kept } = device; // nobody has timed the copy
     const name = nextName(devices, device.name);
     copyOf.set(device.name, name);
-    devices.push({ ...kept, name, region: regionOf(device.region), x: device.x + shift.x, y: device.y + shift.y });
+    const members = device.members?.map((_, i) => `${name}-${i}`); // of a host that stands for all its devices
+    devices.push({ ...kept, ...(members && { members }), name, region: regionOf(device.region), x: device.x + shift.x, y: device.y + shift.y });
   }
   const links = document.links.flatMap((link) => copiesOf(endsOf(link), copyOf).map(([source, target]) => ({ ...link, source, target })));
   return [{ ...document, devices, links: [...document.links, ...links] }, [...copyOf.values()]];

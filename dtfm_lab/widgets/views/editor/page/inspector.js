@@ -53,11 +53,14 @@ function deviceSection(document, names, gpus, edit) {
     own("uplink", "Uplink (Gbit/s)", "uplink_gbps", "Uplink", "a number of Gbit/s above 0", (value) => value > 0, "no cap"),
     own("downlink", "Downlink (Gbit/s)", "downlink_gbps", "Downlink", "a number of Gbit/s above 0", (value) => value > 0, "no cap"),
   ];
+  const gpusOf = (device) => device.members?.length ?? 1;
+  const total = devices.reduce((sum, device) => sum + gpusOf(device), 0);
+  if (total > names.length) fields.splice(fields.findIndex(({ name }) => name === "host"), 1); // it is the host
   const duplicate = { label: "Duplicate", hint: "Copies with new names and the same links (Ctrl+D)", press: () => duplicated(duplicateDevices(document, names), "devices", edit) };
-  if (names.length > 1) return { title: `${names.length} devices`, fields, actions: [duplicate] };
+  if (names.length > 1) return { title: total > names.length ? `${names.length} hosts, ${total} devices` : `${names.length} devices`, fields, actions: [duplicate] };
   const rename = (to) => refuseName(document.devices, names[0], to, "device")
     ?? edit(docs.renameDevice(document, names[0], to), { devices: [to] });
-  return { title: "Device", fields: [{ name: "device-name", label: "Name", kind: "text", values: names, take: rename }, ...fields], actions: [duplicate] };
+  return { title: total > 1 ? `Host of ${total} devices` : "Device", fields: [{ name: "device-name", label: "Name", kind: "text", values: names, take: rename }, ...fields], actions: [duplicate] };
 }
 
 /** Its own price, else that of another device of its GPU. */

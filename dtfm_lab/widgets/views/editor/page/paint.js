@@ -40,17 +40,18 @@ export function layOut(context, scene, view, peeked) {
   context.font = font(size);
   const names = new Map();
   const taken = [];
-  for (const { name, shape } of scene.devices) {
+  for (const { name, shape, size: gpus } of scene.devices) {
     const place = places.get(name);
     if (!place) continue;
     const { w, h } = half(shape);
     taken.push({ owner: name, x1: place.x - w - 2, x2: place.x + w + 2, y1: place.y - h - 2, y2: place.y + h + 2 });
     if (!named) continue;
     const room = Math.max(view.apart - 6, view.width);
-    const text = context.measureText(name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room);
+    const many = gpus > 1 ? `${gpus} × ` : ""; // a host says how many GPUs it stands for
+    const text = many + (context.measureText(many + name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room - context.measureText(many).width));
     const wide = context.measureText(text).width / 2;
     const y = place.y + h + 5;
-    names.set(name, { text, x: place.x, y, size, whole: text === name });
+    names.set(name, { text, x: place.x, y, size, whole: text === many + name });
     taken.push({ owner: name, x1: place.x - wide, x2: place.x + wide, y1: y, y2: y + size + 2 });
   }
   const titles = new Map();

@@ -69,7 +69,7 @@ export function sceneOf(document, filled, highlight, focus) {
   const populated = [...inhabitants.keys()].filter(Boolean);
   return {
     nStages, tasks, lines, absent, shortNames: shortNames(devices, regionOf),
-    devices: devices.map(({ name, region, gpu, x, y }) => ({ name, gpu, shape: gpuShape(gpu), region: named.has(region) ? region : "", x, y, task: tasks[name] ?? null, suspect: slow.has(name) })),
+    devices: devices.map(({ name, region, gpu, x, y, members }) => ({ name, gpu, size: members?.length ?? 1, shape: gpuShape(gpu), region: named.has(region) ? region : "", x, y, task: tasks[name] ?? null, suspect: slow.has(name) })),
     boxes: regions.map(({ name, latency_ms, bandwidth_gbps }) => {
       const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
       return { name, count: inhabitants.get(name) ?? 0, labels: inhabitants.get(name) > 1 ? [`${name} · ${ms} · ${gbps}`, `${name} · ${gbps}`, name] : [name] };

@@ -28,5 +28,6 @@ export function emptyState(add) {
 /** "8 devices, 2 regions, 1 link" */
 export function inventory({ devices, regions, links }) {
   const count = (n, what) => `${n.toLocaleString("en-US")} ${what}${n === 1 ? "" : "s"}`;
-  return [count(devices.length, "device"), count(regions.length, "region"), count(links.length, "link")].join(", ");
+  const total = devices.reduce((sum, { members }) => sum + (members?.length ?? 1), 0);
+  return [count(total, "device"), count(regions.length, "region"), count(links.length, "link")].join(", ");
 }

@@ -3,18 +3,22 @@ import { linkText, short } from "shared/links.js";
 
 export const count = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
+/** Devices of a card, of which hosts stand for several each. */
+export const devicesOn = (card) => card.devices.reduce((sum, { members }) => sum + (members?.length ?? 1), 0);
+
 /** A device, a card or a pair that is pointed at. */
 export function describe(hit, { document, pairs, tasks, uses, slow }) {
   if (hit.kind === "device") {
     const device = document.devices.find(({ name }) => name === hit.name);
     const task = Object.hasOwn(tasks, hit.name) ? tasks[hit.name] : null;
-    return [hit.name, device?.gpu, device?.region || "no region", task ? `stage ${task[0]}, pipeline ${task[1]}` : "", slow.has(hit.name) ? "a suspect: see Compare" : ""].filter(Boolean).join(" · ");
+    const gpus = device?.members ? `${device.members.length} × ${device.gpu}` : device?.gpu;
+    return [hit.name, gpus, device?.region || "no region", task ? `stage ${task[0]}, pipeline ${task[1]}` : "", slow.has(hit.name) ? "a suspect: see Compare" : ""].filter(Boolean).join(" · ");
   }
   if (hit.kind === "region" || hit.kind === "more") {
     const inside = document.regions.find(({ name }) => name === hit.name);
     const within = inside?.latency_ms === undefined ? "" : `\ninside: ${linkText(inside.bandwidth_gbps, inside.latency_ms).join(", ")}`;
     const more = hit.kind === "more" ? "\nclick to see all" : "";
-    return `${hit.name || "no region"}: ${count(hit.card.devices.length, "device")}${within}${more}`;
+    return `${hit.name || "no region"}: ${count(devicesOn(hit.card), "device")}${within}${more}`;
   }
   const pair = pairs.get(hit.key);
   const use = uses.get(hit.key);

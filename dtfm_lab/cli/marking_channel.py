@@ -1,0 +1,104 @@
+"""Lines of JSON between a marker and its processes. Whoever reads trusts no line: not its length, not what it holds."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+
+Message = dict[str, Any]
+MOST_BYTES = 64 << 20
+"""Longest line. A trace of some 200,000 actions has that many bytes."""
+CHUNK = 1 << 16
+
+
+class Ended(Exception):
+    """The other end is closed."""
+
+
+class Late(Exception):
+    """Nothing came in time."""
+
+
+class Nonsense(Exception):
+    """What came is no message."""
+
+
+class Channel:
+    """One end of a stream socket.
+
+    ``partner`` is a socket that closes when whoever keeps the other end going ends. Open files that come with a message
+    are closed unless ``takes_files``, and so none comes from a student's process.
+    """
+
+    def __init__(self, end: socket.socket, partner: socket.socket | None = None, *, takes_files: bool = False) -> None:
+        self.end = end
+        self._partner = partner
+        self._takes_files = takes_files
+        self._read = bytearray()
+        self._looked = 0
+        self._descriptors: list[int] = []
+
+    def send(self, message: Message, descriptors: Sequence[int] = (), seconds: float | None = None) -> None:
+        """Write a message, and pass open files with it. Raises Ended, Late where nobody reads it, and Nonsense."""
+        try:
+            line = json.dumps(message).encode() + b"\n"
+        except RecursionError:
+            raise Nonsense("what is nested too deeply") from None
+        self.end.settimeout(seconds)
+        try:
+            sent = socket.send_fds(self.end, [line], list(descriptors)) if descriptors else 0
+            self.end.sendall(line[sent:])
+        except TimeoutError:
+            raise Late from None
+        except OSError:
+            raise Ended from None
+        finally:
+            self.end.settimeout(None)
+
+    def receive(self, deadline: float | None = None) -> Message:
+        """The next message. Raises Ended, Late after the ``deadline`` of the monotonic clock, and Nonsense."""
+        while (at := self._read.find(b"\n", self._looked)) < 0:
+            self._looked = len(self._read)
+            if self._looked > MOST_BYTES:
+                raise Nonsense(f"more than {MOST_BYTES >> 20} MiB")
+            self._more(deadline)
+        line = bytes(self._read[:at])
+        del self._read[: at + 1]
+        self._looked = 0
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            raise Nonsense("no JSON") from None
+        if not isinstance(message, dict):
+            raise Nonsense("no mapping")
+        return message
+
+    def descriptor(self) -> int:
+        """The next open file that was passed. Raises Ended where there is none."""
+        if not self._descriptors:
+            raise Ended
+        return self._descriptors.pop(0)
+
+    def _more(self, deadline: float | None) -> None:
+        watched = [self.end] if self._partner is None else [self.end, self._partner]
+        while True:
+            left_s = None if deadline is None else deadline - time.monotonic()
+            ready = [] if left_s is not None and left_s <= 0 else select.select(watched, [], [], left_s)[0]
+            if self.end in ready:
+                break
+            raise Ended if ready else Late
+        try:
+            if self._takes_files:
+                chunk, passed, _, _ = socket.recv_fds(self.end, CHUNK, 1)
+                self._descriptors += passed
+            else:
+                chunk = self.end.recv(CHUNK)
+        except OSError:
+            raise Ended from None
+        if not chunk:
+            raise Ended
+        self._read += chunk

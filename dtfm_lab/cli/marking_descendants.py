@@ -1,0 +1,95 @@
+"""All processes below this one, wherever they moved: what they use, their end, and what they leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+MOST_PROCESSES = 256
+"""Processes of a job. A run of 16 workers has 18."""
+MEMORY, PROCESSES = "memory", "processes"
+"""Why a job is killed."""
+
+
+def too_much(memory_bytes: int) -> str:
+    """Why the descendants of this process are to be killed; empty where they use no more than they may."""
+    processes = psutil.Process().children(recursive=True)
+    if len(processes) > MOST_PROCESSES:
+        return PROCESSES
+    if _used(processes, "memory_info", "rss") <= memory_bytes:
+        return ""
+    # Forks share most of that with each other, which takes longer to find out.
+    return MEMORY if _used(processes, "memory_full_info", "pss") > memory_bytes else ""
+
+
+def _used(processes: list[psutil.Process], method: str, what: str) -> int:
+    used = 0
+    for process in processes:
+        with suppress(psutil.Error):
+            memory = getattr(process, method)()
+            used += getattr(memory, what, memory.rss)
+    return used
+
+
+def end_descendants(but: Collection[int] = ()) -> None:
+    """Kill all descendants of this process but these children and theirs; return when they are gone.
+
+    They are stopped before they are killed, so that none forks while others are.
+    """
+    while left := _descendants(but):
+        stopped: set[int] = set()
+        while fresh := left - stopped:
+            _signal(fresh, signal.SIGSTOP)
+            stopped |= fresh
+            left = _descendants(but)
+        _signal(stopped, signal.SIGKILL)
+        _reap(but)
+        time.sleep(0.005)
+    _reap(but)
+
+
+def _reap(but: Collection[int]) -> None:
+    """Reap those that have ended: orphans, too, have become children of this process."""
+    for child in psutil.Process().children():
+        if child.pid not in but:
+            with suppress(ChildProcessError):
+                os.waitpid(child.pid, os.WNOHANG)
+
+
+def _descendants(but: Collection[int]) -> set[int]:
+    """Ids of descendants that run, without those of some children."""
+    found = set()
+    for child in psutil.Process().children():
+        if child.pid not in but:
+            with suppress(psutil.Error):
+                found |= {each.pid for each in [child, *child.children(recursive=True)] if _runs(each)}
+    return found
+
+
+def _signal(processes: Collection[int], number: int) -> None:
+    for pid in processes:
+        with suppress(OSError):
+            os.kill(pid, number)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def open_folders(folder: Path) -> None:
+    """Make what processes left in a folder removable, whatever modes they gave it."""
+    for parent, folders, _ in os.walk(folder):
+        for name in folders:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                with suppress(OSError):
+                    path.chmod(0o700)

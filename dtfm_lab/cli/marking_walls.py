@@ -1,0 +1,229 @@
+"""Namespaces of Linux around a student's code, as ``bwrap`` makes them.
+
+Inside there is no network, no other process, and nothing to write to but temporary file systems of limited size. What
+is asked to be hidden is empty. The kernel ends every process inside when the first of them ends. Without privileges
+this needs a kernel that gives user namespaces to users; ``hold`` says whether this one does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import dtfm_lab
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 36, 38
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
+    0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 1 << 18
+SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID = 1, 2
+SIOCSIFFLAGS, IFF_UP_RUNNING = 0x8914, 0x41
+CAPABILITY_VERSION_3 = 0x20080522
+LAST_CAPABILITY = 63
+"""Highest that a kernel can have; those that it lacks are refused, which is ignored."""
+
+WRITABLE_BYTES = 256 << 20
+"""Size of each temporary file system inside."""
+MOST_FILE_BYTES = 256 << 20
+MOST_THREADS = 4096
+"""In all processes of a user inside. A run's workers have as many threads each as there are cores."""
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+def prctl(option: int, value: int) -> None:
+    """Ask Linux for something about this process; nothing happens on other systems."""
+    if sys.platform == "linux":
+        _LIBC.prctl(option, value, 0, 0, 0)
+
+
+def keep_private(on: bool = True) -> None:
+    """Let no other process of this user read or trace this one, where Linux can say so."""
+    prctl(PR_SET_DUMPABLE, int(not on))
+
+
+def adopt_orphans(on: bool = True) -> None:
+    """Be the parent of descendants whose own parent ends, so that they can be found."""
+    prctl(PR_SET_CHILD_SUBREAPER, int(on))
+
+
+def end_with_parent() -> None:
+    """Be killed when the thread ends that forked this process."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def limit(memory_bytes: int) -> None:
+    """Limit this process and its descendants.
+
+    Address space counts more than what is used, so that twice the memory is allowed of it; whoever watches the
+    processes counts what they use.
+    """
+    for what, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_DATA, 2 * memory_bytes),
+        (resource.RLIMIT_FSIZE, MOST_FILE_BYTES),
+    ):
+        _, hard = resource.getrlimit(what)
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(what, (least, least))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # the first to go where the machine has no memory left
+
+
+def limit_threads(already: int) -> None:
+    """Limit the threads of this user, of whom there are some already. Root is exempt, which Linux decides."""
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (already + MOST_THREADS, already + MOST_THREADS))
+
+
+def hold() -> bool:
+    """Whether this machine lets this user build the walls; tried in a process that ends with it."""
+    if sys.platform != "linux":
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        pid = os.fork()
+        if pid == 0:
+            with suppress(BaseException):
+                behind_walls(Path(folder), (), lambda: os._exit(0))
+            os._exit(1)
+        return os.waitpid(pid, 0)[1] == 0
+
+
+def behind_walls(folder: Path, hidden: Iterable[str], work: Callable[[], object]) -> NoReturn:
+    """Work in a process of its own behind the walls, and exit with its status.
+
+    This process must have one thread. ``folder`` is writable there and ``hidden`` paths are empty.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    _call(_LIBC.unshare, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC)
+    prctl(PR_SET_DUMPABLE, 1)  # else the next files are root's
+    end_with_parent()  # forgotten by unshare
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    first = os.fork()
+    if first == 0:
+        end_with_parent()
+        status = 1
+        try:
+            status = _first_process(folder, hidden, work)
+        finally:
+            os._exit(status)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) & 0xFF)
+
+
+def _first_process(folder: Path, hidden: Iterable[str], work: Callable[[], object]) -> int:
+    """Build the walls, work in a child, and reap until that ends: the end of this process ends all others."""
+    _mounts(folder, hidden)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP_RUNNING))
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            _drop_capabilities()
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            return os.waitstatus_to_exitcode(status) & 0xFF
+
+
+def _mounts(folder: Path, hidden: Iterable[str]) -> None:
+    _mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    _read_only("/", AT_RECURSIVE)
+    needed = [Path(each) for each in (sys.prefix, sys.base_prefix, sys.executable, Path(dtfm_lab.__file__).parents[1])]
+    needed += [Path(each) for each in sys.path if each]
+    needed = [real for each in needed for real in (each.absolute(), each.resolve())]
+    for path in hidden:
+        _hide(Path(path).resolve(), needed)
+    places = dict.fromkeys(Path(each).resolve() for each in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/run"))
+    for place in places:
+        if place.is_dir() and not _holds(place, needed):
+            _temporary(place)
+    folder.mkdir(parents=True, exist_ok=True)
+    _temporary(folder)
+    _devices(folder / "dev")
+    _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    Path("/proc/sys/user/max_user_namespaces").write_text("0")  # no capabilities again in a namespace further inside
+    _read_only("/proc", 0)
+
+
+def _devices(stage: Path) -> None:
+    """A /dev with nothing in it that stores: root could write to disks, capabilities or not."""
+    stage.mkdir()
+    for name in DEVICES:
+        if Path("/dev", name).exists():
+            (stage / name).touch()
+            _mount(f"/dev/{name}", stage / name, flags=MS_BIND)
+    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        (stage / name).symlink_to(target)
+    (stage / "shm").mkdir()
+    _mount(stage, "/dev", flags=MS_BIND | MS_REC)
+    _temporary(Path("/dev/shm"))
+
+
+def _hide(path: Path, needed: list[Path]) -> None:
+    """Cover a file or a folder; of one in which Python or the lab lies, everything else in it."""
+    if _holds(path, needed):
+        if path.is_dir() and path not in needed:
+            for entry in path.iterdir():
+                if not entry.is_symlink():
+                    _hide(entry, needed)
+    elif path.is_dir():
+        _mount("tmpfs", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "size=0")
+    elif path.exists():
+        _mount("/dev/null", path, flags=MS_BIND)
+
+
+def _holds(place: Path, needed: list[Path]) -> bool:
+    return any(each.is_relative_to(place) for each in needed)
+
+
+def _read_only(place: str, recursive: int) -> None:
+    attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0, 0, 0)
+    where = (AT_FDCWD, place.encode(), recursive)
+    _call(_LIBC.syscall, SYS_MOUNT_SETATTR, *where, ctypes.byref(attributes), ctypes.sizeof(attributes))
+
+
+def _temporary(place: Path) -> None:
+    _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, f"size={WRITABLE_BYTES},nr_inodes=65536,mode=0700")
+
+
+def _mount(source: object, target: object, kind: str = "", flags: int = 0, data: str = "") -> None:
+    parts = (os.fsencode(str(source)), os.fsencode(str(target)), kind.encode() or None)
+    _call(_LIBC.mount, *parts, ctypes.c_ulong(flags), data.encode() or None)
+
+
+def _drop_capabilities() -> None:
+    """Give up for ever what the first user of a namespace may do, and what a program of root's would get."""
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    for capability in range(LAST_CAPABILITY + 1):
+        prctl(PR_CAPBSET_DROP, capability)
+    header, nothing = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    _call(_LIBC.capset, ctypes.byref(header), ctypes.byref(nothing))
+
+
+def _call(function: Callable[..., int], *arguments: object) -> None:
+    """Call libc; raise OSError where it fails."""
+    if function(*arguments) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

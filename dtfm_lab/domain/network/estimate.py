@@ -1,0 +1,44 @@
+"""A bandwidth that nobody measured, and how far it may be off."""
+
+import math
+from dataclasses import dataclass
+
+from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.network.device import as_number, shortened
+from dtfm_lab.domain.units import to_gbps
+
+WHERE = INSIDE, BETWEEN = ("inside hosts", "between hosts")
+"""Links between two devices of a host, and all others."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A rule's bandwidth for links that nothing tells. A link that has another one by now is no estimate any more.
+
+    Raises TopologyError for numbers out of order.
+    """
+
+    where: str
+    """One of ``WHERE``."""
+    bandwidth_bytes_per_s: float
+    """What the rule says, and such links have."""
+    least_bytes_per_s: float
+    """The least that it may be, as machines of the kind are built and sold."""
+    most_bytes_per_s: float
+
+    def __post_init__(self) -> None:
+        if self.where not in WHERE:
+            raise TopologyError(f"an estimate is of links {shortened(self.where)}; wanted {' or '.join(WHERE)}")
+        numbers = [
+            as_number(one) for one in (self.least_bytes_per_s, self.bandwidth_bytes_per_s, self.most_bytes_per_s)
+        ]
+        given = [one for one in numbers if one is not None and 0 < one < math.inf]
+        if len(given) < 3 or sorted(given) != given:
+            raise TopologyError(
+                f"an estimate of links {self.where} is {shortened(numbers)} bytes/s; wanted least, estimated and most, "
+                "each above 0"
+            )
+
+    def __str__(self) -> str:
+        ends = (f"{to_gbps(end):,.4g}" for end in (self.least_bytes_per_s, self.most_bytes_per_s))
+        return f"{self.where} {to_gbps(self.bandwidth_bytes_per_s):,.4g} Gbit/s ({' to '.join(ends)})"

@@ -1,0 +1,102 @@
+"""Short names for sets of devices: by host, by region, by a run of numbered names, or by kind.
+
+``host-2 to host-16 and 5 of host-1`` stands for 125 names that nobody would read.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from dtfm_lab.domain.network.device import Device
+from dtfm_lab.domain.registry import listed
+from dtfm_lab.domain.units import by_key, counted
+
+FEW_NAMES = 4
+"""Devices up to which each is named: as many as fit into a sentence."""
+MOST_PARTS = 4
+"""Hosts, regions or runs of names up to which each is named; more are counted."""
+NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
+"""A name with its last number."""
+SHORTEST_RUN = 3
+"""Names from which a run is written as its two ends."""
+
+
+def set_words(devices: Sequence[Device], members: Iterable[int], few: int = FEW_NAMES, most: int = MOST_PARTS) -> str:
+    """Name a set of a network's devices in at most ``few`` names or ``most`` parts; empty for an empty set.
+
+    Parts are hosts where devices name any, else regions, else runs of numbered names, else kinds of GPU, whichever
+    comes first with few enough parts. A host or region without a count is in the set as a whole. Devices that stand for
+    several GPUs, of which a host's first names all, are always named by host.
+    """
+    chosen = sorted(set(members))
+    names = [devices[i].name for i in chosen]
+    if len(names) <= few and not any(devices[i].gpus > 1 and devices[i].host for i in chosen):
+        return listed(names)
+    by_host, by_region = [device.host for device in devices], [device.region for device in devices]
+    gpus = [device.gpus for device in devices]
+    ways = [parts_of(kind, chosen, gpus) for kind in (by_host, by_region) if all(kind[i] for i in chosen)]
+    ways.append(in_ranges(names))
+    ways.append([counted(n, f"{gpu} device") for gpu, n in Counter(devices[i].gpu for i in chosen).most_common()])
+    best = next((way for way in ways if len(way) <= most), min(ways, key=len))
+    return listed(best, most)
+
+
+def count_words(devices: Sequence[Device], members: Iterable[int]) -> str:
+    """Say how many devices of a network a set has, and which: ``8 of 128: all of host-16``; GPUs where devices stand
+    for several each."""
+    chosen = set(members)
+    several = any(device.gpus > 1 for device in devices)
+    n, total = sum(devices[i].gpus for i in chosen), sum(device.gpus for device in devices)
+    count = f"{n:,} of {total:,}{' GPUs' * several}"
+    words = set_words(devices, chosen)
+    return f"{count}{', ' if words.startswith('all of ') else ': '}{words}" if words else count
+
+
+def parts_of(group_of: Sequence[str], members: Sequence[int], gpus: Sequence[int]) -> list[str]:
+    """Name the groups, such as hosts, that hold some members: whole groups first, as runs, then parts of others.
+
+    ``group_of`` has the group of every device, ``gpus`` its GPUs. One whole group alone is ``all of host-16``.
+    """
+    whole_size = Counter(group_of)
+    found = Counter(group_of[i] for i in members)
+    whole = in_ranges([group for group, n in found.items() if n == whole_size[group]])
+    if len(found) == sum(n == whole_size[group] for group, n in found.items()) == 1:
+        return [f"all of {whole[0]}"]
+    unit = " GPUs" if any(n > 1 for n in gpus) else ""
+    held: Counter[str] = Counter()
+    for i in members:
+        held[group_of[i]] += gpus[i]
+    parts = by_key((held[group], group) for group, n in found.items() if n < whole_size[group])
+    return whole + [
+        f"{n}{unit} of {'each of ' * (len(groups) > 1)}{listed(in_ranges(groups), MOST_PARTS)}"
+        for n, groups in sorted(parts.items(), reverse=True)
+    ]
+
+
+def name_words(names: Sequence[str], most: int = FEW_NAMES) -> str:
+    """Name many things of which only names are known: ``host-1 to host-16 and spare``."""
+    return listed(names if len(names) <= most else in_ranges(names), most)
+
+
+def in_ranges(names: Sequence[str]) -> list[str]:
+    """The names in order, with each run of three or more numbers as its two ends: ``host-2 to host-16``."""
+    found: list[str] = []
+    runs: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for name in dict.fromkeys(names):
+        if match := NUMBERED.fullmatch(name):
+            before, digits, after = match.groups()
+            runs.setdefault((before, after), []).append((int(digits), name))
+        else:
+            found.append(name)
+    for numbered in runs.values():
+        found += _runs(sorted(numbered))
+    return found
+
+
+def _runs(numbered: Sequence[tuple[int, str]]) -> list[str]:
+    """Names with growing numbers, runs without a gap as their ends."""
+    by_run = by_key((number - place, name) for place, (number, name) in enumerate(numbered))
+    found: list[str] = []
+    for names in by_run.values():
+        found += [f"{names[0]} to {names[-1]}"] if len(names) >= SHORTEST_RUN else names
+    return found

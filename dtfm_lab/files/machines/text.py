@@ -1,0 +1,64 @@
+"""Text as a tool printed it: without the prefixes of what started the tool; and what JSON it holds."""
+
+import json
+import re
+from pathlib import Path
+
+from dtfm_lab.domain.errors import FileError
+
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""Colours and underlining, which ``nvidia-smi topo -m`` writes for a terminal."""
+PREFIX = re.compile(
+    r"""
+    \ ?(?:
+      \[[^\[\]\n]{1,200}\](?:<std(?:out|err|diag)>)?:?   # mpirun --tag-output, kubectl logs --prefix, Intel MPI's -l
+    | <\d{1,9}(?:,\d{1,9})?>                              # mpirun -output with a rank alone
+    | \ {0,8}\d{1,6}:(?=\ |$)                             # srun --label
+    | \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]{0,12}(?:Z|[+-]\d\d:?\d\d)?   # kubectl logs --timestamps
+    | [\w.-]{1,100}\ {0,20}\|                             # docker compose logs
+    | (?!\#)[\w.-]{1,100}:(?=\ )                          # pdsh, clush, ansible: the host's name
+    )""",
+    re.VERBOSE,
+)
+MOST_PREFIXES = 3
+"""Most prefixes of a line: a time, a pod, a rank."""
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines without a terminal's escapes."""
+    return ESCAPES.sub("", text).lstrip("\ufeff").splitlines()
+
+
+def unprefixed(text: str) -> str:
+    """The text without what launchers put before each line, such as ``[1,0]<stdout>:`` and ``0: ``.
+
+    A line that has no prefix stays; so do the blanks behind one, in which columns are written.
+    """
+    lines = []
+    for line in plain_lines(text):
+        for _ in range(MOST_PREFIXES):
+            if (found := PREFIX.match(line)) is None:
+                break
+            line = line[found.end() :]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def documents(text: str, path: Path) -> list[object]:
+    """The JSON values of a text that holds nothing else, one after the other. Raises FileError where it is broken."""
+    decoder, found, at = json.JSONDecoder(), [], 0
+    text = text.lstrip("\ufeff").strip()
+    try:
+        while at < len(text):
+            value, end = decoder.raw_decode(text, at)
+            found.append(value)
+            at = end
+            while at < len(text) and text[at] in " \t\r\n,":
+                at += 1
+    except json.JSONDecodeError as error:
+        raise FileError(f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from None
+    except (RecursionError, ValueError):
+        raise FileError(
+            f"{path}: holds JSON that is too deep or a number out of range; wanted a tool's output"
+        ) from None
+    return found

@@ -1,0 +1,72 @@
+"""What a loose lower bound on the seconds counts and what it leaves out, in plain words.
+
+``iteration.bounds`` proves the bounds. They rise from the work of all devices while a search has time for them. Each
+leaves out what no proof has found yet, so a plan far above its bound may still be the best one.
+"""
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import listed
+from dtfm_lab.domain.units import LOOSE_TIMES, counted, format_s
+from dtfm_lab.planning.explain.sentences import none_of
+from dtfm_lab.planning.iteration.bounds.iteration_bound import MOST_DEVICES_WITH_CUTS
+from dtfm_lab.simulation.efficiency import speeds_of
+
+NO_MORE = 1.005
+"""Multiple of the work of all devices up to which a bound counts nothing else."""
+
+
+def is_loose(plan: Plan) -> bool:
+    """Whether the plan's iteration is over ``LOOSE_TIMES`` its lower bound."""
+    left = plan.speed_up_left
+    return left is not None and left > LOOSE_TIMES and bool(plan.iteration_lower_bound_s)
+
+
+def loose_bound_words(plan: Plan) -> str:
+    """What is known of better plans where the bound is loose; empty where it is not.
+
+    ``The search found nothing better in 5 s. No plan takes less than 401 ms, but this lower bound is loose here: it
+    counts ..., not ...``
+    """
+    if not is_loose(plan):
+        return ""
+    searched = plan.left_open is not None and plan.seconds > 0
+    seconds = float(f"{plan.seconds:.2g}")
+    found = f"The search found nothing better in {format_s(seconds)}. " if searched else ""
+    counts, omits = _work_only(plan) if counts_work_alone(plan) else _each_device(plan)
+    return (
+        f"{found}{none_of(plan, 'No')} takes less than {format_s(plan.iteration_lower_bound_s or 0.0)}, but this lower "
+        f"bound is loose here: it counts {counts}, not {listed(omits)}. A better plan may exist."
+    )
+
+
+def counts_work_alone(plan: Plan) -> bool:
+    """Whether the bound is no more than all devices together need to compute, which no search has raised yet."""
+    flop = float(plan.to_frame()["flop"].sum())
+    speeds = speeds_of(plan.job, plan.topology.devices, plan.efficiency, plan.job.microbatch)
+    return (plan.iteration_lower_bound_s or 0.0) <= NO_MORE * flop / sum(speeds)
+
+
+def _work_only(plan: Plan) -> tuple[str, list[str]]:
+    """What the bound by the work of all devices counts, and what it leaves out."""
+    gpus = sum(device.gpus for device in plan.topology.devices)
+    noun = "device" if gpus == len(plan.topology) else "GPU"
+    counts = f"the passes, as if all {counted(gpus, noun)} computed all the time"
+    omits = []
+    if plan.job.n_stages > 1:
+        omits += ["messages between stages", "the time in which a pipeline fills"]
+    if plan.job.n_replicas > 1:
+        omits += ["the averaging of gradients"]
+    if plan.idle_devices:
+        omits += ["that devices are idle"]
+    return counts, omits or ["anything else"]
+
+
+def _each_device(plan: Plan) -> tuple[str, list[str]]:
+    """What the bound by each device's own passes and messages counts, and what it leaves out."""
+    counts = "for every device its passes, its messages and its averaging over the best links of its kind"
+    omits = ["that devices wait for each other's passes"]
+    if plan.topology.card_of is not None:
+        omits += ["that devices of a host share its network card"]
+    if len(plan.topology) > MOST_DEVICES_WITH_CUTS:
+        omits += [f"which devices are far apart (it does in networks of up to {MOST_DEVICES_WITH_CUTS} devices)"]
+    return counts, omits

@@ -1,0 +1,33 @@
+"""The losses of a run: the mean over its replicas, and what is said where they cease to be numbers."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dtfm_lab.domain.units import counted
+
+DIVERGED = "the training diverged or began from damaged numbers; wanted a smaller learning_rate, or another checkpoint"
+
+
+def mean_loss(answers: Sequence[Mapping[str, Any]], n_replicas: int) -> float:
+    """Return the mean over all replicas, some of whose losses are among those of others where devices are absent."""
+    return float(sum(answer["loss"] for answer in answers if answer["loss"] is not None) / n_replicas)
+
+
+def why_warned(losses: Sequence[float], what: str) -> str:
+    """Return a warning where the last loss is no finite number and the one before it is; empty otherwise.
+
+    ``what`` names the last one: ``the loss of iteration 3``.
+    """
+    if math.isfinite(losses[-1]) or not all(map(math.isfinite, losses[-2:-1])):
+        return ""
+    return f"{what} is {losses[-1]}: {DIVERGED}"
+
+
+def summary_of_diverged(losses: Sequence[float], first_iteration: int) -> str:
+    """Return how many losses are no finite numbers, and the first of these; empty where all are."""
+    lost = [first_iteration + i for i, loss in enumerate(losses) if not math.isfinite(loss)]
+    if not lost:
+        return ""
+    are = f"{len(lost)} of {counted(len(losses), 'loss')} {'is' if len(lost) == 1 else 'are'} no finite number"
+    return f"{are}, the first that of iteration {lost[0]}: {DIVERGED}"

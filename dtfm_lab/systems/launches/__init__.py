@@ -1,0 +1,44 @@
+"""What a user typed to launch a rival, as that system's strategy: Megatron-LM's flags or the script that gives them, a
+DeepSpeed or torchtitan configuration, or accelerate's.
+
+What changes no plan is left out and listed; a setting that would change one, and has no model here, is named, so that
+nobody compares with another plan than the one that was meant.
+"""
+
+import re
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.systems.launches import accelerate, deepspeed, megatron, torchtitan
+from dtfm_lab.systems.launches.launch import Launch
+from dtfm_lab.systems.launches.shell import is_script
+
+YAML = re.compile(r"(?m)^(?:compute_environment|distributed_type|fsdp_config|deepspeed_config|mixed_precision)\s*:")
+
+
+def from_flags(text: str) -> Launch:
+    """The launch that a text describes.
+
+    Flags of Megatron-LM, after ``torchrun`` and the script's name or not, or in a shell script; a DeepSpeed
+    configuration, from ``{`` on; a torchtitan configuration, from a ``[section]`` on, or as Python; accelerate's YAML.
+
+    Raises LabError that names the flags that are not known, what has no model, and values that are none.
+    """
+    if not isinstance(text, str):
+        raise LabError(f"flags are {shortened(text)}; wanted text")
+    words = text.strip().removeprefix("\ufeff")
+    begin = re.sub(r"(?m)^\s*(#|//).*\n?", "", words).lstrip()
+    if torchtitan.is_python(words):
+        return torchtitan.read_python(words)
+    if is_script(words) and not torchtitan.is_toml(begin) and not begin.startswith("{") and not YAML.search(begin):
+        return megatron.read_shell(words)
+    if begin.startswith("{"):
+        return deepspeed.read_text(words)
+    if torchtitan.is_toml(begin):
+        return torchtitan.read_toml(words)
+    if YAML.search(words):
+        return accelerate.read_text(words)
+    return megatron.read_words(words)
+
+
+__all__ = ["Launch", "from_flags"]

@@ -1,0 +1,76 @@
+"""Settings of a launch checked against those that are known, and what is said of the others."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.options import MOST_COUNT
+from dtfm_lab.files.reading import read_mapping
+
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
+Switch = Annotated[bool, BeforeValidator(lambda given: True if given is None else given)]
+"""A flag that needs no value to be on."""
+Open = Annotated[Count | None, BeforeValidator(lambda given: None if given == -1 else given)]
+"""A count, or -1 where it follows from others."""
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+def keys(types: Mapping[str, Any], *, strict: bool = True) -> type[BaseModel]:
+    """Keys that may be given, each with what its value may be."""
+    fields: dict[str, Any] = {name: (kind, None) for name, kind in types.items()}
+    return create_model("Keys", __config__=ConfigDict(extra="forbid", strict=strict), **fields)
+
+
+@cache
+def known_settings() -> Mapping[str, Any]:
+    """What is said of settings that have no model, by framework: ``known.yaml``."""
+    return read_mapping(Path(__file__).with_name("known.yaml"))
+
+
+def is_ignored(framework: str, name: str) -> bool:
+    """Whether a setting of this name, which may have stars in ``known.yaml``, changes no plan."""
+    return name in _ignored(framework)[0] or bool(_ignored(framework)[1].fullmatch(name))
+
+
+@cache
+def _ignored(framework: str) -> tuple[frozenset[str], re.Pattern[str]]:
+    listed = str(known_settings()[framework]["ignored"]).split()
+    stars = [fnmatch.translate(one) for one in listed if "*" in one]
+    return frozenset(listed), re.compile("|".join(stars) or r"(?!)")
+
+
+def refusal_of(framework: str, name: str) -> str | None:
+    """Why a setting of this name cannot be planned; None where nothing is said of it."""
+    listed: Mapping[str, str] = known_settings()[framework]["refused"]
+    return next((why for one, why in listed.items() if fnmatch.fnmatchcase(name, one)), None)
+
+
+def note_of(framework: str, name: str) -> str | None:
+    """How a plan counts in place of a setting that has no model; None where nothing is said of it."""
+    listed: Mapping[str, str] = known_settings()[framework].get("noted", {})
+    return next((why for one, why in listed.items() if fnmatch.fnmatchcase(name, one)), None)
+
+
+def read(known: type[BaseModel], data: Any, what: str, named: Any = str) -> dict[str, Any]:
+    """The values that are given, checked. Raises LabError that names all that is not known, or else the first value
+    that is none."""
+    try:
+        return known.model_validate(data).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    names = [named(".".join(map(str, one["loc"]))) for one in found]
+    if unknown := [name for name, one in zip(names, found, strict=True) if one["type"] == "extra_forbidden"]:
+        unknown = " ".join(unknown).split()  # a script's may have several lines
+        raise LabError(f"{what} that are not known here: {', '.join(unknown)}; wanted the text without them")
+    wanted = re.sub(r"^(Input|Value error,) (should be )?", "", found[0]["msg"]).replace("'", "")
+    wanted = wanted.replace(" or instance of Keys", "")
+    raise LabError(f"{names[0]} is {shortened(found[0]['input'])}; wanted {wanted[0].lower()}{wanted[1:]}")

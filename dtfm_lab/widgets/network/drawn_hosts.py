@@ -1,0 +1,154 @@
+"""Large networks are drawn by host: one entry of the document stands for all GPUs of a machine.
+
+4,096 devices are 512 boxes. An entry of a host has ``members``, the names of its devices, and ``inside``, the speed
+between two of them::
+
+    {name: "rack-3", gpu: "H100", members: ["rack-3-gpu-0", ...], inside: {latency_ms, bandwidth_gbps}, ...}
+
+Lines of the document that name such an entry are links from each of its devices.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from dtfm_lab.domain.network import Device, Topology, check_count
+from dtfm_lab.domain.units import FloatArray, IntArray, by_key, from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.widgets.network.drawing import Document
+
+MOST_DRAWN = 128
+"""Devices up to which each is drawn, which is the largest network that the paper places."""
+
+
+@dataclass(frozen=True)
+class DrawnHosts:
+    """Which devices each entry of a document stands for."""
+
+    members: Mapping[str, tuple[str, ...]]
+    """Devices of each entry, by its name; itself where it stands for one."""
+
+    @classmethod
+    def of(cls, document: Document) -> Self:
+        return cls({one["name"]: tuple(one.get("members") or (one["name"],)) for one in document["devices"]})
+
+    @cached_property
+    def entry_of(self) -> dict[str, str]:
+        """The entry that stands for each device."""
+        return {device: entry for entry, devices in self.members.items() for device in devices}
+
+    def devices(self, entries: Iterable[str]) -> tuple[str, ...]:
+        """The devices of these entries."""
+        return tuple(device for entry in entries for device in self.members.get(entry, ()))
+
+    def entries(self, devices: Iterable[str]) -> list[str]:
+        """The entries that stand for any of these devices, each once; those that are not drawn are left out."""
+        return list(dict.fromkeys(self.entry_of[device] for device in devices if device in self.entry_of))
+
+    def link(self, ends: Iterable[str]) -> list[str]:
+        """The entries at both ends of a link between devices; empty where it is inside one, or not drawn."""
+        found = self.entries(ends)
+        return found if len(found) == 2 else []
+
+
+def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
+    """The network with a device for each host, and the further keys of each one's entry; None where that loses
+    something: few devices, links that differ between two hosts, or devices of a host that differ."""
+    if len(topology) <= MOST_DRAWN or topology.message_s is not None:
+        return None
+    groups = list(by_key((device.host or f"\0{i}", i) for i, device in enumerate(topology.devices)).values())
+    firsts = [topology.devices[ids[0]] for ids in groups]
+    names = [first.host or first.name for first in firsts]
+    if len(groups) == len(topology) or len(set(names)) < len(names) or not _are_alike(topology, groups):
+        return None
+    first = np.array([ids[0] for ids in groups])
+    drawn = tuple(
+        replace(device, name=name, host="" if len(ids) > 1 else device.host)
+        for device, name, ids in zip(firsts, names, groups, strict=True)
+    )
+    grid = np.ix_(first, first)
+    hosts = Topology(
+        drawn,
+        topology.latency_s[grid],
+        topology.bandwidth_bytes_per_s[grid],
+        name=topology.name,
+        description=topology.description,
+        link_spread=topology.link_spread,
+    )
+    return hosts, [_entry(topology, ids) for ids in groups]
+
+
+def _entry(topology: Topology, ids: list[int]) -> dict[str, Any]:
+    if len(ids) == 1:
+        return {}
+    speed = topology.latency_s[ids[0], ids[1]], topology.bandwidth_bytes_per_s[ids[0], ids[1]]
+    inside = {"latency_ms": float(to_ms(speed[0])), "bandwidth_gbps": float(to_gbps(speed[1]))}
+    return {"members": [topology.names[i] for i in ids], "inside": inside}
+
+
+def _are_alike(topology: Topology, groups: list[list[int]]) -> bool:
+    """Whether the devices of each host are alike, and so are all links between two hosts, and inside each."""
+    for ids in groups:
+        kinds = {replace(topology.devices[i], name="x", position=None) for i in ids}
+        if len(kinds) > 1 or topology.devices[ids[0]].gpus > 1:
+            return False
+    of = np.empty(len(topology), dtype=np.int64)
+    for number, ids in enumerate(groups):
+        of[ids] = number
+    first = np.array([ids[0] for ids in groups])
+    second = np.array([ids[-1] for ids in groups])
+    for matrix in (topology.latency_s, topology.bandwidth_bytes_per_s):
+        if not (matrix == _expanded(matrix[np.ix_(first, first)], matrix[first, second], of)).all():
+            return False
+    return True
+
+
+def _expanded(between: FloatArray, inside: FloatArray, of: IntArray) -> FloatArray:
+    """(N, N) a value for each pair of devices, from (H, H) those between hosts and (H,) those inside; the diagonal
+    stays that of ``between``."""
+    found = np.asarray(between[np.ix_(of, of)])
+    same = of[:, None] == of[None, :]
+    np.fill_diagonal(same, val=False)
+    rows = np.nonzero(same)[0]
+    found[same] = inside[of[rows]]
+    return found
+
+
+def with_members(hosts: Topology, document: Document) -> Topology:
+    """The network that a document draws, of the one that has a device for each of its entries."""
+    entries = document["devices"]
+    counts = [len(one.get("members") or ()) or 1 for one in entries]
+    if max(counts, default=1) == 1:
+        return hosts
+    check_count(sum(counts))
+    of = np.repeat(np.arange(len(entries)), counts)
+    taken = {one["name"] for one in entries if not one.get("members")}
+    devices: list[Device] = []
+    for device, one in zip(hosts.devices, entries, strict=True):
+        if not one.get("members"):
+            devices.append(device)
+            continue
+        for number, name in enumerate(one["members"]):
+            own = name if name not in taken else _free(f"{device.name}-{number}", taken)
+            taken.add(own)
+            devices.append(replace(device, name=own, host=device.name))
+    inside = [one.get("inside") or document["default"] for one in entries]
+    inside_s = from_ms(np.array([float(one["latency_ms"]) for one in inside]))
+    inside_bytes = from_gbps(np.array([float(one["bandwidth_gbps"]) for one in inside]))
+    return Topology(
+        tuple(devices),
+        _expanded(hosts.latency_s, inside_s, of),
+        _expanded(hosts.bandwidth_bytes_per_s, inside_bytes, of),
+        name=hosts.name,
+        description=hosts.description,
+        link_spread=hosts.link_spread,
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, or with as many primes as it takes to be nobody's."""
+    while name in taken:
+        name += "'"
+    return name

@@ -1,0 +1,34 @@
+"""A ranking that depends on links that nobody measured says so."""
+
+from dataclasses import replace
+
+import numpy as np
+
+import dtfm_lab as lab
+from dtfm_lab.domain.network import BETWEEN, Estimate
+from dtfm_lab.domain.units import from_gbps
+
+
+def network(gbps: float, most_gbps: float) -> lab.Topology:
+    """Two hosts of two GPUs, whose bandwidth is an estimate."""
+    hosts = np.array([0, 0, 1, 1])
+    near = hosts[:, None] == hosts[None, :]
+    topology = lab.Topology.from_matrices(
+        np.where(near, 0.01, 0.1), np.where(near, 2000.0, gbps), gpu="A100", hosts=[f"h{i}" for i in hosts]
+    )
+    estimate = Estimate(BETWEEN, from_gbps(gbps), from_gbps(gbps), from_gbps(most_gbps))
+    return replace(topology, estimates=(estimate,))
+
+
+def test_systems_are_ranked_again_where_estimated_links_are_faster() -> None:
+    job = lab.load_job("gpt2-medium", global_batch=16)
+    found = lab.strategies(network(1.0, 1000.0), job, systems=["megatron", "fsdp"])
+    fast = lab.strategies(network(1000.0, 1000.0), job, systems=["megatron", "fsdp"])
+    assert "between hosts 1 Gbit/s (1 to 1,000)" in found.note
+    assert f"{fast.best.title} " in found.note.partition("where they are as fast as they may be")[0]
+    assert found.note in found.to_dict()["note"]
+
+
+def test_measured_links_need_no_note() -> None:
+    measured = replace(network(1.0, 1000.0), estimates=())
+    assert lab.strategies(measured, lab.load_job("gpt2-medium", global_batch=16), systems=["fsdp"]).note == ""

@@ -1,0 +1,115 @@
+"""Large networks are drawn by host; what is drawn is the network that was opened."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dtfm_lab import lab
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.widgets.lab_state import LabState, planned_as
+from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
+from dtfm_lab.widgets.network.drawn_hosts import MOST_DRAWN, DrawnHosts
+from dtfm_lab.widgets.network.network_panel import NetworkPanel
+from dtfm_lab.widgets.shell.inspection import inspect
+
+
+def cluster(n_hosts: int, per_host: int = 8) -> Topology:
+    """Hosts of equal GPUs, with faster links inside."""
+    host = np.repeat(np.arange(n_hosts), per_host)
+    inside = host[:, None] == host[None, :]
+    return Topology.from_matrices(
+        np.where(inside, 0.01, 0.05),
+        np.where(inside, 3600.0, 100.0),
+        names=[f"gpu-{i}" for i in range(len(host))],
+        hosts=[f"host-{h}" for h in host],
+        regions=["east"] * len(host),
+        gpu="H100",
+    )
+
+
+LARGE = cluster(MOST_DRAWN // 8 + 1)
+
+
+def test_a_large_network_has_an_entry_a_host_and_no_line_a_link():
+    document = document_of(LARGE)
+    assert [one["name"] for one in document["devices"]] == [f"host-{i}" for i in range(MOST_DRAWN // 8 + 1)]
+    assert document["devices"][1]["members"] == [f"gpu-{i}" for i in range(8, 16)]
+    assert not document["links"]
+
+
+@pytest.mark.parametrize("n_hosts", [2, MOST_DRAWN // 8 + 1, 100])
+def test_what_is_drawn_is_the_network(n_hosts):
+    topology = cluster(n_hosts)
+    assert topology_of(document_of(topology)).fingerprint == topology.fingerprint
+
+
+def test_hosts_whose_links_differ_are_drawn_device_by_device():
+    uneven = LARGE.with_link(0, 9, latency_ms=7.0)
+    document = document_of(uneven)
+    assert len(document["devices"]) == len(uneven)
+    assert topology_of(document).fingerprint == uneven.fingerprint
+
+
+def test_a_link_of_a_host_is_one_of_all_its_devices():
+    document = document_of(LARGE)
+    line = {"source": "host-0", "target": "host-1", "latency_ms": 9.0, "bandwidth_gbps": 1.0, "one_way": False}
+    edited = topology_of(document | {"links": [line]})
+    assert (edited.latency_s[:8, 8:16] == 9e-3).all()
+    assert (edited.latency_s[8:16, :8] == 9e-3).all()
+    assert (edited.latency_s[:8, 16:] < 1e-3).all()
+
+
+def test_a_copied_host_has_devices_of_its_own():
+    document = document_of(LARGE)
+    copy = document["devices"][0] | {"name": "spare"}
+    grown = topology_of(document | {"devices": [*document["devices"], copy]})
+    assert len(grown) == len(LARGE) + 8
+    assert grown.devices[-1].host == "spare"
+
+
+def test_the_matrix_of_a_large_network_is_of_hosts():
+    state = LabState()
+    panel = NetworkPanel(state, LARGE)
+    panel.shown.value = "matrix"
+    matrix = panel.matrix.canvas
+    assert len(matrix.names) == MOST_DRAWN // 8 + 1
+    assert len(matrix.latency_ms) == 4 * len(matrix.names) ** 2
+
+
+def test_a_selected_host_is_all_its_devices_and_back():
+    state = LabState()
+    panel = NetworkPanel(state, LARGE)
+    panel.drawing.selected = ["host-1"]
+    assert state.selected == tuple(f"gpu-{i}" for i in range(8, 16))
+    assert inspect(state)["title"] == "host-1"
+    assert inspect(state)["hint"] == "8 x H100"
+    state.selected = ("gpu-17",)
+    assert panel.drawing.selected == ["host-2"]
+
+
+def test_a_plan_with_tensor_parallelism_marks_the_hosts_that_serve():
+    state = LabState()
+    panel = NetworkPanel(state, LARGE)
+    groups = LARGE.grouped(8)
+    job = lab.load_job("gpt3-xl", n_stages=2, n_replicas=2, global_batch=8, microbatch=1, tensor_parallel=8)
+    state.plan = plan = lab.evaluate(groups, job, stages=[[0, 1], [2, 3]])
+    assert panel.editor.highlight["stages"] == {"host-0": 0, "host-1": 0, "host-2": 1, "host-3": 1}
+    assert planned_as(plan, LARGE)["gpu-9"] == 1
+    assert planned_as(plan, cluster(3)) is None
+    state.selected = tuple(f"gpu-{i}" for i in range(8, 16))
+    facts = inspect(state)
+    assert facts["title"] == "host-1"
+    assert facts["hint"].startswith("stage 0, pipeline 1")
+
+
+def test_what_is_sent_of_a_large_network_grows_with_its_hosts():
+    sizes = [len(json.dumps(document_of(cluster(n)))) for n in (40, 80)]
+    assert sizes[1] < 2.2 * sizes[0]
+
+
+def test_devices_that_no_host_stands_for_are_themselves():
+    hosts = DrawnHosts.of({"devices": [{"name": "a", "members": ["a0", "a1"]}, {"name": "b"}]})
+    assert hosts.devices(["a", "b"]) == ("a0", "a1", "b")
+    assert hosts.entries(["a1", "a0", "b", "gone"]) == ["a", "b"]
+    assert hosts.link(["a0", "a1"]) == []
