@@ -4,7 +4,6 @@ or without some kinds, some regions, or what lies far away."""
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -15,6 +14,8 @@ from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key
 from dtfm_lab.planning import evaluate
+from dtfm_lab.planning.iteration.structured.device_sets import device_sets
+from dtfm_lab.planning.iteration.structured.layouts import in_order
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.systems.bound import Hops, behind, rounds_s
 from dtfm_lab.systems.strategy import Branch, Budget
@@ -23,8 +24,6 @@ MICROBATCHES = (1, 2, 4, 8, 16)
 """Sizes that are tried where the job leaves its micro-batch open."""
 MICROBATCHES_ALONE = tuple(2**i for i in range(9))
 """Sizes that are tried where no pipeline needs several micro-batches."""
-MOST_POOLS = 4
-"""Most pools of which every selection is tried: fifteen."""
 
 
 def shapes(
@@ -74,17 +73,6 @@ def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntA
     members = [*by_key((device.host or f" {i}", i) for i, device in enumerate(topology.devices)).values()]
     drawn = np.random.default_rng(seed).permutation(len(members))
     return np.array([i for host in drawn for i in members[host]])
-
-
-def in_order(job: Job, ranks: IntArray, order: str) -> IntArray:
-    """(stages, replicas) devices of a shaped job whose devices take ranks in a given order.
-
-    ``dp-pp``: ranks of one data-parallel group are neighbours, and pipelines stride over them, as in Megatron-LM and
-    DeepSpeed; ``pp-dp``: ranks of one pipeline are neighbours, as in DT-FM.
-    """
-    used = np.asarray(ranks)[: job.n_stages * job.n_replicas]
-    by_stage: IntArray = used.reshape(job.n_stages, job.n_replicas)
-    return by_stage if order == "dp-pp" else used.reshape(job.n_replicas, job.n_stages).T
 
 
 def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) -> Plan:
@@ -160,52 +148,6 @@ def groupings(topology: Topology, job: Job, degrees: Sequence[int] | None = None
 def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int] | None:
     """The micro-batches that are tried, or None: the job's own, where they are ``given``."""
     return tried if microbatches == "tried" or job.microbatch is None else None
-
-
-def device_sets(topology: Topology) -> list[IntArray]:
-    """Devices that a user might start a system on, in the network's order; all of them first.
-
-    A pool is the devices of one kind in one region. Of up to four pools every selection is tried. Of more: each alone,
-    those at least as fast as each speed, all but one, and clusters of pools, the best linked first.
-    """
-    pools = _pools(topology)
-    n = len(pools)
-    if n <= MOST_POOLS:
-        chosen = [set(one) for size in range(n, 0, -1) for one in combinations(range(n), size)]
-    else:
-        speed = [topology.devices[int(pool[0])].peak_flop_per_s for pool in pools]
-        chosen = [set(range(n))]
-        chosen += [{i for i in range(n) if speed[i] >= least} for least in sorted(set(speed))]
-        chosen += [set(range(n)) - {i} for i in range(n)]
-        chosen += _clusters(_bandwidths(topology, pools))
-        chosen += [{i} for i in range(n)]
-    distinct = dict.fromkeys(frozenset(one) for one in chosen)
-    return [np.sort(np.concatenate([pools[i] for i in one])) for one in distinct]
-
-
-def _pools(topology: Topology) -> list[IntArray]:
-    members = by_key(((d.region, d.gpu, d.peak_flop_per_s), i) for i, d in enumerate(topology.devices))
-    return [np.array(one) for one in members.values()]
-
-
-def _bandwidths(topology: Topology, pools: list[IntArray]) -> FloatArray:
-    """(pools, pools) bytes/s of the slowest link between two, either way."""
-    bandwidth = topology.bandwidth_bytes_per_s
-    one_way = np.array([[bandwidth[np.ix_(a, b)].min() for b in pools] for a in pools])
-    found: FloatArray = np.minimum(one_way, one_way.T)
-    return found
-
-
-def _clusters(bandwidth: FloatArray) -> list[set[int]]:
-    """What comes of joining the two best linked clusters again and again, by the slowest link between them."""
-    clusters, found = [{i} for i in range(len(bandwidth))], []
-    while len(clusters) > 1:
-        pairs = list(combinations(range(len(clusters)), 2))
-        a, b = max(pairs, key=lambda pair: bandwidth[np.ix_(*(list(clusters[one]) for one in pair))].min())
-        joined = clusters[a] | clusters[b]
-        clusters = [one for i, one in enumerate(clusters) if i not in (a, b)] + [joined]
-        found.append(joined)
-    return found
 
 
 B = TypeVar("B", bound=Branch)

@@ -14,12 +14,12 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import TINY, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import evaluate
+from dtfm_lab.planning.iteration.structured.device_sets import device_sets
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 from dtfm_lab.systems import Budget, Strategy, outcome_of, strategies, variant, work_of
 from dtfm_lab.systems.bound import fits, least_iteration_s, least_lacking_bytes
-from dtfm_lab.systems.grids import device_sets
 from dtfm_lab.systems.modelled.diloco import DiLoCo
 from dtfm_lab.systems.modelled.sailor import Sailor
 from dtfm_lab.systems.modelled.swarm import Swarm

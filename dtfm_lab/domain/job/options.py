@@ -13,8 +13,12 @@ from dtfm_lab.domain.schedule import synchronisations
 
 if TYPE_CHECKING:
     Count = int | Any  # None where a planner chooses; code that has checked ``shaped`` uses it as a number
+    Way = str | Any  # likewise; a plan's job has all of them
+    Flag = bool | Any
 else:
     Count = int | None
+    Way = str | None
+    Flag = bool | None
 
 COMPRESSIONS = ("none", "fp16", "int8")
 INT8_BLOCK = 256
@@ -108,7 +112,7 @@ class SystemOptions:
         ),
     ] = "none"
     overlap: Annotated[
-        bool | None,
+        Flag,
         Option(
             help="Synchronise gradients in buckets while the last backward still runs; chosen by the planner where "
             "null."
@@ -239,7 +243,7 @@ class PipelineOptions:
         ),
     ] = None
     synchronisation: Annotated[
-        str | None,
+        Way,
         Option(
             help="How replicas average their gradients; chosen by the planner where null.", choices=synchronisations
         ),

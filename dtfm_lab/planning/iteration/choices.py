@@ -12,24 +12,24 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
 from dtfm_lab.planning.iteration.judging import candidate_of
 from dtfm_lab.planning.iteration.left_open import OF_CHOICES, choices_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.structured import StructuredPlans
+from dtfm_lab.planning.iteration.structured.candidates import Judged, plan_of
 from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.waiting import start_kernels
 from dtfm_lab.planning.objectives import SearchRequest
 from dtfm_lab.planning.step import PROVEN, PlanStep
-from dtfm_lab.planning.structured import StructuredPlans
-from dtfm_lab.planning.structured.candidates import Judged, plan_of
 
 MOST_CHOICES = 4
 """Most choices that are annealed; with more, each gets too little time to gain anything."""
@@ -49,6 +49,7 @@ STRUCTURED_STEPS = 12
 """Structured plans that are simulated in a search that counts steps."""
 
 T = TypeVar("T")
+_Fields = tuple[tuple[str, Any], ...]
 Annealing = Callable[[SearchRequest], Iterator[PlanStep]]
 
 
@@ -63,7 +64,6 @@ class _Choice:
     taken: int = 0
     """Complete steps so far."""
     evaluations: int = 0
-    compiling_s: float = 0.0
     overlapped: PlanStep | None = None
     """The plan for which averaging beside the last backward was tried last."""
 
@@ -102,6 +102,8 @@ class ChoiceSearch:
         self.best: PlanStep | None = None
         self.choices: list[_Choice] = []
         self.error: LabError | None = None
+        self.start: Plan | None = None
+        """The plan that the user gave, on the network of its groups."""
         self._spent_s = 0.0
         self._began: float | None = None
 
@@ -136,6 +138,8 @@ class ChoiceSearch:
     def _begin(self) -> Iterator[PlanStep]:
         """Yield each structured plan that is the best so far, as the simulator judges it."""
         timed = self.request.steps is None
+        start_kernels(len(self.request.topology))  # beside the structured plans, which need none of them
+        yield from self._given()
         for _ in self._timed(self.structured.estimate(lambda: timed and self._share > ESTIMATED_SHARE)):
             pass
         for one in self._timed(self.structured.simulated()):
@@ -145,6 +149,28 @@ class ChoiceSearch:
             yield self._shown(self.best)
             if self._share >= STRUCTURED_SHARE if timed else self.structured.n_simulated >= STRUCTURED_STEPS:
                 return
+
+    def _given(self) -> Iterator[PlanStep]:
+        """The plan that the user gave to start with, of those fields that the job leaves open."""
+        start, asked = self.request.start, self.request.job
+        if start is None or start.job.model is None or start.job.microbatch is None:
+            return
+        chosen = {what: getattr(start.job, what) for what in asked.left_open}
+        try:
+            job = asked.with_fields(**chosen)
+            network = self.request.topology.grouped(job.group_gpus)
+        except LabError:  # such as shares of another batch
+            return
+        grid = np.array([[network.index(name) for name in group] for group in start.stages])
+        if grid.shape != (job.n_stages, job.n_replicas):
+            return
+        plan = unpriced_plan(network, job, grid, self.request.queueing, self.request.efficiency)
+        found = candidate_of(plan, self.aim, 1, "start", complete=False)
+        if found is None:
+            return
+        self.start = plan
+        self.best = self._step_of(replace(self.request, topology=network), found, self.bound)
+        yield self._shown(self.best)
 
     @property
     def _share(self) -> float:
@@ -169,51 +195,45 @@ class ChoiceSearch:
     # improve: annealing of the choices
 
     def _requests(self) -> list[SearchRequest]:
-        """One request for each choice that is annealed, the most promising first."""
+        """One request for each choice that is annealed, the most promising first; that of a given start before all."""
         request = self.request
-        best: dict[tuple[tuple[str, object], ...], list[Judged]] = {}
-        for one in sorted(self.structured.judged, key=lambda judged: judged.candidate.best_s):
-            best.setdefault(self._choice_of(one.candidate.job), []).append(one)
+        of: dict[_Fields, list[Plan]] = {}
+        if self.start is not None:
+            of[self._choice_of(self.start.job)] = [self.start]
         least = min((one.candidate.best_s for one in self.structured.judged), default=math.inf)
-        found = []
-        for choice, judged in best.items():
-            if judged[0].candidate.best_s > CLOSE * least or len(found) == MOST_CHOICES:
-                break
-            if len(judged[0].topology) <= MOST_ANNEALED:
-                found.append(self._request(judged[0].topology, choice, judged))
-        if not self.structured.judged:
-            found = [
-                replace(request, topology=network, job=job, improve_bound=False)
-                for network, job in choices_of(request.topology, request.job)
-                if len(network) <= MOST_ANNEALED
-            ]
-        return [self._started(one) for one in found]
+        for one in sorted(self.structured.judged, key=lambda judged: judged.candidate.best_s):
+            if one.candidate.best_s <= CLOSE * least and len(one.topology) <= MOST_ANNEALED:
+                of.setdefault(self._choice_of(one.candidate.job), []).append(plan_of(one, request))
+        if of:
+            return [self._near(dict(choice), plans) for choice, plans in [*of.items()][:MOST_CHOICES]]
+        if self.structured.judged:  # a network too large for annealing
+            return []
+        return [
+            replace(request, topology=network, job=job, start=None, improve_bound=False)
+            for network, job in choices_of(request.topology, request.job)
+            if len(network) <= MOST_ANNEALED
+        ]
 
-    def _request(self, topology: Topology, choice: tuple[tuple[str, object], ...], judged: list[Judged]) -> SearchRequest:
-        request = self.request
-        job = request.job.with_fields(**dict(choice), warmups=request.job.warmups)
-        plans = [plan_of(one, request) for one in judged[:MOST_NEARBY]]
-        return replace(request, topology=topology, job=job, nearby=tuple(plans), start=plans[0], improve_bound=False)
+    def _near(self, choice: dict[str, Any], plans: list[Plan]) -> SearchRequest:
+        """The request to search near these plans of one choice."""
+        job = self.request.job.with_fields(**choice, warmups=self.request.job.warmups)
+        nearby = tuple(plans[:MOST_NEARBY])
+        return replace(
+            self.request, topology=nearby[0].topology, job=job, start=nearby[0], nearby=nearby, improve_bound=False
+        )
 
-    def _choice_of(self, job: Job) -> tuple[tuple[str, object], ...]:
+    def _choice_of(self, job: Job) -> _Fields:
         """What an annealing takes as given, of the job of a plan.
 
         Where overlap is open it anneals without, which the replay plays exactly, and is tried at the end of each turn
         (``_overlapped``). Of checkpointing, what no annealing tries by itself is given.
         """
-        fields = {what: getattr(job, what) for what in OF_CHOICES}
+        fields: dict[str, Any] = {what: getattr(job, what) for what in OF_CHOICES}
         if self.request.job.overlap is None:
             fields["overlap"] = False
         if job.checkpointing == "selective":
             fields["checkpointing"] = "selective"
         return tuple(fields.items())
-
-    def _started(self, request: SearchRequest) -> SearchRequest:
-        """The request with the start that the user gave, where this is of the same choice."""
-        start = self.request.start
-        if start is None or any(getattr(start.job, what) != getattr(request.job, what) for what in OF_CHOICES):
-            return request if request.nearby else replace(request, start=None)
-        return replace(request, start=start)
 
     def _begun(self, request: SearchRequest) -> Iterator[PlanStep]:
         """The steps of an annealing that is begun with the first of them, not now."""
@@ -261,8 +281,6 @@ class ChoiceSearch:
                 self.bound.update(self.best.iteration_s, generation, lambda: self._spent_s, complete=step.complete)
             self._spent_s += time.perf_counter() - began
             if step is not None and self.best is not None:
-                self._spent_s -= max(step.compiling_s - choice.compiling_s, 0.0)  # a machine compiles only once
-                choice.compiling_s = max(step.compiling_s, choice.compiling_s)
                 yield self._shown(self.best, newest=step)
             if self.finished or self._spent_s >= until_s:
                 return

@@ -35,7 +35,12 @@ class Judge:
     def __init__(self, problem: IterationProblem, aim: Aim) -> None:
         self._problem, self._aim, job = problem, aim, problem.job
         gathers = job.sharding in PASSED_ON
-        covered = problem.queueing == "pairs" and not gathers and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
+        covered = (
+            problem.queueing == "pairs"
+            and not gathers
+            and job.synchronisation in REPLAYED
+            and job.schedule in REPLAYED_SCHEDULES
+        )
         self.polishes = covered and not chosen(job).keys() - set(REPLAYED_CHOICES)
         """Whether plans are annealed by the replay, too."""
         # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges

@@ -4,14 +4,12 @@ The planner ``evolutionary`` stands for the search over everything. Any other se
 communication cost in each shape, with equal shares (as even as they divide, where no shape has equal ones); the
 simulator judges these, and the best is kept.
 
-The search over everything begins with structured plans (``planning.structured``), and anneals the best of them.
+The search over everything begins with structured plans (``planning.iteration.structured``), and anneals the best of them.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,10 +24,10 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.planning.evaluate import why_not_simulated
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
+from dtfm_lab.planning.iteration.choices import ChoiceSearch
 from dtfm_lab.planning.iteration.fitting import require_shapes, shapes_of
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
 from dtfm_lab.planning.iteration.judging import candidate_of
-from dtfm_lab.planning.iteration.choices import ChoiceSearch
 from dtfm_lab.planning.iteration.left_open import checkpointings_of, leaves_open
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.search import search_iteration

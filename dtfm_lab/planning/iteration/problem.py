@@ -4,7 +4,7 @@ Everything is in SI units: seconds, bytes, FLOP. N devices, L blocks. A *sequenc
 move micro-batches of several.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -159,9 +159,9 @@ class IterationProblem:
             latency_s=topology.latency_s,
             memory_bytes=usable_bytes(job, topology.devices),
             price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
-            block_flop=_prefix(layer.forward_flop for layer in blocks),
-            block_parameters=_prefix(layer.parameters for layer in blocks),
-            block_frozen=_prefix(_beside_bytes(job, x) for x in blocks),
+            block_flop=_sums(blocks, lambda layer: layer.forward_flop),
+            block_parameters=_sums(blocks, lambda layer: layer.parameters),
+            block_frozen=_sums(blocks, lambda layer: _beside_bytes(job, layer)),
             **_activations(job),
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
@@ -203,7 +203,7 @@ class IterationProblem:
         if self.job.checkpoints not in BLOCKWISE:
             return np.zeros(self.n_blocks + 1)
         blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
-        return _prefix(repeated_flop(self.job, layer) for layer in blocks)
+        return _sums(blocks, lambda layer: repeated_flop(self.job, layer))
 
     @property
     def again_flop_share(self) -> float:
@@ -342,15 +342,22 @@ def _activations(job: Job) -> dict[str, Any]:
     model = job.modelled()
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     return {
-        "block_held": _prefix(kept_elements(job, layer) for layer in blocks),
-        "again_held": float(min((needed_elements(job, x) - kept_elements(job, x) for x in blocks), default=0)),
+        "block_held": _sums(blocks, lambda layer: kept_elements(job, layer)),
+        "again_held": float(min((needed_elements(job, x) - kept_elements(job, x) for x in _kinds(blocks)), default=0)),
         "first_extra": _extra(job, model, LayerKind.EMBEDDING),
         "last_extra": _extra(job, model, LayerKind.HEAD),
     }
 
 
-def _prefix(numbers: Iterable[float]) -> FloatArray:
-    return np.concatenate([[0.0], np.cumsum(np.fromiter(numbers, dtype=float))])
+def _sums(blocks: Sequence[Layer], number: Callable[[Layer], float]) -> FloatArray:
+    """(L + 1,) prefix sums of a number of each block, counted once for blocks that are one object."""
+    of = {id(layer): float(number(layer)) for layer in _kinds(blocks)}
+    return np.concatenate([[0.0], np.cumsum([of[id(layer)] for layer in blocks])])
+
+
+def _kinds(blocks: Sequence[Layer]) -> list[Layer]:
+    """Each block once, of those that are one object."""
+    return [*{id(layer): layer for layer in blocks}.values()]
 
 
 def _copied_bytes(job: Job) -> float:

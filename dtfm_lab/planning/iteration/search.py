@@ -86,7 +86,10 @@ def search_iteration(
     the job's shape or the devices' memory rule all out, later where the limits of ``aim`` do.
     """
     require_shapes(problem)
-    return _run(problem, rng, (start, nearby), aim or Aim(), fitting_plan(problem))
+    # plans that are given fit
+    first, *others = problem.parts
+    fitting = Fitting(first, tuple(others), problem.microbatches[0]) if nearby else fitting_plan(problem)
+    return _run(problem, rng, (start, nearby), aim or Aim(), fitting)
 
 
 Given = tuple[Plan | None, Sequence[Plan]]
@@ -96,7 +99,7 @@ Given = tuple[Plan | None, Sequence[Plan]]
 def _run(
     problem: IterationProblem, rng: np.random.Generator, given: Given, aim: Aim, fitting: Fitting
 ) -> Iterator[Candidate]:
-    compiling_s = yield from wait_for_kernels(problem, fitting, aim)
+    compiling_s = yield from wait_for_kernels(problem, fitting, aim, given[0])
     for candidate in _Search(problem, rng, given, aim, fitting).run():
         yield replace(candidate, compiling_s=compiling_s)
 
@@ -122,7 +125,8 @@ class _Search:
         self.best: tuple[Arm, KernelPlan] | None = None
         self.waited = False
         begun = [self.beginnings.of_plan(plan) for plan in (start, *nearby)]
-        if not any(begun):  # nothing to search near to
+        if self.nearby and not any(begun):  # nothing to search near to
+            fitting = fitting_plan(problem)
             self.nearby, self.arms = False, Arms(fitting.problem, aim, fitting.others)
             self.shown = ShownArms(self.arms, problem.job)
             self.beginnings = Beginnings(problem, self.arms, rng)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.job.presets import TINY
 from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.arms import Arms
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unpriced_plan
 from dtfm_lab.planning.iteration.fitting import Fitting
@@ -23,22 +24,35 @@ QUICK_S = 0.4
 """Seconds to wait for kernels from the cache before a plan is made without them."""
 
 
-def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Generator[Candidate, None, float]:
+def wait_for_kernels(
+    problem: IterationProblem, fitting: Fitting, aim: Aim, start: Plan | None = None
+) -> Generator[Candidate, None, float]:
     """Nothing where the kernels are ready; else a first plan, again and again, as incomplete candidates.
 
     Each has the seconds waited in ``compiling_s``; all of them are returned. Time limits do not count them, since a
     machine compiles only once.
     """
-    from dtfm_lab.planning.iteration.bounds.enumeration import MOST_DEVICES
-
     began = time.perf_counter()
-    compile_kernels = _compile_of_few if problem.n_devices <= MOST_DEVICES else _compile
+    compile_kernels = start_kernels(problem.n_devices)
     quick = start_once(compile_kernels, compile_kernels).wait(QUICK_S)
-    first = None if quick or fitting.grid is None or aim.limited else _first(problem, fitting, aim)
+    first = None
+    if not quick and start is not None and start.topology is problem.topology:
+        first = candidate_of(start, aim, 1, "start", complete=False)
+    elif not quick and fitting.grid is not None and not aim.limited:
+        first = _first(problem, fitting, aim)
     for _waited_s in while_compiling(compile_kernels, compile_kernels):
         if first is not None:
             yield replace(first, compiling_s=time.perf_counter() - began)
     return time.perf_counter() - began
+
+
+def start_kernels(n_devices: int) -> Callable[[], None]:
+    """Begin to load or compile a search's kernels on a thread; return what is done there."""
+    from dtfm_lab.planning.iteration.bounds.enumeration import MOST_DEVICES
+
+    compile_kernels = _compile_of_few if n_devices <= MOST_DEVICES else _compile
+    start_once(compile_kernels, compile_kernels)
+    return compile_kernels
 
 
 def kernels_are_ready() -> bool:

@@ -45,7 +45,7 @@ class Averages:
 
     @property
     def _how(self) -> str:
-        return self._problem.job.synchronisation
+        return str(self._problem.job.synchronisation)
 
     @property
     def _share(self) -> float:

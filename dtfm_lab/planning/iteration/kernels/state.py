@@ -167,9 +167,10 @@ def copy_parts(source: State, target: State, p: int, q: int, r1: int, r2: int, g
 def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
     """Fill rows of ``stage``, (10, S).
 
-    BEGIN and END are the first block and the one behind the last. FLOP of one micro-batch's forward; PARAMETERS; KEPT bytes of one micro-batch's activations from its forward to its
+    FLOP of one micro-batch's forward; PARAMETERS; KEPT bytes of one micro-batch's activations from its forward to its
     backward; FROZEN bytes of weights that are not trained; PASSING bytes that are held during the passes beside these;
-    CODING seconds of a pass; NEXT, the row of ``Tables.link`` for messages to the next stage.
+    CODING seconds of a pass; NEXT, the row of ``Tables.link`` for messages to the next stage; BEGIN, the first block,
+    and END, the one behind the last.
     """
     n, at, passes = len(blocks), 0, tables.passes
     for s in range(n):

@@ -16,8 +16,8 @@ from dtfm_lab.domain.job import Job, Layer, LayerKind, frozen_bytes
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.left_open import open_microbatches
-from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.pass_tables import Kinds, PassTable, pass_table
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.simulation.collectives import message_bytes_of, sharded_over
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 
@@ -47,7 +47,7 @@ class HeldTable:
 
 
 class StageTables:
-    """All tables of one network of groups and one job with its tensor parallelism, made when they are first asked for."""
+    """All tables of one network of groups and one job, made when they are first asked for."""
 
     def __init__(self, topology: Topology, job: Job, queueing: str, efficiency: GivenEfficiency) -> None:
         self.topology, self.job, self.efficiency = topology, job, efficiency
@@ -131,7 +131,9 @@ class StageTables:
             problem = self.problem(checkpointing, self._any_sharding)
             assert problem is not None
             passes = problem.passes(microbatch)
-            kept = np.array([passes.layer[2] + first * passes.extra[0, 2] + last * passes.extra[1, 2] for first, last in ROLES])
+            kept = np.array(
+                [passes.layer[2] + first * passes.extra[0, 2] + last * passes.extra[1, 2] for first, last in ROLES]
+            )
             left = kept
             if passes.recompute:
                 least = [passes.input_bytes[0 if first else passes.least] for first, _ in ROLES]

@@ -7,6 +7,6 @@ and memory, ``averaging`` prices the averaging of gradients, ``estimates`` puts 
 the simulator judge the best of them.
 """
 
-from dtfm_lab.planning.structured.candidates import StructuredPlans
+from dtfm_lab.planning.iteration.structured.candidates import StructuredPlans
 
 __all__ = ["StructuredPlans"]

@@ -17,12 +17,12 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
 from dtfm_lab.planning.iteration.judging import simulated_value
 from dtfm_lab.planning.iteration.left_open import degrees_of
+from dtfm_lab.planning.iteration.structured.device_sets import starting_sets
+from dtfm_lab.planning.iteration.structured.estimates import Estimate, Estimator
+from dtfm_lab.planning.iteration.structured.layouts import Layout, layouts
+from dtfm_lab.planning.iteration.structured.stage_tables import StageTables
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest
-from dtfm_lab.planning.structured.device_sets import starting_sets
-from dtfm_lab.planning.structured.estimates import Estimate, Estimator
-from dtfm_lab.planning.structured.layouts import Layout, layouts
-from dtfm_lab.planning.structured.stage_tables import StageTables
 
 REFINED = 4
 """Sets of devices on which all shapes are tried."""
@@ -111,9 +111,9 @@ class StructuredPlans:
             yield layout
 
     def _sets(self) -> list[tuple[Estimator, IntArray]]:
-        """Sets of devices on every network of groups, those with most FLOP/s first."""
+        """Sets of devices on every network of groups, the most promising first: all were it not for their links."""
         found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
-        return sorted(found, key=lambda one: -one[0].flop_per_s(one[1]))
+        return sorted(found, key=lambda one: one[0].promise_s(one[1]))
 
     def simulated(self) -> Iterator[Judged]:
         """Yield the plans that fit, best estimates first, each as the simulator judges it.
@@ -137,7 +137,7 @@ class StructuredPlans:
 
     def _by_estimate(self) -> list[Estimate]:
         met: dict[int, int] = {}
-        ranked = []
+        ranked: list[tuple[float, int, Estimate]] = []
         for one in sorted(self.estimates, key=lambda each: each.value):
             turn = met.get(id(one.layout), 0)
             met[id(one.layout)] = turn + 1

@@ -24,11 +24,13 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 from dtfm_lab.planning.iteration.left_open import WAYS_TO_AVERAGE
+from dtfm_lab.planning.iteration.structured.averaging import Average, averages, ring
+from dtfm_lab.planning.iteration.structured.layouts import Layout
+from dtfm_lab.planning.iteration.structured.stage_tables import FIRST, LAST, MIDDLE, SOLE, StageTables
 from dtfm_lab.planning.iteration.tables_of import Aim
-from dtfm_lab.planning.structured.averaging import Average, averages, ring
-from dtfm_lab.planning.structured.layouts import Layout
-from dtfm_lab.planning.structured.stage_tables import FIRST, LAST, MIDDLE, SOLE, StageTables
 
+MOST_LOOKED_AT = 48
+"""Most devices of a set whose links are looked at before it is tried."""
 SHARDINGS_TOGETHER = (("none", "zero-1"), ("zero-2",), ("zero-3",))
 """Shardings whose passes take the same time."""
 LONGEST_LOOP = 4
@@ -115,13 +117,18 @@ class Estimator:
         place[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
         return place
 
-    def flop_per_s(self, members: IntArray) -> float:
-        """FLOP/s of these devices at their peak."""
-        return float(self._peak[members].sum())
+    def promise_s(self, members: IntArray) -> float:
+        """Seconds of the passes and of sending all gradients once over the median link: tells what to try first."""
+        some = members[np.linspace(0, len(members) - 1, min(len(members), MOST_LOOKED_AT)).astype(int)]
+        if len(some) == 1:
+            return self.least_s(members)
+        bandwidth = self.links.bandwidth_bytes_per_s[np.ix_(some, some)]
+        median = float(np.median(np.minimum(bandwidth, bandwidth.T)[~np.eye(len(some), dtype=bool)]))
+        return self.least_s(members) + self._gradient_bytes / median
 
     @cached_property
-    def _peak(self) -> FloatArray:
-        return np.array([device.peak_flop_per_s for device in self.topology.devices])
+    def _gradient_bytes(self) -> float:
+        return float(self.tables.gradient_bytes(np.array([self.tables.n_blocks])).sum())
 
     def least_s(self, members: IntArray) -> float:
         """Seconds in which these devices, never idle, do the passes of the batch at whichever micro-batch is best."""
@@ -202,7 +209,7 @@ class Estimator:
         static = tables.static_bytes(sharding, n_replicas)
         if static is None:
             return []
-        ways = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
+        ways: tuple[str, ...] = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
         if sharding != "none":  # each replica averages a shard of its own
             ways = tuple(one for one in ways if one in ("ring", "sharded", "sharded-at-once")) or ("ring",)
         held, nothing = static[stage.role, stage.blocks], np.zeros(len(ends))
@@ -221,9 +228,7 @@ class Estimator:
             self._latest = key, averages(layout, self.topology, ways)
         return self._latest[1]
 
-    def _best(
-        self, layout: Layout, stage: _Stage, rows: list[_Averaging], priced: _Priced
-    ) -> list[Estimate]:
+    def _best(self, layout: Layout, stage: _Stage, rows: list[_Averaging], priced: _Priced) -> list[Estimate]:
         """The best few; ``priced.seconds`` is (V, C, Y, O)."""
         seconds = priced.seconds
         value = seconds
@@ -308,7 +313,10 @@ class _Stage:
             self.end_b[:, at] += extra[:, which, 1][:, kind[at]]
         self.crossing = crossing[:, ends[:-1]]  # (C, S - 1)
         hops = layout.hops
-        reduce = (lambda a: a.max(axis=1, keepdims=True)) if alike and n > 1 else (lambda a: a)
+
+        def reduce(links: FloatArray) -> FloatArray:
+            return np.asarray(links.max(axis=1, keepdims=True)) if alike and n > 1 else links
+
         self.there_s = self.crossing[:, :, None] * reduce(hops.there_s_per_byte) + reduce(hops.there_latency_s)
         self.back_s = self.crossing[:, :, None] * reduce(hops.back_s_per_byte) + reduce(hops.back_latency_s)
         self.busiest_s = self.crossing.max(axis=1, initial=0.0) * hops.busiest_s_per_byte  # (C,)
@@ -322,7 +330,7 @@ class _Stage:
         """(C,) whether there are micro-batches for every replica, equally many where replicas pass them together."""
         n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
         enough = n >= n_replicas
-        return enough & (n % n_replicas == 0) if sharding in ("zero-2", "zero-3") else enough
+        return np.asarray(enough & (n % n_replicas == 0) if sharding in ("zero-2", "zero-3") else enough)
 
     def _passes(self, sharding: str) -> tuple[FloatArray, FloatArray]:
         """(C, S, P) forward and backward of one micro-batch, with the messages of sharded parameters."""
@@ -412,7 +420,7 @@ class _Stage:
             return np.asarray((fill + -(-n // n_replicas)[:, None] * period).max(axis=1))
         rate = 1.0 / period
         shared = (n + (fill * rate).sum(axis=1)) / rate.sum(axis=1) + 0.5 * period.min(axis=1)
-        return np.maximum(shared, whole.max(axis=1))
+        return np.asarray(np.maximum(shared, whole.max(axis=1)))
 
     def _loops(self, both: FloatArray, round_trip: FloatArray) -> FloatArray:
         """(C, P) seconds a micro-batch of the slowest loop of neighbouring stages under 1F1B."""
@@ -422,11 +430,11 @@ class _Stage:
         for length in range(2, min(LONGEST_LOOP, n - 1) + 1):
             loop = loop[:, :-1] + both[:, length - 1 :] + round_trip[:, length - 2 :]
             found = np.maximum(found, loop.max(axis=1) / length)
-        return found
+        return np.asarray(found)
 
     def _memory(self) -> FloatArray:
         """(S,) bytes of the smallest device of each stage."""
-        return self.of.tables.memory_bytes[self.kind].min(axis=1)
+        return np.asarray(self.of.tables.memory_bytes[self.kind].min(axis=1))
 
     def _held(self, in_flight: IntArray) -> FloatArray:
         """(C, S) bytes of activations and messages with so many micro-batches under way."""
@@ -434,7 +442,7 @@ class _Stage:
         here = kept[:, self.role, self.blocks] * in_flight + again[:, self.role, self.blocks]
         here[:, 1:] += self.crossing
         here[:, :-1] += self.crossing
-        return here
+        return np.asarray(here)
 
     @cached_property
     def _tied_s(self) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key
-from dtfm_lab.planning.structured.layouts import Layout
+from dtfm_lab.planning.iteration.structured.layouts import Layout
 
 MOST_BY_PAIRS = 64
 """Most replicas for which every pair's message is added up; with more, a ring is as good or better."""
@@ -77,7 +77,7 @@ def ring(layout: Layout, *, by_place: IntArray | None = None) -> Average:
 def _by_pairs(layout: Layout, how: str) -> Average:
     """Every replica sends a shard to every other one, one after the other or all at once, and its average back."""
     grid, links = layout.grid, layout.links
-    n_stages, n = grid.shape
+    n = grid.shape[1]
     a, b = grid[:, :, None], grid[:, None, :]
     per_byte = np.where(a == b, 0.0, 1.0 / links.bandwidth_bytes_per_s[a, b])
     latency = np.where(a == b, 0.0, links.latency_s[a, b])
@@ -96,7 +96,7 @@ def _by_pairs(layout: Layout, how: str) -> Average:
 
 
 def _hierarchical(layout: Layout, topology: Topology) -> Average | None:
-    """Each region's first replica gathers, leaders exchange shards, and each sends the average on; None in one region."""
+    """Regions' first replicas gather, exchange shards, and send the average on; None where there is one region."""
     links, rows = layout.links, []
     for row, hosts in zip(layout.grid.tolist(), layout.hosts.tolist(), strict=True):
         members = by_key((topology.devices[d].region or f" {d}", i) for i, d in enumerate(row))
@@ -105,7 +105,7 @@ def _hierarchical(layout: Layout, topology: Topology) -> Average | None:
         leaders = [row[one[0]] for one in members.values()]
         gather = gather_late = 0.0
         for one in members.values():
-            inner = [i for i in one[1:]]
+            inner = one[1:]
             if not inner:
                 continue
             here = row[one[0]]

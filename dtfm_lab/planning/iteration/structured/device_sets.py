@@ -39,7 +39,7 @@ def device_sets(topology: Topology) -> list[IntArray]:
 
 
 def starting_sets(topology: Topology) -> list[IntArray]:
-    """Return ``device_sets``, every region and every kind alone, and prefixes of the devices by speed and connection."""
+    """Return ``device_sets``, each region and each kind alone, and prefixes of the devices by speed and connection."""
     found = [*device_sets(topology), *_alone(topology), *_prefixes(topology)]
     return [*{one.tobytes(): one for one in found}.values()]
 
@@ -95,7 +95,7 @@ def _bandwidths(topology: Topology, pools: list[IntArray]) -> FloatArray:
 
 
 def _clusters(bandwidth: FloatArray) -> list[set[int]]:
-    """Return what comes of joining the two best connected clusters again and again, by the slowest link between them."""
+    """Return what comes of joining the two best connected clusters again and again, by their slowest link."""
     clusters, found = [{i} for i in range(len(bandwidth))], []
     while len(clusters) > 1:
         pairs = list(combinations(range(len(clusters)), 2))
