@@ -81,3 +81,9 @@ def test_the_repr_of_a_plan_names_no_crowd(cluster):
     plan = lab.evaluate(network, job, stages=[list(range(32))])
     assert plan.idle_words == "idle: 8 of 40, all of node-host-4"
     assert len(repr(plan)) < 200
+
+
+def test_a_network_is_a_row_for_each_pair_of_regions_with_hosts_apart(prints, cluster):
+    lines = prints("show", cluster).splitlines()
+    assert lines[-2].split() == ["node", "node", str(40 * 39 - 5 * 8 * 7), "0.05", "100"]
+    assert lines[-1].split() == ["node", "node,", "same", "host", str(5 * 8 * 7), "0.01", "3600"]

@@ -131,7 +131,7 @@ def test_a_difference_speaks_of_the_seconds_that_were_planned(job):
     assert "checkpointing block to none" in difference.text
     assert difference.parts.loc["iteration", "after_s"] == after.iteration_s
     turned = lab.compare(after, lab.evaluate(after.topology, after.job, stages=after.stages[::-1]))
-    assert "2 devices changed stage (spot, spot2)" in turned.text
+    assert "2 devices changed stage (spot and spot2)" in turned.text
 
 
 def test_names_of_jobs_and_models_are_known_in_any_case():

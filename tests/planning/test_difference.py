@@ -59,7 +59,7 @@ def test_an_exchange_moves_two_devices():
     stages[0][1], stages[2][0] = stages[2][0], stages[0][1]
     difference = Difference(BEFORE, evaluate(TOPOLOGY, JOB, stages=stages[::-1]))
     assert changes(difference) == {"device-1": "moved", "device-6": "moved"}
-    assert "2 devices changed stage (device-1, device-6)" in difference.text
+    assert "2 devices changed stage (device-1 and device-6)" in difference.text
 
 
 def test_devices_go_idle_and_come_in():

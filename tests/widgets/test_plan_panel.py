@@ -184,6 +184,7 @@ async def test_a_plan_for_seconds_is_told_with_both_seconds():
     assert "proven best" not in panel.real.curve.caption
     assert "iteration" in panel.note.value
     assert "communication cost" in panel.note.value
+    assert "Chosen: " in panel.note.value
 
 
 def test_limits_that_a_file_of_before_had_switched_off_stay_off():

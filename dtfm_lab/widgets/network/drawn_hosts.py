@@ -109,10 +109,9 @@ def _expanded(between: FloatArray, inside: FloatArray, of: IntArray) -> FloatArr
     """(N, N) a value for each pair of devices, from (H, H) those between hosts and (H,) those inside; the diagonal
     stays that of ``between``."""
     found = np.asarray(between[np.ix_(of, of)])
-    same = of[:, None] == of[None, :]
-    np.fill_diagonal(same, val=False)
-    rows = np.nonzero(same)[0]
-    found[same] = inside[of[rows]]
+    for number, ids in by_key((int(number), i) for i, number in enumerate(of)).items():
+        found[np.ix_(ids, ids)] = inside[number]
+    np.fill_diagonal(found, between.diagonal()[of])
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.plan.choices import words_of
 from dtfm_lab.domain.units import compact_counts, counted, format_s, format_share
 from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.planning import Difference
@@ -44,7 +45,14 @@ def headline(plan: Plan) -> str:
     if dollars or (dollars is not None and plan.objective == "price"):
         hourly = f"{format_dollars(plan.price_per_hour)} an hour{_free(plan)}"
         parts.append(f"{format_dollars(dollars)} a billion {plan.job.counted}, {hourly}")
-    return f"{' · '.join(parts)}<br>{shape_line(plan)} · by {escape(plan.planner)}"
+    lines = [" · ".join(parts), f"{shape_line(plan)} · by {escape(plan.planner)}", choices_line(plan)]
+    return "<br>".join(filter(None, lines))
+
+
+def choices_line(plan: Plan) -> str:
+    """Return what the search chose and what the job pinned: ``Chosen: TP 8, 4 stages x 4 replicas · pinned: 1f1b``."""
+    told = {"Chosen": words_of(plan.job, plan.chosen), "pinned": words_of(plan.job, plan.given)}
+    return " · ".join(f"{what}: {escape(words)}" for what, words in told.items() if words)
 
 
 def _free(plan: Plan) -> str:

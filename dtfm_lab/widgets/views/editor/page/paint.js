@@ -202,7 +202,7 @@ function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
 }
 
 /** What stands where no stage is: the shape alone, and rings for what is selected or found. */
-function paintBody(context, { name, shape, task, suspect }, place, view, { theme, selected, found, conditions, stage, under }) {
+function paintBody(context, { name, shape, task, suspect, size }, place, view, { theme, selected, found, conditions, stage, under }) {
   shapePath(context, shape, place, view, 2.5);
   context.fillStyle = theme.surface;
   context.fill();
@@ -212,6 +212,13 @@ function paintBody(context, { name, shape, task, suspect }, place, view, { theme
   context.strokeStyle = theme.border;
   context.lineWidth = 1.5;
   context.stroke();
+  if (size > 1 && !task && view.height >= LEAST_NUMBER) { // a host says how many GPUs it stands for
+    context.font = font(Math.min(13, Math.max(9, Math.round(view.height * 0.5))));
+    context.fillStyle = theme.text;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.fillText(String(size), place.x, place.y + 0.5);
+  }
   if (selected("device", name) || found.has(name) || name === under || (task && task[0] === stage)) {
     if (name === under) context.globalAlpha = 1;
     shapePath(context, shape, place, view, 4.5);

@@ -9,12 +9,19 @@ export function legendEntries(document, gpus, filled, choose) {
   const entries = used.map((gpu) => {
     const select = () => choose(document.devices.filter((device) => device.gpu === gpu).map((device) => device.name));
     return h("button", { type: "button", class: "dtfm-key", title: `Select every ${gpu || "device without a GPU"}`, onclick: select },
-      h("i", { class: `dtfm-swatch dtfm-${gpuShape(gpu)}` }), gpu || "no GPU");
+      h("i", { class: `dtfm-swatch dtfm-${gpuShape(gpu)}` }), `${hostsOf(document, gpu)}${gpu || "no GPU"}`);
   });
   if (filled) entries.push(h("span", {}, "≈ by distance"));
   const links = document.links.length;
   if (links > MANY_LINKS) entries.push(h("span", {}, `${links.toLocaleString("en-US")} links: those of what is pointed at are drawn`));
   return entries;
+}
+
+/** "hosts of 8 × " where what has this GPU stands for several each. */
+function hostsOf({ devices }, gpu) {
+  const sizes = [...new Set(devices.filter((device) => device.gpu === gpu).map(({ members }) => members?.length ?? 1))].sort((a, b) => a - b);
+  if (sizes.at(-1) === 1) return "";
+  return `hosts of ${sizes.length > 1 ? `${sizes[0]} to ${sizes.at(-1)}` : sizes[0]} × `;
 }
 
 /** A sentence, why, and one action. */

@@ -1,0 +1,28 @@
+"""A network of more devices than are drawn one by one: hosts on the canvas, their devices in Python."""
+
+from playwright.sync_api import expect
+
+CELL = """
+import numpy as np
+from dtfm_lab import Topology
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.network.network_panel import NetworkPanel
+host = np.repeat(np.arange(20), 8)
+inside = host[:, None] == host[None, :]
+names, hosts = [f"gpu-{i}" for i in range(160)], [f"host-{h}" for h in host]
+links = np.where(inside, 0.01, 0.05), np.where(inside, 3600.0, 100.0)
+topology = Topology.from_matrices(*links, names=names, hosts=hosts, regions=["east"] * 160, gpu="H100")
+state = LabState()
+panel = NetworkPanel(state, topology)
+panel.editor.height = 420
+panel.view
+"""
+
+
+def test_a_host_is_one_device_of_the_canvas_that_counts_its_gpus(page, open_notebook, eventually):
+    open_notebook(page, [CELL])
+    expect(page.locator(".dtfm-editor .dtfm-key").first).to_have_text("hosts of 8 × H100")
+    expect(page.locator(".dtfm-editor .dtfm-status").first).to_contain_text("160 devices")
+    page.locator(".dtfm-editor").first.focus()
+    page.keyboard.press("Control+a")
+    eventually(page, "len(state.selected)", 160)
