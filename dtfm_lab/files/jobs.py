@@ -31,7 +31,7 @@ class JobHead(Section):
     """A preset's name, a path to a config.json from this file's folder, or the fields of a model."""
 
 
-LEFT_OPEN = ("tensor_parallel", "sharding")
+LEFT_OPEN = ("tensor_parallel", "sharding", "synchronisation", "overlap")
 """Fields that a file leaves to the planner by null, which is not their default."""
 _FIELDS: dict[str, Any] = {o.name: (o.type | None, None) for o in options_of(JobChanges) if o.name != "model"}
 JobFile = create_model("JobFile", __base__=JobHead, **_FIELDS)

@@ -146,8 +146,8 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
 
 
 SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
-SETTLED = ("tensor_parallel", "sharding")
-"""Left as the plan has them: its network is one of groups, and states are split as they were."""
+SETTLED = ("tensor_parallel", "sharding", "synchronisation", "overlap")
+"""Left as the plan has them: its network is one of groups, and states are split and averaged as they were."""
 
 
 def opened(plan: Plan) -> Job:

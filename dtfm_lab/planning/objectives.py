@@ -179,14 +179,9 @@ def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
     A network of single GPUs is grouped; without a planner, the degree is that of the network, and nothing is sharded.
     Raises TopologyError where no host has so many GPUs, or groups are of another size.
     """
-    settled = {"tensor_parallel": tensor_gpus(job, topology.devices[0].gpus), **SETTLED}
-    if chosen := {what: value for what, value in settled.items() if getattr(job, what) is None}:
-        job = job.with_fields(**chosen)
-    return topology.grouped(job.group_gpus), job
-
-
-SETTLED = {"sharding": "none", "synchronisation": "sharded", "overlap": False}
-"""What a placement is priced with if its job leaves these to a planner: the paper's."""
+    if job.tensor_parallel is None:
+        job = job.with_fields(tensor_parallel=tensor_gpus(job, topology.devices[0].gpus))
+    return topology.grouped(job.group_gpus), job.settled
 
 
 def check_start(job: Job, start: Plan) -> None:

@@ -47,6 +47,10 @@ _AHEAD_BY = {
 """Fields for which a planner chose how many forwards each stage runs ahead: the schedule, and what memory holds."""
 
 
+SETTLED = {"sharding": "none", "synchronisation": "sharded", "overlap": False}
+"""What a placement is priced with if its job leaves these to a planner: the paper's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job(JobOptions):
     """One training iteration of a model, cut into stages, replicas and micro-batches.
@@ -127,6 +131,12 @@ class Job(JobOptions):
     def freed(self, *fields: str) -> Job:
         """The job with these fields left to a planner, of those that can be."""
         return self.with_fields(**{what: False if what == "recompute" else None for what in fields})
+
+    @property
+    def settled(self) -> Job:
+        """The job with the paper's sharding and averaging where it leaves these to a planner."""
+        chosen = {what: value for what, value in SETTLED.items() if getattr(self, what) is None}
+        return self.with_fields(**chosen) if chosen else self
 
     def require_shape(self) -> None:
         """Raises JobError where stages, replicas or the micro-batch are left to a planner."""

@@ -38,6 +38,9 @@ CLOSE = 1.3
 up to 30 % on irregular networks, less on clusters."""
 MOST_NEARBY = 6
 """Structured plans of a choice near which its annealing searches."""
+MOST_SEARCHED = 16
+"""Most devices of a network on which annealing begins from all shapes, not only near the structured plans: so few that
+the shapes take no time, and irregular small networks have best plans that no structure suggests."""
 MOST_ANNEALED = 512
 """Most devices, or groups of GPUs, of a network on which plans are annealed. On larger ones a move among so many equal
 devices gains nothing in the seconds there are, and the tables of all pairs take gigabytes."""
@@ -217,10 +220,10 @@ class ChoiceSearch:
     def _near(self, choice: dict[str, Any], plans: list[Plan]) -> SearchRequest:
         """The request to search near these plans of one choice."""
         job = self.request.job.with_fields(**choice, warmups=self.request.job.warmups)
-        nearby = tuple(plans[:MOST_NEARBY])
-        return replace(
-            self.request, topology=nearby[0].topology, job=job, start=nearby[0], nearby=nearby, improve_bound=False
-        )
+        best, nearby = plans[0], tuple(plans[:MOST_NEARBY])
+        if len(best.topology) <= MOST_SEARCHED:
+            nearby = ()
+        return replace(self.request, topology=best.topology, job=job, start=best, nearby=nearby, improve_bound=False)
 
     def _choice_of(self, job: Job) -> _Fields:
         """What an annealing takes as given, of the job of a plan.
@@ -310,7 +313,6 @@ class ChoiceSearch:
         bound = self.bound
         least = best.bound_s if not self.aim.dollars else _dollars(bound, self.request.job)
         bound_s = bound.iteration_s
-        own = newest is best
         return replace(
             best,
             bound_s=min(least if self.aim.dollars else bound_s, best.best_s),
@@ -318,7 +320,8 @@ class ChoiceSearch:
             evaluations=self.structured.n_simulated + sum(one.evaluations for one in self.choices),
             operator=best.operator if newest is None else newest.operator,
             complete=complete if newest is None else newest.complete,
-            held=best.held if own else None,  # another choice's are placements of another network
+            # another choice's are placements of another network
+            held=newest.held if newest is not None and newest.topology is best.topology else None,
             generation=max(0, sum(one.taken for one in self.choices) - (newest is not None and newest.complete)),
             seconds=self._spent_s,
         )

@@ -4,7 +4,7 @@ The planner ``evolutionary`` stands for the search over everything. Any other se
 communication cost in each shape, with equal shares (as even as they divide, where no shape has equal ones); the
 simulator judges these, and the best is kept.
 
-The search over everything begins with structured plans (``planning.iteration.structured``), and anneals the best of them.
+The search over everything begins with structured plans (``iteration.structured``), and anneals the best of them.
 """
 
 from __future__ import annotations

@@ -140,6 +140,7 @@ class IterationProblem:
         """
         if job.flush_every is not None and job.schedule is None:
             job = job.with_fields(schedule="gpipe")  # the only one that flushes
+        job = job.settled
         model = job.model
         if model is None:
             raise PlanError(f"job {job.name} has no model; wanted one, or the objective communication")

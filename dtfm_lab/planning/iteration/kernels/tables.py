@@ -28,8 +28,8 @@ class Tables(NamedTuple):
     """(2 + K, N, N) from row to column: LATENCY seconds, PER_BYTE seconds for which a byte occupies the link where it
     was not measured, from HOP on ``Passes.hop_s``."""
     device: FloatArray
-    """(7, N) rows: SPEED, a factor on how fast the device passes blocks; MEMORY in bytes; PRICE in dollars a second; the
-    REGION's number; ALIKE, the number of its class, as exchanging two devices of a class changes nothing; CLUSTER,
+    """(7, N) rows: SPEED, a factor on how fast the device passes blocks; MEMORY in bytes; PRICE in dollars a second;
+    the REGION's number; ALIKE, the number of its class, as exchanging two devices of a class changes nothing; CLUSTER,
     the number of those near to each other; KIND, the row of ``forward_s``."""
     near: IntArray
     """(N, K) the devices nearest to each, the nearest first."""

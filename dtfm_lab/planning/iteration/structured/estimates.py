@@ -319,6 +319,16 @@ class _Stage:
 
         self.there_s = self.crossing[:, :, None] * reduce(hops.there_s_per_byte) + reduce(hops.there_latency_s)
         self.back_s = self.crossing[:, :, None] * reduce(hops.back_s_per_byte) + reduce(hops.back_latency_s)
+        if n > 1 and of.links.message_bytes is not None:  # measured messages may cost more than their bytes say
+            a, b = layout.grid[:-1], layout.grid[1:]
+            sizes = [self.crossing[:, s, None] for s in range(n - 1)]
+            for seconds, late, ends_of in (
+                (self.there_s, hops.there_latency_s, (a, b)),
+                (self.back_s, hops.back_latency_s, (b, a)),
+            ):
+                moving = [of.links.moving_s(ends_of[0][s], ends_of[1][s], size) for s, size in enumerate(sizes)]
+                each = np.stack(moving, axis=1) + late
+                seconds[:] = each.max(axis=2, keepdims=True) if alike else each
         self.busiest_s = self.crossing.max(axis=1, initial=0.0) * hops.busiest_s_per_byte  # (C,)
         self.receive_f = np.zeros_like(self.block_f)
         self.receive_b = np.zeros_like(self.block_b)
@@ -367,6 +377,9 @@ class _Stage:
         forward, backward = self._passes(sharding)
         both = forward + backward
         round_trip = self.there_s + self.back_s
+        if n > 1 and of.job.transport != "overlapped":  # a device waits until what it sends has arrived
+            both[:, :-1] += self.there_s
+            both[:, 1:] += self.back_s
         whole = both.sum(axis=1) + round_trip.sum(axis=1)  # (C, P)
         slowest = np.maximum(both.max(axis=1), self.busiest_s[:, None])
         plain = np.arange(n)[::-1]
