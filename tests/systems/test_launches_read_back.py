@@ -75,6 +75,8 @@ def test_what_is_exported_is_read_back(one):
     for field in COMPARED:
         if framework == "accelerate" and field == "gradients_in":
             continue  # it exchanges them in the precision of numbers, whatever the plan says
+        if field == "sharding" and job.n_replicas == 1:
+            continue  # a single replica has none to split states with, and the file of all kinds of sharding is the same
         assert getattr(read, field) == getattr(job, field), (field, text)
     assert read.modelled().parameters == job.modelled().parameters
     if framework != "accelerate":  # which is not told the micro-batch
