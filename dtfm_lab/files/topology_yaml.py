@@ -144,11 +144,12 @@ def _entries(
         line_ms[grid], wanted_gbps[grid] = (np.nan, np.nan) if speed is None else speed
     wrong = ((line_ms != latency_ms) | (np.minimum(wanted_gbps, cap_gbps) != gbps)) & apart
     inside: dict[str, Speed] = {}
-    for host, of_host in _members(topology).items() if hosts else ():
-        grid = np.ix_(of_host, of_host)
+    for host, in_host in _members(topology).items() if hosts else ():
+        grid = np.ix_(in_host, in_host)
         if wrong[grid].any():
-            inside[host] = speed = real.commonest(apart[grid], grid) or (0.0, 0.0)
-            wrong[grid] = ((latency_ms[grid] != speed[0]) | (gbps[grid] != speed[1])) & apart[grid]
+            commonest = real.commonest(apart[grid], grid) or (0.0, 0.0)
+            wrong[grid] = ((latency_ms[grid] != commonest[0]) | (gbps[grid] != commonest[1])) & apart[grid]
+            inside[host] = commonest
     return {
         "default": _speed(default),
         "regions": [{"name": r} | _speed(stated[r, r]) for r in members],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import pandas as pd
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Device, Topology, estimated, hardware_of
+from dtfm_lab.domain.network import Topology, estimated
 from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.units import (
@@ -21,21 +21,17 @@ from dtfm_lab.domain.units import (
     LOOSE_TIMES,
     counted,
     format_bytes,
-    format_gbps,
     format_s,
     format_share,
     format_times,
     money,
     plain_rows,
-    to_gbps,
-    to_ms,
 )
 from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.lab.advice_origins import origins_of
 from dtfm_lab.lab.arguments import Progress
 from dtfm_lab.lab.ways import (
     DAY_S,
-    LINE_BYTES_PER_S,
-    LINE_S,
     MIXED,
     OWN,
     RENTED,
@@ -44,7 +40,6 @@ from dtfm_lab.lab.ways import (
     duration,
     number,
     unit_of,
-    watts_of,
 )
 from dtfm_lab.systems.estimates import ENDS, estimates_of
 
@@ -227,6 +222,12 @@ class Advice:
             text += f". The electricity of {', '.join(best.unmetered)} is not known and not counted"
         return text
 
+    def origins(self) -> list[str]:
+        """A line for each kind of number of the page: its formula or its source."""
+        parts = {"What fits": self.fits, "What more": self.gains, "Spot": self.spot}
+        absent = tuple(what for what, part in parts.items() if not part)
+        return list(origins_of(self.topology, self.job, self.options, self.asked.electricity_per_kwh, absent))
+
     def __repr__(self) -> str:
         return f"<Advice on {self.job.name}, {self.topology.name}: {self.verdict}>"
 
@@ -253,7 +254,7 @@ class Advice:
             "fits": [one._asdict() for one in self.fits],
             "gains": [one._asdict() for one in self.gains or ()],
             "spot": None if self.spot is None else self.spot._asdict(),
-            "how": list(_origins(self)),
+            "how": self.origins(),
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -314,7 +315,7 @@ def report_of(advice: Advice) -> Iterator[Part]:
         kept = f"{spot.way} then keeps {format_share(spot.share, 0)} of its {advice.job.counted}/s"
         text = f"{kept}: {lost}. Of these hours: {spent}"
         yield _section("If what is rented is spot", text)
-    yield ReportSection("How", list(_origins(advice)))
+    yield ReportSection("How", advice.origins())
 
 
 def _section(title: str, *parts: Part) -> ReportSection:
@@ -344,55 +345,6 @@ def _plan_of(way: Way) -> str:
     text = f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}"
     text += "" if job.checkpoints == "none" else f", checkpoints {job.checkpoints}"
     return f"{text}; **{plan.idle_words}**" if plan.idle_devices else text
-
-
-HOW = """\
-An iteration: of the fastest plan that a search found, by the link model and what each GPU reaches of its peak; in \
-brackets, here and in all columns, where a measured one lies with 90 % confidence. Ways are compared by their middles.
-{Unit}/s: {batch:,} of a batch over an iteration. Time: {unit} over {unit}/s, without starting, loading or losses.
-Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. kWh: hours x watts of the own devices \
-that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
-At most: how many times faster {scope} can be, a proven bound; empty where that is loose.
-Links: those of the network, each as if it were alone. Assumed are NVLink inside a rented host of several V100, \
-A100, H100 or newer, PCIe 4 x16 inside one of others, and \
-{line_ms:g} ms and {line} from home to one that the network does not have.
-What fits: by the simulator's count of memory; "needs some" is the whole model on one device, held as tightly as can be.
-What more would be worth: planned anew with one more device; a link of the same plan simulated at twice its bandwidth.
-Spot: lab.replay under the policy goodput, which writes checkpoints and plans anew. The rates are assumed."""
-
-
-def _origins(advice: Advice) -> Iterator[str]:
-    """A line for each kind of number: its formula or its source."""
-    parts = {"What fits": advice.fits, "What more": advice.gains, "Spot": advice.spot}
-    absent = tuple(what for what, part in parts.items() if not part)
-    lines = HOW.format(
-        batch=advice.job.tokens,
-        unit=advice.job.counted,
-        Unit=advice.job.counted.capitalize(),
-        per_kwh=money(advice.asked.electricity_per_kwh),
-        scope=" or ".join(dict.fromkeys(way.plan.scope for way in advice.options if way.plan)) or "any plan",
-        line_ms=to_ms(LINE_S),
-        line=format_gbps(to_gbps(LINE_BYTES_PER_S)),
-    ).splitlines()
-    yield from (line for line in lines if not line.startswith(absent))
-    if not any(device.price_per_hour for device in advice.topology.devices):
-        yield "No device of the network has a price, so all are your own; --typical-prices makes them rented ones."
-    devices = [device for way in advice.options for device in way.topology.devices]
-    for gpu in dict.fromkeys(device.gpu for device in devices):
-        yield f"{gpu}: {_source(gpu, [device for device in devices if device.gpu == gpu])}"
-
-
-def _source(gpu: str, devices: Sequence[Device]) -> str:
-    """Where the numbers of a kind of device are from."""
-    row = hardware_of(gpu)
-    parts = ["peak and memory as the network states" if row is None else row.source]
-    if any(not device.price_per_hour for device in devices):
-        watts = watts_of(devices[0])
-        parts.append("watts unknown" if watts is None else f"{watts:g} W, the maker's figure")
-    for price in sorted({device.price_per_hour for device in devices} - {0.0}):
-        listed = row is not None and price == row.price_per_hour
-        parts.append(f"{money(price)} an hour, {row.price_source if row and listed else 'as given'}")
-    return "; ".join(parts)
 
 
 def _count(tokens: float) -> str:

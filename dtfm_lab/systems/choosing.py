@@ -17,6 +17,8 @@ from dtfm_lab.systems.strategy import NOT_MODELLED, Branch, Budget, Strategy, pr
 
 ROUNDING = 1e-9
 """Relative rounding of a lower bound."""
+MOST_RUNNERS_UP = 2
+"""Shapes beside that of the best plan whose fastest plans an outcome keeps."""
 Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strategy] | None
 """Systems by name, as classes, or with assumptions of one's own; all where None."""
 
@@ -40,12 +42,14 @@ def outcome_of(
     heapq.heapify(queue)
     best: tuple[float, tuple[int, int]] = (math.inf, (0, 0))
     found: Plan | None = None
+    simulated: list[tuple[float, tuple[int, int], Plan]] = []
     nearest: tuple[float, tuple[int, int], Plan | None] = (math.inf, (0, 0), None)
     try:
         while queue and queue[0][0] <= best[0] * (1 + ROUNDING):
             least_s, place, one = heapq.heappop(queue)
             if isinstance(one, Plan) and place[1] >= 0:
                 this = strategy.seconds(one, budget), place
+                simulated.append((*this, one))
                 if this < best:
                     if fits(one):
                         best, found = this, one.changed(iteration_s=this[0])
@@ -73,9 +77,30 @@ def outcome_of(
         budget=budget,
         found=found,
         reason="" if found is not None else reason,
+        runners_up=() if found is None else tuple(_runners_up(found, simulated, queue)),
         considered=sum(1 if isinstance(one, Plan) else len(one) for one in branches),
         seconds=time.perf_counter() - began,
     )
+
+
+def _runners_up(
+    best: Plan,
+    simulated: Iterable[tuple[float, tuple[int, int], Plan]],
+    queue: Iterable[tuple[float, tuple[int, int], Plan | Branch]],
+) -> Iterator[Plan]:
+    """The fastest plans that fit of other shapes than the best's; after those simulated, those that may be fastest."""
+    shapes = {_shape(best.job)}
+    ranked = [*sorted(simulated, key=lambda each: each[:2]), *sorted(queue, key=lambda each: each[:2])]
+    for _, _, plan in ranked:
+        if len(shapes) > MOST_RUNNERS_UP:
+            return
+        if isinstance(plan, Plan) and _shape(plan.job) not in shapes and fits(plan):
+            shapes.add(_shape(plan.job))
+            yield plan
+
+
+def _shape(job: Job) -> tuple[int | None, ...]:
+    return job.n_stages, job.n_replicas, job.group_gpus
 
 
 def _queued(plan: Plan, budget: Budget) -> Plan:

@@ -1,23 +1,25 @@
 """Whether a ranking depends on links that nobody measured: ranked again at both ends of what these may be."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, at_their_ends, estimated
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.systems.choosing import outcome_of
 from dtfm_lab.systems.outcome import Outcome
 
 MEASURE = "iperf3 --json, a test of NCCL and dtfm-lab network probe measure links"
 MOST_SHOWN = 4
 """Most estimates that a note names."""
-RIVAL, MOST_RIVALS = 3.0, 3
-"""Systems choose their plans again at an end of the estimates if their plans take at most ``RIVAL`` times as long there
-as the fastest, at most ``MOST_RIVALS`` of them: it takes as long as asking them did."""
+MOST_RIVALS = 3
+"""At an end of the estimates the fastest systems, this many, may change to another of the plans that they tried."""
+MOST_S = 1.0
+"""Processor seconds for one end. It takes tens of milliseconds for 32 GPUs; only networks of thousands reach this."""
 ENDS = {True: "as fast as they may be", False: "as slow as they may be"}
 
 
@@ -28,43 +30,43 @@ def estimates_of(topology: Topology) -> str:
     return f"Nobody measured these links: {', '.join(found[:MOST_SHOWN])}{more}" if found else ""
 
 
-def note_on(topology: Topology, job: Job, outcomes: Sequence[Outcome]) -> str:
+def note_on(topology: Topology, outcomes: Sequence[Outcome]) -> str:
     """What the order of systems owes to estimated links: which is fastest where they are faster or slower.
 
-    Empty where no link is an estimate. A system that searches keeps its plan, so that this takes no search.
+    Empty where no link is an estimate. It searches nothing: it simulates plans that the systems tried.
     """
     ranked = [one for one in outcomes if one.found is not None]
     if not (links := estimates_of(topology)) or not ranked:
         return ""
     said, fastest = [], ranked[0].title
     for most, how in ENDS.items():
-        found = _seconds(ranked, topology, job, most=most)
+        found = _seconds(ranked, topology, most=most)
         if found:
             title = min(found, key=found.__getitem__)
             stays = "is" if title != fastest else "takes" if len(ranked) == 1 else "stays"
             rest = format_s(found[title]) if len(ranked) == 1 else f"fastest, {format_s(found[title])},"
-            said.append(f"{title} {stays} {rest} where they are {how}")
-    return f"{links}. {', and '.join(said)}. {MEASURE[0].upper()}{MEASURE[1:]}."
+            of = f" of the first {len(found)} systems" if len(found) < len(ranked) else ""
+            said.append(f"{title} {stays} {rest}{of} where they are {how}")
+    return f"{links}. With the plans tried here {', and '.join(said)}. {MEASURE[0].upper()}{MEASURE[1:]}."
 
 
-def _seconds(ranked: Sequence[Outcome], topology: Topology, job: Job, *, most: bool) -> dict[str, float]:
-    """By title the seconds of each system at one end of the estimates."""
-    network = at_their_ends(topology, most=most)
-    if np.array_equal(network.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s):
+def _seconds(ranked: Sequence[Outcome], topology: Topology, *, most: bool) -> dict[str, float]:
+    """By title the seconds of each system at one end of the estimates; of the first ones where all take too long."""
+    if np.array_equal(at_their_ends(topology, most=most).bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s):
         return {one.title: one.iteration_s for one in ranked if one.iteration_s is not None}
-    found = dict(_with_their_plans(ranked, most=most))
-    least_s = min(found.values(), default=0.0)
-    rivals = [one for one in ranked if one.title in found and found[one.title] <= RIVAL * least_s]
-    for one in sorted(rivals, key=lambda rival: found[rival.title])[:MOST_RIVALS]:
-        if not one.strategy.searches:
-            chosen_s = outcome_of(one.strategy, network, job, one.budget).iteration_s
-            found[one.title] = min(found[one.title], chosen_s or found[one.title])
-    return found
+    began_s, found = time.thread_time(), dict[str, float]()
 
-
-def _with_their_plans(ranked: Sequence[Outcome], *, most: bool) -> Iterator[tuple[str, float]]:
-    """The title of each system and the seconds of its plan as it is."""
-    for one in ranked:
+    def keep_fastest(one: Outcome, plan: Plan) -> None:
+        if found and time.thread_time() - began_s > MOST_S:
+            return
         with contextlib.suppress(LabError):  # a plan whose simulation is refused there says nothing
-            plan = one.plan.changed(topology=at_their_ends(one.plan.topology, most=most))
-            yield one.title, one.strategy.seconds(plan, one.budget)
+            there = plan.changed(topology=at_their_ends(plan.topology, most=most))
+            found[one.title] = min(found.get(one.title, math.inf), one.strategy.seconds(there, one.budget))
+
+    for one in ranked:
+        keep_fastest(one, one.plan)
+    rivals = sorted((one for one in ranked if one.title in found), key=lambda rival: found[rival.title])
+    for one in rivals[:MOST_RIVALS]:
+        for plan in one.runners_up:
+            keep_fastest(one, plan)
+    return found

@@ -34,6 +34,9 @@ class Outcome:
     """With the seconds of its iteration."""
     reason: str = ""
     """Why there is no plan."""
+    runners_up: tuple[Plan, ...] = field(default=(), compare=False)
+    """The fastest plans of other shapes that were tried on the way to it, those simulated first, the others by their
+    bounds; each fits, and none is priced."""
     considered: int = 0
     """Plans that the system lets its user choose from."""
     seconds: float = field(default=0.0, compare=False)

@@ -89,7 +89,7 @@ class Outcomes:
     @cached_property
     def note(self) -> str:
         """Which links are estimates, and which system is fastest where they are faster or slower; empty without any."""
-        return note_on(self.topology, self.job, self.outcomes)
+        return note_on(self.topology, self.outcomes)
 
     @property
     def sentence(self) -> str:

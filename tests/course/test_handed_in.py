@@ -162,6 +162,7 @@ def test_a_plan_of_ones_own_class_is_a_plan(plan):
         b"bytes",
         np.array([Runs()]),
     ],
+    ids=lambda one: type(one).__name__,  # an object that poses as text would be named by its address
 )
 def test_what_is_no_data_is_refused_in_one_line(answer):
     with pytest.raises(LabError, match="wanted"):

@@ -143,11 +143,3 @@ def test_a_file_of_a_version_before_has_the_numbers_that_came_since():
         model = MODELS[name]
         before = replace(model, layers=tuple(replace(layer, kv_elements=0) for layer in model.layers))
         assert Job(model=before, global_batch=8).model == model
-
-
-def test_selective_checkpointing_of_experts_is_refused_for_its_own_reason():
-    for name in ("qwen3-30b-a3b", "deepseek-v3"):
-        with pytest.raises(
-            JobError, match=rf"no model of blocks with experts, which {name} has; wanted none, block or"
-        ):
-            Job(model=MODELS[name], global_batch=8, microbatch=1, checkpointing="selective")

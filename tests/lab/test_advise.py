@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
-from dtfm_lab.domain.network import HARDWARE
+from dtfm_lab.domain.network import BETWEEN, HARDWARE, Estimate
 from dtfm_lab.domain.report import as_html
+from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.lab.advice import SLOWER, Advice
 from dtfm_lab.lab.ways import LINE_BYTES_PER_S, watts_of, with_one_more
 
@@ -172,6 +173,26 @@ def test_a_job_that_fits_with_no_change_either_is_not_to_be_trained(tmp_path: Pa
     assert found.best is None
     assert found.verdict == "Not at all: the job fits none of 3 ways, nor with what is tried below"
     assert all("needs some" in way.lacks for way in found.options)
+
+
+def test_advice_that_hangs_on_a_link_that_nobody_measured_says_so(tmp_path: Path) -> None:
+    (tmp_path / "vms.csv").write_text(HEAD + "one,T4,1,8,32,0.4,here,,\n")
+    links = np.full((2, 2), 100.0)
+    pair = lab.Topology.from_matrices(links / 1000, links, gpu="RTX 4090")
+    guess = Estimate(BETWEEN, from_gbps(100), from_gbps(0.001), from_gbps(100))
+
+    def asked(topology: lab.Topology) -> Advice:
+        job = lab.load_job("gpt2-medium", global_batch=32)
+        limits = {"budget_dollars": 1000, "catalogue": tmp_path / "vms.csv"}
+        return lab.advise(topology, job, tokens=100e6, steps=1, **limits)
+
+    estimated, measured = asked(replace(pair, estimates=(guess,))), asked(pair)
+    assert estimated.best.name == measured.best.name == "your machines"
+    assert estimated.note.startswith("Nobody measured these links: between hosts 100 Gbit/s (0.001 to 100). ")
+    assert "the best way is device-0 alone (" in estimated.note
+    assert estimated.note.endswith(") where they are as slow as they may be")
+    assert estimated.note in str(estimated)
+    assert measured.note == ""
 
 
 def test_a_catalogue_offers_its_own_kinds_and_regions() -> None:

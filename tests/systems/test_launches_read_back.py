@@ -75,12 +75,16 @@ def test_what_is_exported_is_read_back(one):
     for field in COMPARED:
         if framework == "accelerate" and field == "gradients_in":
             continue  # it exchanges them in the precision of numbers, whatever the plan says
+        if field == "sharding" and job.n_replicas == 1:
+            continue  # a single replica has no other to split states with: its file is that of all kinds
         assert getattr(read, field) == getattr(job, field), (field, text)
     assert read.modelled().parameters == job.modelled().parameters
     if framework != "accelerate":  # which is not told the micro-batch
         assert read.microbatch == job.microbatch
     if framework in ("megatron", "torchtitan"):
         assert read.stage_layers == job.stage_layers
-        assert read.checkpoints == job.checkpoints
+        alone = job.n_stages * job.stages_per_device == job.modelled().n_blocks  # a stage of one block is that block
+        same = {"stage": "block"} if alone else {}
+        assert same.get(read.checkpoints, read.checkpoints) == same.get(job.checkpoints, job.checkpoints)
     if framework == "accelerate" and job.sharding != "none":
         assert read.checkpoints == job.checkpoints

@@ -22,7 +22,7 @@ COLUMNS = [
     *("n_stages", "n_replicas", "tensor_parallel", "microbatch", "schedule", "sharding", "choices", "idle", "most"),
     *("mathematics", "considered", "reason", "cite"),
 ]
-KEYS = {"topology", "job", "global_batch", "sentence", "systems", "assumptions", "not_modelled"}
+KEYS = {"topology", "job", "global_batch", "sentence", "note", "systems", "assumptions", "not_modelled"}
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_what_takes_as_long_is_not_said_to_take_1_00_times_as_long() -> None:
 def test_a_system_without_a_shape_says_of_what() -> None:
     asked = lab.systems.variant("megatron", n_stages=7)
     reason = lab.strategies("lecture-hall", "tiny", systems=asked).outcomes[0].reason
-    assert reason.startswith("none of its shapes suits 8 devices, 8 blocks and a batch of ")
+    assert reason == "7 stages do not divide the 8 blocks of tiny; wanted a divisor"
 
 
 OVERLAPPED = variant("megatron", transport="overlapped")

@@ -96,12 +96,6 @@ def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:
         "moved_elements": ("memory_traffic", job.memory_traffic),
         "kv_elements": ("context_parallel", job.context_parallel > 1),
     }
-    if job.checkpointing == "selective" and model.n_experts:
-        yield (
-            f"checkpointing selective has no model of blocks with experts, which {model.name} has; wanted none, block "
-            f"or stage"
-        )
-        return
     for what, (choice, is_chosen) in wanted.items():
         if is_chosen and not any(getattr(layer, what) for layer in model.layers if layer.kind is LayerKind.BLOCK):
             yield (

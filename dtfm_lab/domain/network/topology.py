@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 LINK_SPREAD = 0.1
-"""Spread of the links of a network that states none: a guess, of what a bandwidth that was stated or measured once
-differs by from what a long transfer gets."""
+"""Spread of links that state none: a guess of how far a long transfer is from a bandwidth measured once."""
 MOST_SPREAD = 3.0
 """Largest spread, with which one in six messages takes twenty times as long."""
 

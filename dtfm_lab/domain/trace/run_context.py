@@ -171,7 +171,8 @@ class RunContext:
     unigram_entropy: float | None = None
     """Nats a byte of that text, each byte drawn by its frequency alone: what a model without context can reach."""
     notes: tuple[str, ...] = ()
-    """What went otherwise than asked and changed no number, such as checkpoints that could not be written."""
+    """What went otherwise than asked, a sentence each: a checkpoint that was not written or is damaged, connections
+    that were made again, a loss that is no number."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -29,9 +29,9 @@ ALIKE = 1.001
 def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is dear.
 
-    Devices are in order of region. Of a network of more than 512 devices, one of each host is drawn, or if that is not
-    few enough every so many of all: a page cannot show millions of cells. ``of`` is "bandwidth" (Gbit/s) or "latency"
-    (ms). Raises UnknownName for anything else.
+    Devices are in order of region. Of a network of more than 512 devices it draws one per host, and if these are
+    still too many, evenly spaced ones: a page cannot show millions of cells. ``of`` is "bandwidth" (Gbit/s) or
+    "latency" (ms). Raises UnknownName for anything else.
     """
     if of not in ("bandwidth", "latency"):
         raise unknown("link property", of, ("bandwidth", "latency"))

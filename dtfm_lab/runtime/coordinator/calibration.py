@@ -231,6 +231,18 @@ def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Tu
     return turns
 
 
+def train_orders(spec: RunSpec, calibration: RunCalibration) -> dict[int, dict[str, Any]]:
+    """By rank, the order to build the stages that are trained: expected durations, time scale and turns."""
+    turns = turns_of(spec, calibration.profile)
+    orders: dict[int, dict[str, Any]] = {}
+    for rank, (position, replica) in enumerate(spec.workers):
+        held = spec.built.stages_of(position)
+        rows = [(row.stage, row.kind, row.seconds) for row in calibration.profile if row.replica == replica]
+        drawn_s = [row for row in rows if row[0] in held]
+        orders[rank] = {"drawn_s": drawn_s, "time_scale": calibration.time_scale, "turns": turns[rank]}
+    return orders
+
+
 def still_counted(n_counted: int, counted_s: float) -> int:
     """Return how many more calibration iterations will be counted, if they go on taking as long."""
     if not n_counted:

@@ -31,7 +31,7 @@ from dtfm_lab.runtime.coordinator.calibration import (
     calibrate,
     replay,
     still_counted,
-    turns_of,
+    train_orders,
 )
 from dtfm_lab.runtime.coordinator.losses import mean_loss, summary_of_diverged, why_warned
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, find_recovery, why_unrecoverable
@@ -168,16 +168,10 @@ class Coordinator:
 
     def _tell_calibration(self, calibration: RunCalibration) -> None:
         """Tell the expected durations and the time scale, with which workers build the stages that are trained."""
-        profile, time_scale = calibration.profile, calibration.time_scale
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
-        emit("profile", rows=profile, **of_run)
-        self._train_orders, turns = {}, turns_of(self._spec, profile)
-        for rank, (position, replica) in enumerate(self._spec.workers):
-            held = self._spec.built.stages_of(position)
-            rows = [(row.stage, row.kind, row.seconds) for row in profile if row.replica == replica]
-            drawn_s = [row for row in rows if row[0] in held]
-            self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale, "turns": turns[rank]}
-        self._time_scale = time_scale
+        emit("profile", rows=calibration.profile, **of_run)
+        self._train_orders = train_orders(self._spec, calibration)
+        self._time_scale = calibration.time_scale
 
     def _iterate(self) -> None:
         ready_s = self._ready_s
