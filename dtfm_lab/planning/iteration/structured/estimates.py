@@ -428,12 +428,12 @@ class _Stage:
     def _total(self, period: FloatArray, fill: FloatArray, whole: FloatArray, sharding: str) -> FloatArray:
         """(C,) seconds until the last pipeline has passed its micro-batches."""
         n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
-        equal = self.alike or sharding in ("zero-2", "zero-3")
-        if equal or self.of.job.microbatches_per_replica is not None:
-            return np.asarray((fill + -(-n // n_replicas)[:, None] * period).max(axis=1))
+        even = np.asarray((fill + -(-n // n_replicas)[:, None] * period).max(axis=1))
+        if self.alike or sharding in ("zero-2", "zero-3") or self.of.job.microbatches_per_replica is not None:
+            return even
         rate = 1.0 / period
         shared = (n + (fill * rate).sum(axis=1)) / rate.sum(axis=1) + 0.5 * period.min(axis=1)
-        return np.asarray(np.maximum(shared, whole.max(axis=1)))
+        return np.asarray(np.minimum(np.maximum(shared, whole.max(axis=1)), even))
 
     def _loops(self, both: FloatArray, round_trip: FloatArray) -> FloatArray:
         """(C, P) seconds a micro-batch of the slowest loop of neighbouring stages under 1F1B."""

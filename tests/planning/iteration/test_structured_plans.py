@@ -1,0 +1,134 @@
+"""Structured plans: the family holds what a practitioner would launch, and no such plan beats the planner's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from generated_clusters import cluster
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.planning import plan, search
+from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.planning.iteration.left_open import OF_CHOICES
+from dtfm_lab.planning.iteration.structured import StructuredPlans
+from dtfm_lab.planning.iteration.structured.layouts import in_order
+from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.objectives import SearchRequest, value_of
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.simulate import iteration_seconds
+
+ROUNDING = 1 + 1e-9
+
+
+def job_of(**fields: object) -> Job:
+    """A job that leaves everything open."""
+    return lab.load_job("gpt3-xl", global_batch=64).with_fields(**fields)
+
+
+def family_of(topology: Topology, job: Job) -> StructuredPlans:
+    """The family, all of it estimated."""
+    found = StructuredPlans(SearchRequest(topology=topology, job=job, planner="evolutionary"), Aim())
+    for _ in found.estimate(lambda: False):
+        pass
+    return found
+
+
+def plain_grids(topology: Topology, job: Job) -> list[float]:
+    """Seconds of every grid in rank order on all devices, whole stages, as a guide would have it; those that fit."""
+    found = []
+    for degree in topology.group_sizes:
+        network = topology.grouped(degree)
+        for n_stages in (1, 2, 4, 8):
+            n_replicas = len(network) // n_stages
+            if not n_replicas or len(network) % n_stages or job.global_batch % n_replicas:
+                continue
+            for sharding in ("none", "zero-1", "zero-3"):
+                fields = {"tensor_parallel": degree, "n_stages": n_stages, "n_replicas": n_replicas, "microbatch": 1}
+                how = {"sharding": sharding, "synchronisation": "ring", "overlap": False, "checkpointing": "none"}
+                try:
+                    one = job.with_fields(schedule="1f1b", **fields, **how)
+                    grid = in_order(one, np.arange(len(network)), "dp-pp")
+                    priced = unpriced_plan(network, one, grid)
+                    if memory(priced).fits:
+                        found.append(iteration_seconds(priced))
+                except LabError:  # more replicas than micro-batches
+                    continue
+    return found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_plain_grid_beats_the_plan(seed):
+    topology, job = cluster(seed), job_of()
+    grids = plain_grids(topology, job)
+    assert (
+        plan(topology, job, objective="iteration", seed=0, steps=1).iteration_s <= min(grids, default=np.inf) * ROUNDING
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("system", ["ddp", "fsdp", "megatron"])
+def test_no_modelled_system_beats_the_plan(seed, system):
+    topology, job = cluster(seed, most_hosts=3), job_of()
+    best = lab.strategies(topology, job, systems=[system], queueing="pairs").outcomes[0].iteration_s
+    found = plan(topology, job, objective="iteration", seed=0, steps=1)
+    assert best is None or found.iteration_s <= best * ROUNDING
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_leaving_more_open_never_makes_the_best_estimate_worse(seed):
+    topology = cluster(seed)
+    opened = family_of(topology, job_of()).estimates
+    for fields in ({"tensor_parallel": 1}, {"sharding": "none"}, {"synchronisation": "ring"}, {"overlap": False}):
+        pinned = family_of(topology, job_of(**fields)).estimates
+        if pinned:
+            assert min(one.value for one in opened) <= min(one.value for one in pinned) * ROUNDING
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_estimates_are_near_what_the_simulator_says(seed):
+    found = family_of(cluster(seed), job_of())
+    first = next(found.simulated())
+    assert 0.8 < first.estimate.iteration_s / first.candidate.iteration_s < 1.15
+
+
+def test_every_choice_of_a_launch_is_open_by_default_and_chosen_by_the_plan():
+    job = lab.load_job("llama-3-8b")
+    assert {*OF_CHOICES, "n_stages", "n_replicas", "microbatch", "schedule", "checkpointing"} <= set(job.left_open)
+    chosen = plan(cluster(3), job_of(), objective="iteration", steps=1).job
+    assert all(getattr(chosen, what) is not None for what in (*OF_CHOICES, "microbatch", "schedule"))
+
+
+def test_what_is_pinned_stays():
+    fields = {
+        "tensor_parallel": 2,
+        "sharding": "zero-1",
+        "synchronisation": "sharded",
+        "overlap": True,
+        "microbatch": 2,
+    }
+    chosen = plan(cluster(4), job_of(**fields), objective="iteration", steps=1).job
+    assert {what: getattr(chosen, what) for what in fields} == fields
+
+
+@pytest.mark.parametrize("objective", ["iteration", "price"])
+def test_a_plan_is_never_worse_than_its_start(objective):
+    topology = lab.load_topology("campus").with_typical_prices()
+    first = plan(topology, job_of(), objective=objective, seed=0, steps=3)
+    again = list(search(topology, job_of(), objective=objective, seed=1, steps=1, start=first))[-1].plan
+    assert value_of(again) <= value_of(first) * ROUNDING
+
+
+def test_a_faster_link_or_one_more_device_never_makes_the_plan_that_starts_from_the_old_one_worse():
+    whole = lab.load_topology("campus")
+    part = whole.subset(range(24))
+    before = plan(part, job_of(), objective="iteration", seed=0, steps=2)
+    after = list(search(whole, job_of(), objective="iteration", seed=0, steps=1, start=before))[-1].plan
+    assert after.iteration_s <= before.iteration_s * ROUNDING
+    faster = replace(part, bandwidth_bytes_per_s=part.bandwidth_bytes_per_s * 2)
+    after = list(search(faster, job_of(), objective="iteration", seed=0, steps=1, start=before))[-1].plan
+    assert after.iteration_s <= before.iteration_s * ROUNDING
