@@ -78,6 +78,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/cuts.py
 	$(BIN)/python benchmarks/modules.py
 	$(BIN)/python benchmarks/better_plans.py
+	$(BIN)/python benchmarks/first_answer.py --systems
 	$(BIN)/python benchmarks/real_plans.py
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/systems_run.py

@@ -61,7 +61,8 @@ def plain_grids(topology: Topology, job: Job) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
 def test_no_plain_grid_beats_the_plan(seed):
     topology, job = cluster(seed), job_of()
     grids = plain_grids(topology, job)
@@ -70,7 +71,8 @@ def test_no_plain_grid_beats_the_plan(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("system", ["ddp", "fsdp", "megatron"])
 def test_no_modelled_system_beats_the_plan(seed, system):
     topology, job = cluster(seed, most_hosts=3), job_of()
@@ -79,7 +81,7 @@ def test_no_modelled_system_beats_the_plan(seed, system):
     assert best is None or found.iteration_s <= best * ROUNDING
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_leaving_more_open_never_makes_the_best_estimate_worse(seed):
     topology = cluster(seed)
     opened = family_of(topology, job_of()).estimates
@@ -89,7 +91,7 @@ def test_leaving_more_open_never_makes_the_best_estimate_worse(seed):
             assert min(one.value for one in opened) <= min(one.value for one in pinned) * ROUNDING
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_estimates_are_near_what_the_simulator_says(seed):
     found = family_of(cluster(seed), job_of())
     first = next(found.simulated())
