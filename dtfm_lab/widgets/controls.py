@@ -14,6 +14,7 @@ import traitlets
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import JobOptions
+from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
 
@@ -38,7 +39,7 @@ LABELS = {
     "electricity_per_kwh": "Electricity ($/kWh)",
     "transport": "While it sends",
     "sharding": "Replicas split",
-    "overlap": "Average while the last backward runs",
+    "overlap": "Average early",
     "memory_traffic": "Count memory traffic",
     "queueing": "Messages",
     "emulated": "Links as in",
@@ -80,6 +81,8 @@ NOT_TRIED = frozenset((
     "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every", "early_stop",
 ))  # fmt: skip
 """Job options that may vary on a plan, but are left to the job's file."""
+CHOOSES = "the planner chooses"
+"""How None reads where a planner chooses."""
 QUEUEING_OPTION = Option(
     name="queueing", help="Who waits: messages of a pair of devices, or of a card", choices=QUEUEING, default="pairs"
 )
@@ -264,11 +267,12 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
         layout = w.Layout(width=width or "auto")
         return w.Checkbox(bool(option.default), description=label, tooltip=option.help, indent=False, layout=layout)
     given["layout"] = w.Layout(width=width or f"calc({narrow} + {'130px' if option.choices else '85px'})")
+    unset = CHOOSES if option.name in LEFT_TO_PLANNERS else "as usual"
     if option.type is bool:
-        return _dropdown([("as usual", None), ("yes", True), ("no", False)], option.default, given)
+        return _dropdown([(unset, None), ("yes", True), ("no", False)], option.default, given)
     if option.choices is not None:
-        unset = [("as usual", None)] if option.may_be_none else []
-        return _dropdown([*unset, *choices_of(option)], option.default, given)
+        offered = [*([(unset, None)] if option.may_be_none else []), *choices_of(option)]
+        return _dropdown(offered, option.default, given)
     if option.type is int and not option.may_be_none:
         least = int(option.least or 0)
         return w.BoundedIntText(option.default or least, min=least, max=int(option.most or MOST_COUNT), step=1, **given)
@@ -282,8 +286,12 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
 
 
 def _dropdown(options: list[tuple[str, Any]], default: Any, given: dict[str, Any]) -> w.Dropdown:
-    """Return a menu that shows its default, also where that is None, which ipywidgets takes for nothing chosen."""
-    return w.Dropdown(options=options, index=[value for _, value in options].index(default), **given)
+    """Return a menu that also shows None where that is a choice, which ipywidgets takes for nothing chosen."""
+    values = [value for _, value in options]
+    made = w.Dropdown(options=options, index=values.index(default), **given)
+    if None in values:
+        made.observe(lambda change: change["new"] is None and made.set_trait("index", values.index(None)), "value")
+    return made
 
 
 def _label_px(label: str) -> int:

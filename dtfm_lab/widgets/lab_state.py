@@ -14,6 +14,7 @@ import traitlets
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.network.grouping import groups_of
 from dtfm_lab.domain.plan import Plan, cut_subplan
@@ -85,7 +86,8 @@ class LabState(traitlets.HasTraits):
     queueing = traitlets.Unicode("pairs").tag(result=True)
     """Which messages of a prediction share one link and so wait for each other."""
     choices = traitlets.Dict().tag(result=True)
-    """Fields of the plan's job that predictions and runs take from here instead."""
+    """Fields of the plan's job that predictions and runs take from here instead. None leaves a field to the planner,
+    whose plan has chosen it."""
     predicted = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     measured = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     comparison = traitlets.Instance(Comparison, allow_none=True).tag(result=True)
@@ -169,8 +171,8 @@ class LabState(traitlets.HasTraits):
     @property
     def is_chosen_otherwise(self) -> bool:
         """Whether ``choices`` differ from the plan's own job, of which its communication cost is."""
-        plan = self.plan
-        return plan is not None and any(getattr(plan.job, name) != value for name, value in self.choices.items())
+        plan, given = self.plan, _given(self.choices)
+        return plan is not None and any(getattr(plan.job, name) != value for name, value in given.items())
 
     @property
     def shown_plan(self) -> Plan | None:
@@ -216,8 +218,12 @@ RESULT_TRAITS = tuple(LabState.class_trait_names(result=True))
 
 
 def _with_choices(plan: Plan, choices: Mapping[str, Any]) -> Plan:
-    job = plan.job.with_fields(**choices)
+    job = plan.job.with_fields(**_given(choices))
     return plan if job == plan.job else plan.changed(job=job)
+
+
+def _given(choices: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in choices.items() if value is not None or name not in LEFT_TO_PLANNERS}
 
 
 def _scheduled(plan: Plan, schedule: str, queueing: str) -> Plan:

@@ -63,7 +63,8 @@ class SearchFrames:
             self._bests.appendleft(self._numbered(one, (search, "best", step.best_s)))
         if step.population is not None:
             self._has_population = True
-            choice = search, step.job.tensor_parallel, step.job.sharding
+            job = step.job
+            choice = search, job.tensor_parallel, job.sharding, job.synchronisation, job.overlap
             people = tuple(self._numbered(one, choice) for one in step.population.individuals)
             return _frame(step, people, step.population.rule)
         return None if self._has_population or not improved else _frame(step, tuple(self._bests), OF_BESTS)

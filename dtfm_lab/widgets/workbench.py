@@ -93,7 +93,7 @@ class Lab(w.VBox):
         network, job, plan = _opened(topology, job)
         ungrouped = network
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
-            network, job = network_of(network, job)
+            network, _ = network_of(network, job)  # what the job leaves open stays so
         with untold():
             self.lab_state = LabState()
             self._make_panels(network, job, live=live)

@@ -30,6 +30,12 @@ def test_the_cost_is_the_slowest_group_plus_every_hop():
     assert plan.gap == pytest.approx(0.2)
 
 
+def test_a_plan_leaves_nothing_to_a_planner():
+    plan = made([[0, 1, 2], [3, 4, 5]])
+    opened = plan.changed(job=plan.job.freed("sharding", "synchronisation", "overlap"))
+    assert opened.job == plan.job
+
+
 @given(st.permutations(range(7)))
 def test_stages_pipelines_and_rank_map_tell_the_same_placement(order):
     grid = np.array(order[:6]).reshape(2, 3)

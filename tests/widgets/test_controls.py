@@ -6,7 +6,7 @@ from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.lab.advice import AdviceOptions
 from dtfm_lab.runtime.protocol.run_options import RunSettings
-from dtfm_lab.widgets.controls import CHOICES, LABELS, button, choices_of, control_for, disable
+from dtfm_lab.widgets.controls import CHOICES, CHOOSES, LABELS, button, choices_of, control_for, disable
 from dtfm_lab.widgets.planner.job_controls import Limits
 from dtfm_lab.widgets.planner.search_panel import SearchSettings
 from dtfm_lab.widgets.planner.teaching_panel import TeachingSettings
@@ -27,6 +27,14 @@ def test_a_choice_reads_plainly_and_keeps_its_name(name):
     control = control_for(OPTIONS[name])
     assert [value for _, value in choices_of(OPTIONS[name])] == list(OPTIONS[name].choices)
     assert control.value == OPTIONS[name].default
+
+
+@pytest.mark.parametrize("name", ["synchronisation", "sharding", "overlap"])
+def test_a_menu_shows_what_is_left_to_the_planner(name):
+    control = control_for(OPTIONS[name])
+    for value in (None, control.options[-1][1], None):
+        control.value = value
+        assert (control.value, control.label == CHOOSES) == (value, value is None)
 
 
 def test_a_disabled_button_says_why_and_an_enabled_one_what_it_does():

@@ -70,6 +70,18 @@ async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
     assert choices.by_option["synchronisation"].value == "central", "another batch leaves what is tried out"
 
 
+async def test_choices_that_a_job_leaves_open_are_its_plans_own() -> None:
+    opened = dict.fromkeys(("sharding", "synchronisation", "overlap"))
+    the_lab = await planned("lecture-hall", **opened, n_stages=1, n_replicas=8)
+    choices, plan = the_lab.schedule_panel.choices, the_lab.plan
+    assert set(opened) <= set(plan.left_open)
+    assert None not in {choices.by_option[name].value for name in opened}
+    for name in opened:
+        choices.by_option[name].value = None
+    assert the_lab.lab_state.chosen_plan is plan
+    assert not the_lab.lab_state.is_chosen_otherwise
+
+
 async def test_a_schedule_that_cannot_be_is_said_and_nothing_else_is_shown_for_it() -> None:
     the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
     panel = the_lab.schedule_panel

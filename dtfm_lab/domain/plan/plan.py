@@ -115,7 +115,8 @@ class Plan:
     bounds are those with everybody there; ``lab.simulate`` and ``lab.run`` go without them."""
 
     def __post_init__(self) -> None:
-        job, shape = self.job, self.placement.devices.shape
+        job, shape = self.job.settled, self.placement.devices.shape  # a plan leaves nothing to a planner
+        object.__setattr__(self, "job", job)
         if shape != (job.n_stages, job.n_replicas):
             raise PlanError(f"placement of {shape[0]} x {shape[1]}; job wants {job.n_stages} x {job.n_replicas}")
         if (worst := int(self.placement.devices.max())) >= len(self.topology):

@@ -17,7 +17,7 @@ from dtfm_lab.files import job_names, override
 from dtfm_lab.planning import default_objective, objectives
 from dtfm_lab.planning.iteration.left_open import divisors
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.controls import SavedControls, controls_for, labelled, menu, show
+from dtfm_lab.widgets.controls import CHOOSES, SavedControls, controls_for, labelled, menu, show
 from dtfm_lab.widgets.lab_state import Guard, LabState
 
 COMMUNICATION = "communication"
@@ -109,7 +109,6 @@ OPEN_SHAPE: tuple[int, ...] = ()
 OPEN_MICROBATCH = 0
 OPEN_SCHEDULE = ""
 """Values of the menus where the planner chooses."""
-CHOOSES = "the planner chooses"
 
 
 class JobControls(SavedControls):

@@ -289,7 +289,8 @@ def _control(option: Option) -> w.ValueWidget:
     if option.name in SLIDERS:
         offered = {"options": [("–", 1)], "tooltip": option.help, "continuous_update": True}
         return labelled(w.SelectionSlider, label_of(option).capitalize(), SLIDER_WIDTH, LABEL_WIDTH, **offered)
-    control = control_for(option, width=MENU_WIDTH, label_width=LABEL_WIDTH)
+    chosen = replace(option, may_be_none=False)  # a plan leaves nothing to a planner
+    control = control_for(chosen, width=MENU_WIDTH, label_width=LABEL_WIDTH)
     if isinstance(control, w.Checkbox):
         control.layout = w.Layout(width="auto", margin="2px 2px 2px 106px")
     return control
