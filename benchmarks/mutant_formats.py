@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
@@ -26,9 +27,10 @@ class Format:
 def formats() -> dict[str, Format]:
     """Every format by name, its valid files read or written here."""
     from dtfm_lab import files, lab
-    from dtfm_lab.cli.marking import asked
+    from dtfm_lab.cli.marking_files import HandIn, cells_of, missions_in
     from dtfm_lab.course import missions
     from dtfm_lab.course.graded import read_students
+    from dtfm_lab.course.handed_in import pack
     from dtfm_lab.course.progress import Progress, read_progress, save_progress
     from dtfm_lab.course.teaching import assignment
     from dtfm_lab.files.models import load_model
@@ -68,6 +70,10 @@ def formats() -> dict[str, Format]:
             lab.evaluate("lecture-hall", job, stages=[[0, 1], [2, 3]])
         return job
 
+    def handed_in(path: Path) -> object:
+        hand_in = HandIn("ada", path, path.parent)
+        return missions_in(hand_in, cells_of(hand_in))
+
     def rows(path: Path) -> None:
         with files.SweepRows(path):
             pass
@@ -87,6 +93,7 @@ def formats() -> dict[str, Format]:
         "ray": (".json", ["ray_list.json", "ray_nodes.json"], []),
         "ssh config": (".txt", ["ssh_config"], ["scontrol.txt"]),
     }
+    answers = ([1.5, "ada", {"a": (1, None)}], np.arange(6.0).reshape(2, 3), plan, simulate(plan), zero_bubble)
     lesson = next(iter(missions.values())).lesson
     notebook = json.dumps(assignment(lesson, solved=False)).encode()
     return {
@@ -119,7 +126,8 @@ def formats() -> dict[str, Format]:
             (written(save_workspace, WorkspaceState(topology=small, plan=plan), ".json"),),
             load_workspace,
         ),
-        "notebook": Format(".ipynb", (notebook,), asked),
+        "notebook": Format(".ipynb", (notebook,), handed_in),
+        "answer": Format(".json", tuple(json.dumps(pack(one)).encode() for one in answers), _answer),
         "students": Format(".txt", (b"ada\nalan\ngrace\n",), read_students),
         "progress": Format(".json", (written(save_progress, Progress("ada", {}, []), ".json"),), read_progress),
         **{
@@ -135,6 +143,17 @@ def _matrix(path: Path) -> object:
 
     path.with_name(path.name.replace("latency_ms", "bandwidth_gbps")).write_bytes(path.read_bytes())
     return load_topology(path)
+
+
+def _answer(path: Path) -> object:
+    """An answer that a student's process handed in, which may send any JSON."""
+    from dtfm_lab.course.handed_in import unpack
+
+    try:
+        packed = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):  # the channel takes no such line
+        return None
+    return unpack(packed)
 
 
 def _text(path: Path) -> str:
@@ -201,4 +220,10 @@ LAUNCHES = (
     ),
     "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 2\nseq_len = 4096\n"
     "[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\nmode = 'full'\n",
+    "#!/bin/bash\nTP=${TP:-2}\nARGS=(--num-layers 24 --hidden-size 2048 --num-attention-heads 16)\n"
+    'if [[ "$TP" -gt 1 ]]; then\n    ARGS+=(--sequence-parallel)\nfi\n'
+    "torchrun --nproc_per_node 8 pretrain_gpt.py ${ARGS[@]} --tensor-model-parallel-size $TP --seq-length 2048 "
+    "--max-position-embeddings 2048 --micro-batch-size 2 --global-batch-size 64 --bf16\n",
+    "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nnum_machines: 1\n"
+    "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n  fsdp_activation_checkpointing: true\n",
 )
