@@ -20,7 +20,7 @@ from dtfm_lab.cli.options import (
     schedule_option,
     told,
 )
-from dtfm_lab.cli.plans import report_topology
+from dtfm_lab.cli.plan_reports import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import Topology

@@ -6,13 +6,11 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
-from pandas import DataFrame
 
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.course import print_board
@@ -33,6 +31,7 @@ from dtfm_lab.cli.options import (
     shapeless_options,
     told,
 )
+from dtfm_lab.cli.plan_reports import report_plan, report_topology
 from dtfm_lab.cli.terminal import (
     err,
     out,
@@ -45,27 +44,22 @@ from dtfm_lab.cli.terminal import (
     search_progress,
     waiting,
 )
-from dtfm_lab.cli.traces import interval_of, report_trace
+from dtfm_lab.cli.traces import report_trace
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology, set_words
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.plan.choices import words_of
-from dtfm_lab.domain.units import counted, format_range, format_s, format_share, money, plain_rows
+from dtfm_lab.domain.units import counted, format_s, format_share, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.schemas import FORMATS, schema
-from dtfm_lab.planning.explain.loose_bound import loose_bound_words
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
-from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
 
 SPEED_AND_PRICE = ("global_batch", "iteration_s", "price_per_hour", "price_per_billion_tokens", "lower_bound_s")
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
 """Columns of a frontier that a terminal shows; --json has all of them, and the plans."""
-MOST_PLACED = 24
-"""Most placed devices that the table of stages names one by one."""
 FREED_SHARE = 0.25
 """Share of a plan's search that another, with all open that its job names, may take in addition."""
 
@@ -303,110 +297,6 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     job = other.job
     shape = f"{job.n_stages} x {job.n_replicas}, micro-batches of {job.microbatch}, checkpointing {job.checkpoints}"
     out.print(f"{opened}, an iteration takes {format_s(other.iteration_s)}: {shape}")
-
-
-def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: bool = False) -> None:
-    """Print a plan, and write it to ``output``. Where it is ``explained`` after this, what its bound leaves out is
-    left to that."""
-    if output is not None:
-        files.save_plan(plan, output)
-    with waiting("plan", "simulating the plan"):
-        trace = None if plan.iteration_s is None else lab.simulate(plan)
-        held = held_memory(plan)
-    if as_json:
-        memory = None if held is None else memory_summary(held) | {"advice": held.advice}
-        return print_json(
-            plan.summary()
-            | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
-            | {"not_simulated": planning.why_not_simulated(plan) or None}
-        )
-    for line in _headlines(plan, says_bound=not explained):
-        out.print(line)
-    if held is not None and not held.fits:
-        out.print(f"it fits {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
-    if trace is not None and (between := format_range(*trace.interval())):
-        out.print(f"with 90 % confidence a measured iteration lies from {between}")
-    cost, blocks = plan.cost, plan.blocks_per_stage
-    stages = DataFrame({"stage": range(len(plan.stages))})
-    if blocks:
-        stages["blocks"] = blocks
-    stages["devices"] = _stage_devices(plan)
-    stages["synchronisation_s"] = cost.group_s
-    stages["hop to the next_s"] = [*cost.hop_s, None]
-    print_table(stages)
-    if plan.idle_devices:
-        out.print(plan.idle_words)
-    if line := memory_line(plan):
-        out.print(line)
-
-
-def _stage_devices(plan: Plan) -> list[str]:
-    """The devices of each stage: their names, or above ``MOST_PLACED`` devices their number and their hosts."""
-    if plan.placement.devices.size <= MOST_PLACED:
-        return [" ".join(names) for names in plan.stages]
-    devices, gpus = plan.topology.devices, plan.job.group_gpus
-    size = f" x TP {gpus}" if gpus == plan.job.tensor_parallel != 1 else f" x {gpus} GPUs" if gpus > 1 else ""
-    where = [set_words(devices, group.tolist()).removeprefix("all of ") for group in plan.placement.devices]
-    return [f"{plan.job.n_replicas}{size} on {words}" for words in where]
-
-
-def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
-    """What the plan is, its seconds and dollars, and its communication cost."""
-    job, cost = plan.job, plan.cost
-    shape = f"{job.name} on {plan.topology.name}, "
-    shape += f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}"
-    if job.model is not None:
-        counts = sorted(set(job.microbatch_counts), reverse=True)
-        shares = str(counts[0]) if len(counts) == 1 else ", ".join(map(str, job.microbatch_counts))
-        ahead = "" if job.warmups is None else f" ({', '.join(map(str, job.warmups))} forwards ahead)"
-        shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} a pipeline"
-        shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
-    yield f"{shape}; by {plan.planner}"
-    yield from () if job.model is None else job.model.notes
-    yield from _choices(plan)
-    if plan.iteration_s is not None:
-        loose = loose_bound_words(plan)
-        left = f", {plan.speed_up_words}" if plan.speed_up_words and not loose else ""
-        price = plan.price_per_billion_tokens
-        dollars = f"; {money(price)} a billion {job.counted}" if price else ""
-        yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
-        yield from [loose] if loose and says_bound else []
-    elif why := planning.why_not_simulated(plan):
-        yield f"iteration not simulated: {why}"
-    yield (
-        f"communication cost {format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
-        f"{format_s(cost.pipeline_s)}), bound in this shape {format_s(plan.lower_bound_s)}, gap "
-        f"{format_share(plan.gap)}"
-    )
-
-
-def _choices(plan: Plan) -> Iterator[str]:
-    """What the search chose, and what the job pinned with how to open it."""
-    if plan.chosen:
-        yield f"chosen: {words_of(plan.job, plan.chosen)}"
-    if pinned := plan.given:
-        only = next(iter(pinned)) if len(pinned) == 1 else ""
-        opens = f"--set {only}={AUTO} opens it" if only else f"--set FIELD={AUTO} opens one of {', '.join(pinned)}"
-        yield f"pinned: {words_of(plan.job, pinned)}; {opens}"
-
-
-def report_topology(topology: Topology, as_json: bool) -> None:
-    if as_json:
-        return print_json(files.topology_to_mapping(topology))
-    out.print(f"{topology.name}: {counted(len(topology), 'device')}. {topology.description}")
-    links = topology.to_frame()
-    region = {d.name: d.region or d.name for d in topology.devices}
-    links["from"], links["to"] = links["source"].map(region), links["target"].map(region)
-    rows = [
-        (a, b, len(group), _span(group["latency_ms"]), _span(group["bandwidth_gbps"]))
-        for (a, b), group in links.groupby(["from", "to"], sort=False)
-    ]
-    print_rows(("from", "to", "links", "latency ms", "bandwidth Gbit/s"), rows)
-
-
-def _span(values: Any) -> str:
-    low, high = float(values.min()), float(values.max())
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
 @cli.command("show --schema")
