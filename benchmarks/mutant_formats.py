@@ -74,9 +74,9 @@ def formats() -> dict[str, Format]:
         hand_in = HandIn("ada", path, path.parent)
         return missions_in(hand_in, cells_of(hand_in))
 
-    def rows(path: Path) -> None:
-        with files.SweepRows(path):
-            pass
+    def swept(plan: object, path: Path) -> object:
+        """A sweep that goes on from rows: each is of one that it wants."""
+        return lab.sweep(plan, executor="here", resume=path, schedule=["gpipe", "1f1b"])
 
     jobs = (*texts("saved/job.yaml"), JOB.encode(), JOB_OF_SIZES.encode())
     sky = json.dumps({"metadata": {"gap_seconds": 30}, "data": [2, 0, 1, 3]}).encode()
@@ -118,7 +118,7 @@ def formats() -> dict[str, Format]:
         "availability csv": Format(".csv", (EVENTS.encode(), COUNTS.encode()), files.load_availability),
         "availability json": Format(".json", (sky,), files.load_availability),
         "launch flags": Format(".txt", tuple(map(str.encode, LAUNCHES)), lambda path: from_flags(_text(path))),
-        "sweep rows": Format(".jsonl", (SWEEP.encode(),), rows),
+        "sweep rows": Format(".jsonl", (written(swept, plan, ".jsonl"),), lambda path: swept(plan, path)),
         "run spec": Format(".json", texts("saved/run/spec.json"), lambda path: RunSpec.from_line(_text(path))),
         "run hosts": Format(".yaml", texts("saved/run/hosts.yaml"), lambda path: load_hosts(path, spec)),
         "workspace": Format(
@@ -201,10 +201,6 @@ COUNTS = """seconds,count
 MEASURED = """setting,quantity,published,unit,gpu,gpus,inside_gbps,between_gbps,job,n_stages,n_replicas,band
 one,iteration,1.5,s,A100,8,2400,100,gpt3-xl,4,2,10%
 two,throughput,9000,tokens/s,A100,8,2400,100,gpt2-xl,2,4,1.3x
-"""
-SWEEP = """{"dtfm_sweep_rows": 1}
-{"key": "a1", "iteration_s": 1.25, "error": "", "n_stages": 4}
-{"key": "b2", "iteration_s": 2.5, "error": "", "n_stages": 2}
 """
 LAUNCHES = (
     "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 "
