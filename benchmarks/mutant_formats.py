@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
@@ -26,9 +27,10 @@ class Format:
 def formats() -> dict[str, Format]:
     """Every format by name, its valid files read or written here."""
     from dtfm_lab import files, lab
-    from dtfm_lab.cli.marking import asked
+    from dtfm_lab.cli.marking_files import HandIn, cells_of, missions_in
     from dtfm_lab.course import missions
     from dtfm_lab.course.graded import read_students
+    from dtfm_lab.course.handed_in import pack
     from dtfm_lab.course.progress import Progress, read_progress, save_progress
     from dtfm_lab.course.teaching import assignment
     from dtfm_lab.files.models import load_model
@@ -68,9 +70,13 @@ def formats() -> dict[str, Format]:
             lab.evaluate("lecture-hall", job, stages=[[0, 1], [2, 3]])
         return job
 
-    def rows(path: Path) -> None:
-        with files.SweepRows(path):
-            pass
+    def handed_in(path: Path) -> object:
+        hand_in = HandIn("ada", path, path.parent)
+        return missions_in(hand_in, cells_of(hand_in))
+
+    def swept(plan: object, path: Path) -> object:
+        """A sweep that goes on from rows: each is of one that it wants."""
+        return lab.sweep(plan, executor="here", resume=path, schedule=["gpipe", "1f1b"])
 
     jobs = (*texts("saved/job.yaml"), JOB.encode(), JOB_OF_SIZES.encode())
     sky = json.dumps({"metadata": {"gap_seconds": 30}, "data": [2, 0, 1, 3]}).encode()
@@ -87,6 +93,7 @@ def formats() -> dict[str, Format]:
         "ray": (".json", ["ray_list.json", "ray_nodes.json"], []),
         "ssh config": (".txt", ["ssh_config"], ["scontrol.txt"]),
     }
+    answers = ([1.5, "ada", {"a": (1, None)}], np.arange(6.0).reshape(2, 3), plan, simulate(plan), zero_bubble)
     lesson = next(iter(missions.values())).lesson
     notebook = json.dumps(assignment(lesson, solved=False)).encode()
     return {
@@ -111,7 +118,7 @@ def formats() -> dict[str, Format]:
         "availability csv": Format(".csv", (EVENTS.encode(), COUNTS.encode()), files.load_availability),
         "availability json": Format(".json", (sky,), files.load_availability),
         "launch flags": Format(".txt", tuple(map(str.encode, LAUNCHES)), lambda path: from_flags(_text(path))),
-        "sweep rows": Format(".jsonl", (SWEEP.encode(),), rows),
+        "sweep rows": Format(".jsonl", (written(swept, plan, ".jsonl"),), lambda path: swept(plan, path)),
         "run spec": Format(".json", texts("saved/run/spec.json"), lambda path: RunSpec.from_line(_text(path))),
         "run hosts": Format(".yaml", texts("saved/run/hosts.yaml"), lambda path: load_hosts(path, spec)),
         "workspace": Format(
@@ -119,7 +126,8 @@ def formats() -> dict[str, Format]:
             (written(save_workspace, WorkspaceState(topology=small, plan=plan), ".json"),),
             load_workspace,
         ),
-        "notebook": Format(".ipynb", (notebook,), asked),
+        "notebook": Format(".ipynb", (notebook,), handed_in),
+        "answer": Format(".json", tuple(json.dumps(pack(one)).encode() for one in answers), _answer),
         "students": Format(".txt", (b"ada\nalan\ngrace\n",), read_students),
         "progress": Format(".json", (written(save_progress, Progress("ada", {}, []), ".json"),), read_progress),
         **{
@@ -135,6 +143,17 @@ def _matrix(path: Path) -> object:
 
     path.with_name(path.name.replace("latency_ms", "bandwidth_gbps")).write_bytes(path.read_bytes())
     return load_topology(path)
+
+
+def _answer(path: Path) -> object:
+    """An answer that a student's process handed in, which may send any JSON."""
+    from dtfm_lab.course.handed_in import unpack
+
+    try:
+        packed = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):  # the channel takes no such line
+        return None
+    return unpack(packed)
 
 
 def _text(path: Path) -> str:
@@ -183,10 +202,6 @@ MEASURED = """setting,quantity,published,unit,gpu,gpus,inside_gbps,between_gbps,
 one,iteration,1.5,s,A100,8,2400,100,gpt3-xl,4,2,10%
 two,throughput,9000,tokens/s,A100,8,2400,100,gpt2-xl,2,4,1.3x
 """
-SWEEP = """{"dtfm_sweep_rows": 1}
-{"key": "a1", "iteration_s": 1.25, "error": "", "n_stages": 4}
-{"key": "b2", "iteration_s": 2.5, "error": "", "n_stages": 2}
-"""
 LAUNCHES = (
     "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 "
     "--micro-batch-size 2 --global-batch-size 64 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
@@ -201,4 +216,10 @@ LAUNCHES = (
     ),
     "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 2\nseq_len = 4096\n"
     "[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\nmode = 'full'\n",
+    "#!/bin/bash\nTP=${TP:-2}\nARGS=(--num-layers 24 --hidden-size 2048 --num-attention-heads 16)\n"
+    'if [[ "$TP" -gt 1 ]]; then\n    ARGS+=(--sequence-parallel)\nfi\n'
+    "torchrun --nproc_per_node 8 pretrain_gpt.py ${ARGS[@]} --tensor-model-parallel-size $TP --seq-length 2048 "
+    "--max-position-embeddings 2048 --micro-batch-size 2 --global-batch-size 64 --bf16\n",
+    "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nnum_machines: 1\n"
+    "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n  fsdp_activation_checkpointing: true\n",
 )
