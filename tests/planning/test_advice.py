@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
 from dtfm_lab import files
@@ -65,9 +66,7 @@ def test_a_refusal_says_what_would_fit(job):
 
 
 def test_the_bound_names_the_plans_that_it_is_for():
-    pinned = lab.plan(
-        alone(), lab.load_job("gpt3-xl", n_stages=2, n_replicas=2, microbatch=1, global_batch=8), steps=1
-    )
+    pinned = lab.plan(alone(), pinned_job("gpt3-xl", n_stages=2, n_replicas=2, global_batch=8), steps=1)
     assert pinned.pinned == ("2 x 2", "micro-batches of 1")
     assert "faster with any plan of 2 x 2, micro-batches of 1" in repr(pinned)
     assert "of 2 x 2, micro-batches of 1" in lab.explain(pinned).text
