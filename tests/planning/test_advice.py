@@ -119,7 +119,7 @@ def test_a_plan_file_keeps_what_its_search_chose_and_older_ones_are_read(tmp_pat
     del data["left_open"]
     older = files.plan_from_mapping(data)
     assert older.left_open is None
-    assert "with any plan that its search allowed" in repr(older)
+    assert "any plan that its search allowed" in repr(older)
 
 
 def test_a_difference_speaks_of_the_seconds_that_were_planned(job):
