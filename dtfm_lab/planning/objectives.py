@@ -180,7 +180,7 @@ def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
     Raises TopologyError where no host has so many GPUs, or groups are of another size.
     """
     if job.tensor_parallel is None:
-        job = job.with_fields(tensor_parallel=tensor_gpus(job, topology.devices[0].gpus))
+        job = job.with_fields(tensor_parallel=tensor_gpus(job, topology.devices[0].gpus), warmups=job.warmups)
     return topology.grouped(job.group_gpus), job.settled
 
 

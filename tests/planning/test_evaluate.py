@@ -65,12 +65,21 @@ def test_in_its_own_shape_a_job_keeps_its_cut_its_warmups_and_the_shares_of_its_
 
 
 def test_a_placement_gives_an_open_job_its_shape():
-    free = JOBS["gpt3-xl"].with_fields(microbatch=None)
+    free = JOBS["gpt3-xl"]
     made = evaluate(TOPOLOGY, free, stages=[[0, 1], [2, 3]]).job
     assert (made.n_stages, made.n_replicas, made.microbatch, made.microbatch_counts) == (2, 2, 1, (512, 512))
     assert evaluate(TOPOLOGY, free.with_fields(n_stages=3), rank_map=[5, 2, 0, 1, 4, 3]).job.n_replicas == 2
     with pytest.raises(PlanError, match="job gpt3-xl leaves its stages open, which a rank map does not tell; wanted"):
         evaluate(TOPOLOGY, free, rank_map=[5, 2, 0, 1, 4, 3])
+
+
+def test_what_an_open_job_is_settled_with_keeps_the_forwards_ahead_that_it_names():
+    shape = {"n_stages": 2, "n_replicas": 1, "microbatch": 1, "global_batch": 4}
+    job = lab.load_job("gpt3-xl", **shape, schedule="adaptive-1f1b", warmups=(3, 1))
+    assert evaluate(TOPOLOGY, job, stages=[[0], [1]]).job.warmups == (3, 1)
+    start = evaluate(TOPOLOGY, job, stages=[[2], [3]])
+    for how in ({}, {"start": start}):
+        assert lab.plan(TOPOLOGY, job, objective="iteration", steps=1, **how).job.warmups == (3, 1)
 
 
 def test_the_communication_cost_counts_the_pipeline_of_most_micro_batches():

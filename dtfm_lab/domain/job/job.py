@@ -136,7 +136,7 @@ class Job(JobOptions):
     def settled(self) -> Job:
         """The job with the paper's sharding and averaging where it leaves these to a planner."""
         chosen = {what: value for what, value in SETTLED.items() if getattr(self, what) is None}
-        return self.with_fields(**chosen) if chosen else self
+        return self.with_fields(**chosen, warmups=self.warmups) if chosen else self
 
     def require_shape(self) -> None:
         """Raises JobError where stages, replicas or the micro-batch are left to a planner."""

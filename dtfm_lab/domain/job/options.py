@@ -143,8 +143,8 @@ class SystemOptions:
         ),
     ] = None
     """``selective`` keeps every other matrix product and the attention's output (torchtitan's of operators), ``block``
-    the input of each block, ``stage`` that of each stage, as ``recompute`` does. A planner chooses ``none``, ``block``
-    or ``stage``; without one, what is not given is ``none``."""
+    the input of each block, ``stage`` that of each stage, as ``recompute`` does. A planner chooses one of these;
+    without one, what is not given is ``none``."""
     early_stop: Annotated[
         bool, Option(help="A block that is computed again stops where its backward needs nothing more.")
     ] = False

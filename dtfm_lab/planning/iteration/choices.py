@@ -162,7 +162,8 @@ class ChoiceSearch:
         start, asked = self.request.start, self.request.job
         if start is None or start.job.model is None or start.job.microbatch is None:
             return
-        chosen = {what: getattr(start.job, what) for what in asked.left_open}
+        pinned = {what: getattr(asked, what) for what in ("blocks_per_stage", "microbatches_per_replica", "warmups")}
+        chosen = pinned | {what: getattr(start.job, what) for what in asked.left_open}
         try:
             job = asked.with_fields(**chosen)
             network = self.request.topology.grouped(job.group_gpus)

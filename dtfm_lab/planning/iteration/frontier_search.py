@@ -188,7 +188,7 @@ class _Ladder:
     def complete(self) -> None:
         """Add those plans that searches came by and that are on the frontier: faster than all that are as cheap."""
         for step in sorted(self.passed, key=lambda step: step.iteration_s):
-            price = sum(self.topology.devices[int(d)].price_per_hour for d in step.devices.flat)
+            price = sum(step.topology.devices[int(d)].price_per_hour for d in step.devices.flat)
             rival = self._at(price)
             if rival is None or step.iteration_s < iteration_s(rival) * (1 - SAME):
                 self._add(step.plan)

@@ -95,7 +95,7 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
             for way in ways[:1] if sharding == "zero-3" else ways:  # zero-3 averages in its passes
                 try:
                     fields = {"tensor_parallel": degree, "sharding": sharding, "synchronisation": way}
-                    chosen = job.with_fields(**fields, overlap=overlap)
+                    chosen = job.with_fields(**fields, overlap=overlap, warmups=job.warmups)
                     if job.sharding is None:
                         chosen.with_fields(microbatch=open_microbatches(chosen)[0])
                 except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from every_plan import FAMILIES, check_bound, drawn, frozen
+from pinned_jobs import pinned_job
 from test_choices_planned import chosen, seconds_of_plans
 from test_iteration_replay import assert_lacking, random_plan, replayed
 
@@ -18,8 +19,8 @@ GPU = lab.Topology.from_matrices([[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.
 
 
 def llama(**fields: object) -> lab.Job:
-    shape = {"n_stages": 1, "n_replicas": 1, "microbatch": 1, "global_batch": 8, "seq_len": 2048}
-    return lab.load_job("llama-3-8b", **{"adapters": 16} | shape | fields)
+    shape = {"n_stages": 1, "n_replicas": 1, "global_batch": 8, "seq_len": 2048}
+    return pinned_job("llama-3-8b", **{"adapters": 16} | shape | fields)
 
 
 def test_adapters_have_the_parameters_that_peft_prints():
@@ -49,7 +50,7 @@ def test_memory_by_hand():
         held = static_memory(job, 1)
         assert held.frozen[0] == pytest.approx(2 * rest + each * blocks, abs=1)
         assert held.total[0] - held.frozen[0] == trained * (2 + 2 + states)
-    assert static_memory(lab.load_job("llama-3-8b", n_stages=1, n_replicas=1, optimizer="adam-8bit"), 1).total[0] == (
+    assert static_memory(pinned_job("llama-3-8b", n_stages=1, n_replicas=1, optimizer="adam-8bit"), 1).total[0] == (
         LLAMA.parameters * (2 + 2 + 6)
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan, frozen, in_pairs, with_experts
+from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, PlanError
@@ -38,6 +39,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "frozen_weights": ("same", "int8", "nf4"),
     "memory_traffic": (True,),
     "flush_every": (2,),
+    "early_stop": (True,),
 }
 MODIFIERS = {"tensor_parallel", "sequence_parallel", "bucket_bytes", "fragment_delay"}
 """Fields that change nothing alone, or that another file tries."""
@@ -62,6 +64,8 @@ def chosen(case: Drawn, choice: str, value: object) -> Drawn:
         also = {"schedule": "gpipe"}
     elif choice == "checkpointing":
         also = {"recompute": False}
+    elif choice == "early_stop":
+        also = {"recompute": False, "checkpointing": "block"}
     elif choice == "overlap":
         also = {"bucket_bytes": 1.0}  # else one bucket holds all, and nothing overlaps
     elif choice == "frozen_weights":
@@ -145,7 +149,7 @@ def test_checkpoints_of_blocks_let_a_job_fit_that_does_not_without():
 
 def test_where_memory_makes_stages_wait_a_plan_computes_activations_again():
     """All fits without, but with so few micro-batches under way that a pipeline of 32 stages is mostly idle."""
-    topology, job = lab.load_topology("islands"), lab.load_job("llama-3-8b")
+    topology, job = lab.load_topology("islands"), pinned_job("llama-3-8b")
     found = {
         how: lab.plan(topology, job.with_fields(checkpointing=how), objective="iteration", steps=1).iteration_s
         for how in ("none", "block", None)

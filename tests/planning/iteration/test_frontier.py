@@ -95,7 +95,7 @@ def test_no_plan_of_a_frontier_is_below_its_bound(found):
 
 
 def test_a_budget_buys_no_more_flop_than_any_choice_of_devices_has(job):
-    topology = priced()
+    topology, job = priced(), job.with_fields(microbatch=1)
     bound = PriceBound.of(topology, job)
     speeds = np.array(speeds_of(job, topology.devices))
     prices = np.array([device.price_per_hour for device in topology.devices])

@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.arms import Arms
@@ -29,7 +30,7 @@ def test_the_searchs_price_of_averaging_is_the_simulators(synchronisation, compr
     topology = jittered(3)
     options = SPLIT | {"synchronisation": synchronisation, "gradient_dtype": gradient_dtype, "sharding": sharding}
     options |= {"compression": compression, "codec_bytes_per_s": 1e9}
-    job = lab.load_job("gpt3-xl", n_stages=1, n_replicas=3, **options | {"global_batch": 9})
+    job = pinned_job("gpt3-xl", n_stages=1, n_replicas=3, **options | {"global_batch": 9})
     problem = IterationProblem.of(topology, job).parts[0]
     (arm,) = Arms(problem, Aim())
     estimated_s = arm.assessed(np.arange(3), np.array([problem.n_blocks]), 1.0).value
@@ -41,7 +42,7 @@ def test_the_searchs_price_of_averaging_is_the_simulators(synchronisation, compr
 @pytest.mark.parametrize("synchronisation", ["sharded", "sharded-at-once", "ring"])
 def test_no_placement_beats_the_bound_where_parameters_come_back_in_halves(synchronisation):
     topology = jittered(6)
-    job = lab.load_job("gpt3-xl", n_stages=2, n_replicas=3, synchronisation=synchronisation, **SPLIT)
+    job = pinned_job("gpt3-xl", n_stages=2, n_replicas=3, synchronisation=synchronisation, **SPLIT)
     found = lab.plan(topology, job, objective="iteration", steps=2, seed=0)
     *_, bound_s = iteration_bound_steps(IterationProblem.of(topology, job), found.iteration_s)
     best_s = np.inf

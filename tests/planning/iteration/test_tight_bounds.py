@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
 
@@ -17,7 +18,7 @@ SIX = lab.Topology.from_matrices(
 
 
 def bound_over_plan(topology, **options):
-    job = lab.load_job("gpt3-xl", **{"global_batch": 64, "microbatch": 1} | options)
+    job = pinned_job("gpt3-xl", **{"global_batch": 64} | options)
     plan = lab.plan(topology, job, objective="iteration", steps=10, seed=0)
     return plan.iteration_lower_bound_s / plan.iteration_s
 
