@@ -99,7 +99,8 @@ lab.figures.network_map(cities)
 @cache
 def planned(network, **options):
     """The best plan of a short search for GPT3-XL; `global_batch` and objectives as options."""
-    job = lab.load_job("gpt3-xl", global_batch=options.pop("global_batch", batch))
+    size = options.pop("global_batch", batch)
+    job = lab.load_job("gpt3-xl", global_batch=size, microbatch=1, tensor_parallel=1, sharding="none")
     return lab.plan(network, job, **{"seed": 0, "steps": 1, **options})
 
 

@@ -235,7 +235,8 @@ for name, n_stages, n_replicas in (("islands", 4, 8), ("universities", 8, 8), ("
 # limit. It is the default of every job with a model.
 
 # %%
-open_job = lab.load_job("gpt3-xl", global_batch=512)  # names neither stages nor replicas
+alike = {"global_batch": 512, "microbatch": 1, "tensor_parallel": 1, "sharding": "none"}
+open_job = lab.load_job("gpt3-xl", **alike)  # names neither stages nor replicas
 fastest = lab.plan(mixed, open_job, objective="iteration", seed=0, steps=10)
 
 # %%

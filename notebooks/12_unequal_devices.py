@@ -39,12 +39,13 @@ import dtfm_lab as lab
 from dtfm_lab.domain.network import HARDWARE
 
 EVEN = "even"
+GPT2 = lab.load_job("gpt2-small", dtype="fp16", microbatch=4)
 
 
 def data_parallel(network, shares=EVEN, **changes):
     """Every device holds all of gpt2-small; a batch of 512 sequences is 128 micro-batches of 4, in these shares."""
     shares = None if shares is EVEN else tuple(shares)
-    job = lab.load_job("gpt2-small", n_stages=1, n_replicas=len(network), schedule="1f1b", dtype="fp16")
+    job = GPT2.with_fields(n_stages=1, n_replicas=len(network), schedule="1f1b")
     job = job.with_fields(microbatches_per_replica=shares, **changes)
     return lab.evaluate(network, job, stages=[[*range(len(network))]])
 
@@ -120,7 +121,7 @@ lab.simulate(fast).critical_summary().query("by == 'what'").round(2)
 # removes each device that serves and plans the rest anew, and puts each idle one to work.
 
 # %%
-plan = lab.plan(network, lab.load_job("gpt2-small", dtype="fp16"), seed=0, steps=4)
+plan = lab.plan(network, GPT2, seed=0, steps=4)
 print("idle in the best plan found:", [network.devices[at].name for at in plan.idle_devices])
 worths = lab.explain(plan).worth()
 worths[["device", "worth_s", "verdict", "sentence"]].round(3)
@@ -139,8 +140,7 @@ four = lab.load_topology("mixed-gpus").subset([0, 8, 16, 24])
 
 def shared_out(dtype):
     """Micro-batches of each of the four, as a planner shares them out, and the seconds of that plan."""
-    job = lab.load_job("gpt2-small", n_stages=1, n_replicas=4, dtype=dtype)
-    plan = lab.plan(four, job, seed=0, steps=4)
+    plan = lab.plan(four, GPT2.with_fields(n_stages=1, n_replicas=4, dtype=dtype), seed=0, steps=4)
     return dict(zip(plan.device_names[0], plan.job.microbatch_counts, strict=True)), plan
 
 
@@ -184,7 +184,7 @@ pd.DataFrame({"fp16": shares, "bf16": in_bf16, "TFLOP/s in bf16": peak_bf16})
 # In a pipeline each device holds a part of the model. Cut evenly, the slowest stage sets the pace, and the others wait:
 
 # %%
-job = lab.load_job("gpt2-small", n_stages=4, n_replicas=1, dtype="fp16")
+job = GPT2.with_fields(n_stages=4, n_replicas=1)
 even = lab.evaluate(four, job.with_fields(schedule="1f1b"), stages=[[0], [1], [2], [3]])
 lab.figures.bubble(lab.simulate(even))
 
@@ -198,7 +198,7 @@ lab.figures.bubble(lab.simulate(cut))
 # blocks by itself: that is why the fastest device stands last. Left alone, the planner chooses among all of this:
 
 # %%
-free = lab.plan(four, lab.load_job("gpt2-small", dtype="fp16"), seed=0, steps=4)
+free = lab.plan(four, GPT2, seed=0, steps=4)
 print(
     f"even cut {even.iteration_s:.2f} s, best cut {cut.iteration_s:.2f} s, shares {fp16.iteration_s:.2f} s, "
     f"any plan {free.iteration_s:.2f} s: {free.job.n_stages} stages of {free.job.n_replicas}"

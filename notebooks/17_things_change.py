@@ -42,7 +42,7 @@ near = np.equal.outer(rooms, rooms)
 cards = lab.Topology.from_matrices(
     np.where(near, 0.5, 2), np.where(near, 10, 5), regions=list(rooms), gpu="T4", price_per_hour=0.35, name="cards"
 )
-job = lab.load_job("gpt2-small", dtype="fp16", global_batch=64, schedule="1f1b", microbatch=2)
+job = lab.load_job("gpt2-small", dtype="fp16", global_batch=64, schedule="1f1b", microbatch=2, sharding="none")
 
 # %% [markdown]
 # ## 1. Who is there

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from pinned_jobs import pinned_job
 
 from dtfm_lab import lab
 from dtfm_lab.course.small_networks import of_sites
@@ -117,7 +118,7 @@ def test_what_cannot_be_varied_is_refused_in_a_line() -> None:
 
 
 NETWORK = of_sites(["a"] * 4 + ["b"] * 4, (0.5, 10.0), (2, 5.0), name="two-rooms", gpu="T4")
-JOB = lab.load_job("gpt2-small", dtype="fp16", global_batch=64)
+JOB = pinned_job("gpt2-small", dtype="fp16", global_batch=64, microbatch=4)
 
 
 def test_shapes_are_ranked_by_what_they_make_after_a_loss() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
 from dtfm_lab.domain.network import BETWEEN, HARDWARE, Estimate
@@ -25,7 +26,7 @@ HEAD = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Regi
 
 
 def llama(**fields) -> lab.Job:
-    return lab.load_job("llama-3-8b", global_batch=32, seq_len=2048, **fields)
+    return pinned_job("llama-3-8b", global_batch=32, seq_len=2048, **fields)
 
 
 def home(*gpus: str, price_per_hour: float = 0.0) -> lab.Topology:

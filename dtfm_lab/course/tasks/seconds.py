@@ -68,7 +68,8 @@ def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
         gpu=[kinds[each] for each in machine],
         name="two-machines",
     )
-    job = load_job("gpt3-xl", n_stages=4, n_replicas=2, global_batch=128, microbatch=1, schedule="1f1b")
+    shape = {"n_stages": 4, "n_replicas": 2, "tensor_parallel": 1}
+    job = load_job("gpt3-xl", **shape, global_batch=128, microbatch=1, schedule="1f1b").settled
     return {"network": network, "job": job, "between_gbps": between_gbps, "kinds": " and ".join(kinds)}
 
 

@@ -177,7 +177,7 @@ def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
     efficiency, transport = int(rng.integers(250, 450)) / 1e3, str(rng.choice(TRANSPORTS))
     plans, measured_s = [], []
     for batch in (32, 256):
-        job = load_job("gpt2-small", n_stages=2, n_replicas=4, global_batch=batch, microbatch=2)
+        job = load_job("gpt2-small", n_stages=2, n_replicas=4, global_batch=batch, microbatch=2, dtype="fp16")
         plan = evaluate(network, job, stages=stages)
         plans.append(plan)
         run = plan.changed(job=job.with_fields(transport=transport))

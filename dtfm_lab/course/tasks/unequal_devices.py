@@ -69,7 +69,8 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
         names=[f"{gpu.lower().replace(' ', '')}-{number}" for number, gpu in enumerate(gpus)],
         gpu=list(gpus),
     )
-    job = load_job("gpt2-small", n_stages=4, n_replicas=1, dtype="fp16", global_batch=256, microbatch=2)
+    shape = {"n_stages": 4, "n_replicas": 1, "tensor_parallel": 1}
+    job = load_job("gpt2-small", **shape, dtype="fp16", global_batch=256, microbatch=2)
     even = evaluate(network, job.with_fields(schedule="1f1b"), stages=[[device] for device in range(4)])
     found = plan_for(network, job, objective="iteration", seed=0, steps=2)
     return {
