@@ -53,3 +53,10 @@ def test_no_placement_beats_the_bound_where_parameters_come_back_in_halves(synch
     assert bound_s <= best_s
     assert 0.7 * best_s <= found.iteration_lower_bound_s <= best_s
     assert found.iteration_s <= 1.03 * best_s
+
+
+@pytest.mark.parametrize("synchronisation", ["central", "hierarchical"])
+def test_a_way_to_average_that_a_job_names_is_that_of_its_plan(synchronisation):
+    job = lab.load_job("gpt3-xl", n_stages=1, n_replicas=3, global_batch=9, synchronisation=synchronisation)
+    plan = lab.plan(jittered(3), job, objective="iteration", steps=1, seed=0)
+    assert plan.job.synchronisation == synchronisation

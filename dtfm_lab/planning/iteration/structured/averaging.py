@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,7 +32,8 @@ class Average:
 
 
 def averages(layout: Layout, topology: Topology, ways: tuple[str, ...]) -> list[Average]:
-    """Return the ways to average that suit a layout, of those allowed."""
+    """Return the ways to average that suit a layout, of those allowed; the only one allowed is kept, and priced as the
+    most alike."""
     n_replicas = layout.grid.shape[1]
     if n_replicas == 1:
         nothing = np.zeros(layout.grid.shape[0])
@@ -46,7 +47,8 @@ def averages(layout: Layout, topology: Topology, ways: tuple[str, ...]) -> list[
                 found.append(_by_pairs(layout, how))
         elif (hierarchy := _hierarchical(layout, topology)) is not None:
             found.append(hierarchy)
-    return found or [ring(layout)]
+    found = found or [ring(layout)]
+    return [replace(one, how=ways[0]) for one in found] if len(ways) == 1 else found
 
 
 def ring(layout: Layout, *, by_place: IntArray | None = None) -> Average:
