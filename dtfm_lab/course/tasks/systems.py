@@ -180,7 +180,7 @@ def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
         job = load_job("gpt2-small", n_stages=2, n_replicas=4, global_batch=batch, microbatch=2, dtype="fp16")
         plan = evaluate(network, job, stages=stages)
         plans.append(plan)
-        run = plan.changed(job=job.with_fields(transport=transport))
+        run = plan.changed(job=plan.job.with_fields(transport=transport))
         measured_s.append(round(simulate(run, "1f1b", efficiency=efficiency).iteration_s, 5))
     return {"plans": plans, "measured_s": measured_s, "small_s": measured_s[0], "large_s": measured_s[1]} | {
         "_measured_with": (transport, efficiency)
