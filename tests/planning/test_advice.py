@@ -150,4 +150,4 @@ def test_advice_on_memory_knows_every_checkpointing_that_a_plan_may_have():
     assert needs["block"] < needs["stage"]
     tight = alone(1, sum(needs.values()) / 2 / 2**30)
     assert "with checkpointing block" in lab.memory(lab.evaluate(tight, job, stages=[[0]])).advice
-    assert lab.plan(tight, job, steps=1).job.checkpoints == "block"
+    assert lab.plan(tight, job, steps=1).job.checkpoints in ("selective", "block")

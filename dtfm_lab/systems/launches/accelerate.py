@@ -1,4 +1,4 @@
-"""accelerate's configuration, YAML, as the strategy that it starts: DDP, FSDP, DeepSpeed or Megatron-LM."""
+"""The configuration of accelerate, YAML, as the strategy that it starts: DDP, FSDP, DeepSpeed or Megatron-LM."""
 
 from __future__ import annotations
 

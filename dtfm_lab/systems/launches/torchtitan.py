@@ -1,4 +1,4 @@
-"""torchtitan's configuration, in TOML as of 2024 and 2025 or in Python as of 2026, as FSDP's strategy."""
+"""The configuration of torchtitan, TOML as of 2024 and 2025 or Python as of 2026, as the strategy FSDP."""
 
 from __future__ import annotations
 
