@@ -22,6 +22,7 @@ from dtfm_lab.elasticity.policy import QUARTER_S
 from dtfm_lab.elasticity.race import RATE, Race, race_over
 from dtfm_lab.files import load_availability
 from dtfm_lab.lab.plans import nouns
+from dtfm_lab.planning.evaluate import opened
 from dtfm_lab.runtime.client import hours
 from dtfm_lab.simulation.memory_intervals import static_memory
 
@@ -195,7 +196,7 @@ def run_hours(
     if isinstance(availability, str | os.PathLike):
         availability = load_availability(availability)
     chosen = policy_of(policy)
-    fleet, here, _, state_s = _fleet(plan.topology, plan.job, availability, 0, chosen, name_of(policy))
+    fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name_of(policy))
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = Costs(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
     name = name_of(policy)

@@ -3,6 +3,7 @@ said."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable
@@ -112,7 +113,8 @@ def killed_with_damaged(folder: Path, n: int, files: str, damage: Callable[[byte
     for path in sorted(folder.glob("iteration-*"))[-n:]:
         damaged(path, files, damage)
     for worker in workers:
-        worker.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # the run has seen what lies there, and stopped it
+            worker.kill()
     return run
 
 

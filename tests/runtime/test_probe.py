@@ -277,6 +277,7 @@ NAMES = {
     "NVIDIA H200": "H200",
     "NVIDIA GH200 480GB": "GH200",
     "NVIDIA RTX A6000": "RTX A6000",
+    "Quadro RTX 6000": "Quadro RTX 6000",
     "NVIDIA RTX 6000 Ada Generation": "RTX 6000 Ada",
     "NVIDIA GeForce RTX 3060": "RTX 3060",
     "NVIDIA GeForce RTX 3060 Ti": "RTX 3060 Ti",
@@ -286,7 +287,6 @@ NAMES = {
     "NVIDIA GeForce RTX 4090 D": None,
     "NVIDIA GeForce RTX 3060 Laptop GPU": None,
     "NVIDIA H100 80GB HBM3 MIG 1g.10gb": None,
-    "Quadro RTX 6000": None,
 }
 
 

@@ -189,7 +189,8 @@ class RunSpec(RunSettings):
     def to_line(self) -> str:
         """Return the spec as one line of JSON."""
         values = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
-        values["rehearsed"] = values.pop("subplan")
+        subplan = values.pop("subplan")
+        values["rehearsed"] = None if subplan is None else subplan._asdict()
         values["plan"] = plan_to_mapping(self.plan)
         values["emulated"] = None if self.emulated is None else network_to_mapping(self.emulated)
         values["stand_in"] = None if self.stand_in is None else dump(self.stand_in)
