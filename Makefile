@@ -50,10 +50,14 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix course/, test_lessons.py test_guessing.py) \
 	$(addprefix cli/, test_mistakes.py test_hosts_commands.py))
 
-# Machine code of the planners' and the simulator's loops, kept beside their sources, so that not every process makes its
-# own: a search for seconds needs most of it, the paper's the rest.
+# Machine code of the planners' and the simulator's loops is kept beside their sources, so that not every process makes
+# its own. A search for seconds on few devices and its sensitivity need most of it, the paper's planners the rest.
+define SEARCH_KERNELS
+$(BIN)/dtfm-lab plan at-home --job gpt2-small --steps 1 --output $(VENV)/plan.json
+$(BIN)/dtfm-lab explain --sensitivity $(VENV)/plan.json >$(VENV)/sensitivity.txt
+endef
 kernels: $(VENV)/.dev
-	$(BIN)/dtfm-lab plan lecture-hall --job tiny --steps 1 --output /dev/null
+	$(SEARCH_KERNELS)
 	$(BIN)/dtfm-lab plan lecture-hall --job tiny --steps 1 --objective communication --output /dev/null
 	$(BIN)/dtfm-lab plan lecture-hall --job tiny --steps 1 --objective communication --planner dtfm --output /dev/null
 
@@ -163,7 +167,7 @@ $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
 
 # The search's kernels are compiled once, so that the first plan in the lab need not wait for them.
 $(VENV)/.kernels: $(VENV)/.lab
-	$(BIN)/dtfm-lab plan lecture-hall --job tiny --steps 1 --output /dev/null
+	$(SEARCH_KERNELS)
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt

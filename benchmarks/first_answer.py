@@ -17,7 +17,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.planning.iteration.structured import StructuredPlans
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.objectives import SearchRequest
 
 SYSTEMS = ("ddp", "fsdp", "megatron", "deepspeed-pipeline", "sailor")
@@ -85,7 +85,7 @@ def clusters() -> Iterator[tuple[str, Topology, str]]:
 
 def family_s(topology: Topology, job: lab.Job) -> tuple[float, int]:
     """Seconds of the best structured plan, all of them estimated and the best few hundred simulated; and how many."""
-    found = StructuredPlans(SearchRequest(topology=topology, job=job, planner="evolutionary"), Aim())
+    found = StructuredPlans(SearchRequest(topology=topology, job=job, planner="evolutionary"), SearchTarget())
     for _ in found.estimate(lambda: False):
         pass
     return min((one.candidate.best_s for one in found.simulated()), default=np.inf), found.n_simulated

@@ -21,11 +21,11 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.arms import Arm
-from dtfm_lab.planning.iteration.kernels.annealing import Freedom
+from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.shape_searches import ShapeSearch
 from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
+from dtfm_lab.planning.iteration.tables_of import SearchTarget, tables_of
 
 FACTORS = (1, 2, 3, 4, 8, math.inf)
 """Forwards ahead as multiples of 1F1B's; infinitely many are GPipe's."""
@@ -59,15 +59,15 @@ class Ranked:
     microbatch: int
 
 
-class Judge:
+class PlanPricer:
     """Seconds of placements of one job on one network, even cuts and even shares."""
 
     def __init__(self, topology: Topology, job: Job) -> None:
         self.topology, self.job = topology, job
         self.problem = IterationProblem.of(topology, job).parts[0]
         self.microbatches = [m for m in MICROBATCHES if m in self.problem.microbatches] or [job.microbatch]
-        self.tables = {m: tables_of(self.problem, m, Aim(), Nearness(self.problem)) for m in self.microbatches}
-        self._arms: dict[tuple[int, int, int], Arm] = {}
+        self.tables = {m: tables_of(self.problem, m, SearchTarget(), Nearness(self.problem)) for m in self.microbatches}
+        self._arms: dict[tuple[int, int, int], ShapeSearch] = {}
 
     @property
     def factors(self) -> tuple[float, ...]:
@@ -90,25 +90,25 @@ class Judge:
         n, r = grid.shape
         if self.job.global_batch // microbatch < r:
             return None
-        arm = self.arm(n, r, microbatch)
-        shares = arm.even_shares()
+        shape_search = self.shape_search(n, r, microbatch)
+        shares = shape_search.even_shares()
         row = np.concatenate([grid.ravel(), np.setdiff1d(np.arange(len(self.topology)), grid)])
         blocks = np.array(self.even_blocks(n), dtype=np.int64)
         best: Ranked | None = None
         for factor in self.factors:
             ahead = self.ahead(n, int(shares[0]), factor)
-            found = arm.assessed(row, blocks, 0.0, shares=shares, ahead=ahead, exact=True)
+            found = shape_search.assessed(row, blocks, 0.0, shares=shares, ahead=ahead, exact=True)
             if found.lacks == 0 and (best is None or found.value < best.iteration_s):
                 best = Ranked(found.value, grid, factor, microbatch)
         return best
 
-    def arm(self, n_stages: int, n_replicas: int, microbatch: int) -> Arm:
+    def shape_search(self, n_stages: int, n_replicas: int, microbatch: int) -> ShapeSearch:
         """The compiled prices of one shape, made when first used."""
         key = n_stages, n_replicas, microbatch
         if key not in self._arms:
-            all_fixed = Freedom(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
+            all_fixed = FixedFields(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
             shape = n_stages, n_replicas
-            self._arms[key] = Arm(self.tables[microbatch], shape, microbatch, self.problem.job, all_fixed)
+            self._arms[key] = ShapeSearch(self.tables[microbatch], shape, microbatch, self.problem.job, all_fixed)
         return self._arms[key]
 
     def even_blocks(self, n_stages: int) -> list[int]:
@@ -175,7 +175,7 @@ def by_lab_warmups(plan: Plan) -> Plan | None:
     return simulated(changed)
 
 
-def communication_plan(judge: Judge, *, seed: int = 0, seconds: float = 2.0) -> Opponent:
+def communication_plan(judge: PlanPricer, *, seed: int = 0, seconds: float = 2.0) -> Opponent:
     """The communication cost's plan in the most square shape that uses all devices."""
     name = "communication"
     found = planning.plan(judge.topology, judge.job, objective="communication", seed=seed, seconds=seconds)
@@ -186,7 +186,7 @@ def communication_plan(judge: Judge, *, seed: int = 0, seconds: float = 2.0) -> 
     return as_opponent(name, _with_lab_warmups(judge, judge.plan(ranked)))
 
 
-def _with_lab_warmups(judge: Judge, plan: Plan) -> Plan:
+def _with_lab_warmups(judge: PlanPricer, plan: Plan) -> Plan:
     chosen = by_lab_warmups(plan) if judge.job.schedule is None else None
     assert plan.iteration_s is not None
     if chosen is not None and chosen.iteration_s is not None and chosen.iteration_s < plan.iteration_s:
@@ -194,7 +194,7 @@ def _with_lab_warmups(judge: Judge, plan: Plan) -> Plan:
     return plan
 
 
-def random_placements(judge: Judge, n: int = 1000, *, seed: int = 0) -> Opponent:
+def random_placements(judge: PlanPricer, n: int = 1000, *, seed: int = 0) -> Opponent:
     """The best of so many random placements that fit memory, each of a random shape."""
     rng = np.random.default_rng(seed)
     shapes = judge.shapes()
@@ -215,7 +215,7 @@ def random_placements(judge: Judge, n: int = 1000, *, seed: int = 0) -> Opponent
     return Opponent(name, math.inf, "none fits memory") if best is None else as_opponent(name, judge.plan(best))
 
 
-def equal_shapes(judge: Judge, *, seed: int = 0, seconds: float = 0.1) -> Opponent:
+def equal_shapes(judge: PlanPricer, *, seed: int = 0, seconds: float = 0.1) -> Opponent:
     """The best of the communication planner's placements of every shape."""
     found: list[Ranked] = []
     n_shapes = 0
@@ -235,7 +235,7 @@ def seconds_of(plan: Plan) -> float:
     return math.inf if plan.iteration_s is None else plan.iteration_s
 
 
-def _placements_of_shapes(judge: Judge, seed: int, seconds: float) -> Iterator[IntArray]:
+def _placements_of_shapes(judge: PlanPricer, seed: int, seconds: float) -> Iterator[IntArray]:
     """A placement of each shape, by the communication planner; R = 1 and S = 1 too."""
     for s, r in judge.shapes():
         job = judge.job.with_fields(n_stages=s, n_replicas=r, microbatch=min(judge.microbatches))
@@ -254,7 +254,7 @@ def estimates(topology: Topology, job: Job, schedule: str, n: int, *, seed: int 
     With adaptive-1f1b, forwards ahead are one to three times those of 1F1B.
     """
     rng = np.random.default_rng(seed)
-    judge = Judge(topology, job.with_fields(schedule=schedule))
+    judge = PlanPricer(topology, job.with_fields(schedule=schedule))
     microbatch = judge.microbatches[0]
     n_microbatches = job.global_batch // microbatch
     shapes = judge.shapes()
@@ -265,7 +265,7 @@ def estimates(topology: Topology, job: Job, schedule: str, n: int, *, seed: int 
         shares = 1 + rng.multinomial(n_microbatches - r, np.full(r, 1 / r))
         factor = {"1f1b": 1, "gpipe": math.inf}.get(schedule, int(rng.integers(1, 4)))
         ahead = judge.ahead(s, int(shares.max()), factor)
-        estimated = judge.arm(s, r, microbatch).assessed(row, blocks, 0.0, shares=shares, ahead=ahead)
+        estimated = judge.shape_search(s, r, microbatch).assessed(row, blocks, 0.0, shares=shares, ahead=ahead)
         fields = {"n_stages": s, "n_replicas": r, "microbatch": microbatch, "schedule": schedule}
         cut = {"blocks_per_stage": tuple(blocks.tolist()), "microbatches_per_replica": tuple(shares.tolist())}
         cut |= {"warmups": tuple(ahead.tolist())} if schedule == "adaptive-1f1b" else {}

@@ -205,7 +205,7 @@ class PlannedFleet:
 
     def _shared_s(self, plan: Plan, gone: BoolArray) -> float:
         """Seconds of a step in which peers share the work of those who are gone, simulated message by message, but no
-        less than where they put it into the idle seconds of the whole plan first, as ReCycle's schedules aim at.
+        less than where they put it into the idle seconds of the whole plan first, as ReCycle's schedules target at.
 
         Only the latter where the simulator does not share (``check_shared``), as with embeddings tied across stages.
         Without it a step could be shorter than with nobody lost, as fewer average, which the bound on histories does

@@ -183,7 +183,7 @@ def device_classes(topology: Topology) -> IntArray:
     return interchangeable(kind, link_matrices(topology))
 
 
-def beginnings(plan: Plan, network: Topology) -> list[Plan]:
+def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
     """Plans near an old one on a network, not priced, for a search to begin with; devices are found by name.
 
     First the old plan with its holes filled: by devices of the same stage, out of pipelines that are given up where

@@ -1,5 +1,6 @@
 """Compiles kernels in the background, so that a search yields a first placement before they are ready."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,18 @@ CompileKernels = Callable[[Problem], object]
 
 _tasks: dict[Callable[..., object], BackgroundTask[object]] = {}
 _lock = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked process: the threads that loaded kernels were not forked, so no task of theirs ever ends."""
+    global _lock
+    _lock = threading.Lock()
+    for key in [key for key, task in _tasks.items() if not task.wait(0.0)]:
+        del _tasks[key]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def start_compiling(compile_kernels: CompileKernels) -> BackgroundTask[object]:

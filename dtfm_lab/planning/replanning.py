@@ -25,7 +25,7 @@ from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_bytes, format_s
-from dtfm_lab.planning.adapting import beginnings, nearest, nearest_grid
+from dtfm_lab.planning.adapting import nearest, nearest_grid, starting_plans
 from dtfm_lab.planning.evaluate import SETTLED, fitting_seconds, opened, placed, simulated
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.planning.iteration.judging import ReplayedPlan
@@ -178,7 +178,7 @@ def replan(
     if network.names == plan.topology.names and network.fingerprint == plan.topology.fingerprint:
         nothing = moves(plan, plan)
         return Replan(before=plan, plan=plan, stay=plan, moves=nothing, stay_moves=nothing, horizon_s=horizon_s)
-    begun = beginnings(plan, network)
+    begun = starting_plans(plan, network)
     same = [one.placement.devices for one in begun if one.job == plan.job]
     stay = placed(plan, same[0], plan.job, network, seconds_of=_seconds) if same else None
     stay_moves = None if stay is None else moves(plan, stay)

@@ -15,7 +15,7 @@ from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Replan, evaluate, moves, plan
-from dtfm_lab.planning.adapting import beginnings
+from dtfm_lab.planning.adapting import starting_plans
 from dtfm_lab.planning.replanning import value_of
 from dtfm_lab.simulation.memory import memory
 
@@ -168,7 +168,7 @@ def test_holes_are_filled_out_of_a_pipeline_that_is_given_up_before_anybody_lear
     before = evaluate(there, JOB.with_fields(n_stages=2, n_replicas=3), stages=[[0, 1, 2], [3, 4, 5]])
     names = there.names
     rest = there.subset([name for name in names if name not in (before.stages[0][0], before.stages[1][1])])
-    first, *_ = beginnings(before, rest)
+    first, *_ = starting_plans(before, rest)
     assert first.placement.devices.shape == (2, 2)
     assert len(moves(before, first)) == 0
 

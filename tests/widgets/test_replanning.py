@@ -16,7 +16,7 @@ from plan_widgets import JOB, irregular
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.planning import Cancellation, adapt_plan, evaluate, simulated
-from dtfm_lab.planning.adapting import beginnings
+from dtfm_lab.planning.adapting import starting_plans
 from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
@@ -242,7 +242,7 @@ def test_too_few_devices_for_the_shape_leave_a_plan_of_fewer_pipelines_at_once()
     before = before.changed(objective="iteration", iteration_s=before.iteration_s, left_open=job.left_open)
     rest = topology.subset([name for name in topology.names if name != before.stages[1][1]][:11])
     found = replanned(before, rest, job, Cancellation())
-    (fewer, *_) = (simulated(one) for one in beginnings(before, rest))
+    (fewer, *_) = (simulated(one) for one in starting_plans(before, rest))
     assert fewer.placement.devices.shape == (4, 2)
     assert found.plan.iteration_s <= fewer.iteration_s * (1 + 1e-9)
 

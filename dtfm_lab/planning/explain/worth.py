@@ -25,7 +25,7 @@ from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray, format_s
-from dtfm_lab.planning.adapting import beginnings, shared_out
+from dtfm_lab.planning.adapting import shared_out, starting_plans
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.evaluate import opened, placed, simulated
 from dtfm_lab.planning.explain.communication import SwapCosts
@@ -275,7 +275,7 @@ def with_device(plan: Plan, device: int) -> Plan | None:
 
 def _without(plan: Plan, rest: Topology) -> Iterator[Plan | None]:
     """Plans near this one on the rest of its network; in its own shape where its messages are of that shape's sizes."""
-    for one in beginnings(plan, rest):
+    for one in starting_plans(plan, rest):
         if plan.objective != "communication" or one.job == plan.job:
             yield placed(plan, one.placement.devices, one.job, rest)
 

@@ -3,4 +3,4 @@
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.search import search_iteration
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget

@@ -18,6 +18,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
@@ -26,7 +27,7 @@ from dtfm_lab.planning.iteration.left_open import OF_CHOICES, choices_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.structured import StructuredPlans
 from dtfm_lab.planning.iteration.structured.candidates import Judged, plan_of
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.iteration.waiting import start_kernels
 from dtfm_lab.planning.objectives import SearchRequest
 from dtfm_lab.planning.step import PROVEN, PlanStep
@@ -97,14 +98,14 @@ class ChoiceSearch:
     def __init__(
         self,
         request: SearchRequest,
-        aim: Aim,
+        target: SearchTarget,
         annealed: Annealing,
         step_of: Callable[[SearchRequest, Candidate, IncrementalBound], PlanStep],
     ) -> None:
-        self.request, self.aim = request, aim
+        self.request, self.target = request, target
         self._annealed, self._step_of = annealed, step_of
-        self.structured = StructuredPlans(request, aim)
-        self.bound = IncrementalBound(_bounded(request), aim, request)
+        self.structured = StructuredPlans(request, target)
+        self.bound = IncrementalBound(_bounded(request), target, request)
         self.best: PlanStep | None = None
         self.choices: list[_Choice] = []
         self.error: LabError | None = None
@@ -173,7 +174,7 @@ class ChoiceSearch:
         if grid.shape != (job.n_stages, job.n_replicas):
             return
         plan = unpriced_plan(network, job, grid, self.request.queueing, self.request.efficiency)
-        found = candidate_of(plan, self.aim, 1, "start", complete=False)
+        found = candidate_of(plan, self.target, 1, "start", complete=False)
         if found is None:
             return
         self.start = plan
@@ -228,7 +229,7 @@ class ChoiceSearch:
             return []
         return [
             replace(request, topology=network, job=job, start=None, improve_bound=False)
-            for network, job in choices_of(request.topology, request.job)
+            for network, job in _roomiest(choices_of(request.topology, request.job))
             if len(network) <= MOST_ANNEALED
         ]
 
@@ -315,7 +316,7 @@ class ChoiceSearch:
         began = time.perf_counter()
         how = latest.queueing, latest.efficiency
         plan = unpriced_plan(latest.topology, job.with_fields(overlap=True), latest.best, *how)
-        found = candidate_of(plan, self.aim, latest.evaluations, "overlapped")
+        found = candidate_of(plan, self.target, latest.evaluations, "overlapped")
         self._spent_s += time.perf_counter() - began
         if found is not None:
             step = self._step_of(replace(self.request, topology=latest.topology), found, self.bound)
@@ -326,11 +327,11 @@ class ChoiceSearch:
     def _shown(self, best: PlanStep, newest: PlanStep | None = None, *, complete: bool = False) -> PlanStep:
         """The best plan of all choices, with what all of them say."""
         bound = self.bound
-        least = best.bound_s if not self.aim.dollars else _dollars(bound, self.request.job)
+        least = best.bound_s if not self.target.dollars else _dollars(bound, self.request.job)
         bound_s = bound.iteration_s
         return replace(
             best,
-            bound_s=min(least if self.aim.dollars else bound_s, best.best_s),
+            bound_s=min(least if self.target.dollars else bound_s, best.best_s),
             iteration_bound_s=min(bound_s, best.iteration_s),
             evaluations=self.structured.n_simulated + sum(one.evaluations for one in self.choices),
             operator=best.operator if newest is None else newest.operator,
@@ -340,6 +341,22 @@ class ChoiceSearch:
             generation=max(0, sum(one.taken for one in self.choices) - (newest is not None and newest.complete)),
             seconds=self._spent_s,
         )
+
+
+def _roomiest(choices: list[tuple[Topology, Job]]) -> list[tuple[Topology, Job]]:
+    """Those choices that may fit where no structured plan does.
+
+    How replicas average needs no memory, so one way is enough. Between whole states and states that are split in all
+    parts, and between the least and the most tensor parallelism, the others need no less.
+    """
+    degrees = [job.tensor_parallel or 1 for _, job in choices]
+    shardings = [job.sharding for _, job in choices]
+    ends = {min(degrees), max(degrees)}, {shardings[0], "zero-3" if "zero-3" in shardings else shardings[-1]}
+    found: dict[tuple[int, str | None], tuple[Topology, Job]] = {}
+    for network, job in choices:
+        if (job.tensor_parallel or 1) in ends[0] and job.sharding in ends[1]:
+            found.setdefault((job.tensor_parallel or 1, job.sharding), (network, job))
+    return list(found.values())
 
 
 TOKENS = 1e9

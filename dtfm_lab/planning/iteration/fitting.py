@@ -39,7 +39,7 @@ as free."""
 
 
 @dataclass(frozen=True, eq=False)
-class Fitting:
+class FittingPlan:
     """A plan that fits memory, as far as one was constructed."""
 
     problem: IterationProblem
@@ -52,7 +52,7 @@ class Fitting:
     blocks: IntArray | None = None
 
 
-def fitting_plan(problem: IterationProblem) -> Fitting:
+def fitting_plan(problem: IterationProblem) -> FittingPlan:
     """The plan of fewest stages that fits; activations are computed again only where nothing else does.
 
     Raises PlanError, naming what lacks and what would fit, where nothing fits.
@@ -64,7 +64,7 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
     if job.schedule == "gpipe" and job.n_replicas is None:
         # a pipeline of fewer micro-batches holds fewer, so more of them may fit
         *others, last = problem.parts
-        return Fitting(last, tuple(others), microbatch)
+        return FittingPlan(last, tuple(others), microbatch)
     least = _least_bytes(problem)
     how = "however it checkpoints" if len(problem.parts) > 1 else f"with checkpointing {job.checkpoints}"
     whole = float(least[problem.n_blocks, 3]) if problem.n_blocks else 0.0
@@ -102,7 +102,7 @@ def _least_bytes(problem: IterationProblem) -> FloatArray:
     return np.asarray(np.minimum.reduce([_bytes(part, microbatch, 0, replicas) for part in problem.parts]))
 
 
-def _first_fitting(problem: IterationProblem) -> Fitting | None:
+def _first_fitting(problem: IterationProblem) -> FittingPlan | None:
     for i, part in enumerate(problem.parts):
         for microbatch in part.microbatches:
             for replicas in _replicas(part, microbatch):
@@ -143,7 +143,7 @@ def _replicas(problem: IterationProblem, microbatch: int) -> list[int]:
     return [r for r in powers if not (job.gathers_passes and n_microbatches % r)]
 
 
-def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitting | None:
+def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> FittingPlan | None:
     job, n = problem.job, problem.n_devices
     stages = range(1, min(problem.n_blocks, n // replicas) + 1) if job.n_stages is None else [job.n_stages]
     fit_by_depth: dict[int, FloatArray] = {}
@@ -168,11 +168,11 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
         if (room < 1).any():
             continue
         if given is not None:
-            return Fitting(problem, (), microbatch, grid, np.array(given, dtype=np.int64))
+            return FittingPlan(problem, (), microbatch, grid, np.array(given, dtype=np.int64))
         if room.sum() >= problem.n_blocks:
-            return Fitting(problem, (), microbatch, grid, _filled(room, problem.n_blocks))
+            return FittingPlan(problem, (), microbatch, grid, _filled(room, problem.n_blocks))
         if job.n_replicas is not None and replicas > 1 and value.max() > 0:
-            return Fitting(problem, (), microbatch)  # perhaps: equal devices of a stage are not what was assigned
+            return FittingPlan(problem, (), microbatch)  # perhaps: equal devices of a stage are not what was assigned
     return None
 
 

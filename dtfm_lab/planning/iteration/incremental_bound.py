@@ -8,7 +8,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.iteration.left_open import choices_of, leaves_open
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.objectives import SearchRequest, network_of
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 
@@ -66,13 +66,13 @@ class IncrementalBound:
     bounds.
     """
 
-    def __init__(self, problems: Sequence[IterationProblem], aim: Aim, request: SearchRequest) -> None:
+    def __init__(self, problems: Sequence[IterationProblem], target: SearchTarget, request: SearchRequest) -> None:
         from dtfm_lab.planning.iteration.bounds import price_bound, work_bound_s
 
-        self._problems, self._aim, self._request = problems, aim, request
+        self._problems, self._target, self._request = problems, target, request
         self.iteration_s = min(map(work_bound_s, problems))
         """Seconds of an iteration that no plan is faster than."""
-        self.dollars = min(price_bound(one, SCHEDULES) for one in problems) if aim.dollars else 0.0
+        self.dollars = min(price_bound(one, SCHEDULES) for one in problems) if target.dollars else 0.0
         """US dollars of an iteration that no plan is cheaper than; 0 in a search for seconds, which shows none."""
         self._large = max(one.n_devices for one in problems) > MOST_DEVICES
         self._rising: Iterator[float] | None = None
@@ -114,7 +114,7 @@ class IncrementalBound:
 
         self._best_s = min(self._best_s, best_s)
         if self._rising is None:
-            most = None if math.isinf(self._aim.max_price_per_hour) else self._aim.max_price_per_hour
+            most = None if math.isinf(self._target.max_price_per_hour) else self._target.max_price_per_hour
             each = [iteration_bound_steps(one, lambda: self._best_s, SCHEDULES, most) for one in self._problems]
             self._rising = least_of(each)
         began = time.perf_counter()

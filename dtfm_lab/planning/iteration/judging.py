@@ -14,10 +14,10 @@ from dtfm_lab.domain.job.checks import PASSED_ON
 from dtfm_lab.domain.job.options import MEMORY_ONLY, chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.planning.iteration.arms import Arm, KernelPlan
 from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim, tables_of
+from dtfm_lab.planning.iteration.shape_searches import KernelPlan, ShapeSearch
+from dtfm_lab.planning.iteration.tables_of import REPLAYED, SearchTarget, tables_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 
@@ -29,11 +29,11 @@ REPLAYED_CHOICES = (*MEMORY_ONLY, "tensor_parallel", "checkpointing", "sharding"
 """Choices of a system that the replay plays as the simulator does. Not those whose messages go beside the passes."""
 
 
-class Judge:
+class PlanPricer:
     """Prices what the estimate found: the replay where it covers the problem's job, else the simulator."""
 
-    def __init__(self, problem: IterationProblem, aim: Aim) -> None:
-        self._problem, self._aim, job = problem, aim, problem.job
+    def __init__(self, problem: IterationProblem, target: SearchTarget) -> None:
+        self._problem, self._target, job = problem, target, problem.job
         gathers = job.sharding in PASSED_ON
         covered = (
             problem.queueing == "pairs"
@@ -49,35 +49,41 @@ class Judge:
         self.refusal = ""
         """Why the newest plan that cannot be simulated cannot be."""
 
-    def __call__(self, arm: Arm, found: KernelPlan) -> KernelPlan:
+    def __call__(self, shape_search: ShapeSearch, found: KernelPlan) -> KernelPlan:
         if self.replays:
-            exact = arm.assessed(found.row, found.blocks, 0.0, shares=found.shares, ahead=found.ahead, exact=True)
+            exact = shape_search.assessed(
+                found.row, found.blocks, 0.0, shares=found.shares, ahead=found.ahead, exact=True
+            )
             return replace(exact, judged=True, operator=found.operator)
         problem = self._problem
-        job, how = arm.job(found, problem.job), (problem.queueing, problem.efficiency)
+        job, how = shape_search.job(found, problem.job), (problem.queueing, problem.efficiency)
         try:
-            _, value, lacks = simulated_value(unpriced_plan(problem.topology, job, arm.grid(found), *how), self._aim)
+            _, value, lacks = simulated_value(
+                unpriced_plan(problem.topology, job, shape_search.grid(found), *how), self._target
+            )
         except LabError as error:  # a schedule that these counts cannot have
             self.refusal = str(error)
             return replace(found, lacks=1.0, judged=True)
         return replace(found, value=value, lacks=lacks, judged=True)
 
 
-def simulated_value(plan: Plan, aim: Aim) -> tuple[float, float, float]:
+def simulated_value(plan: Plan, target: SearchTarget) -> tuple[float, float, float]:
     """Simulated seconds of a plan's iteration, the objective, and what it lacks in memory and below the limits.
 
     Raises LabError for a plan that cannot be simulated.
     """
     report, seconds, price = memory(plan), iteration_seconds(plan), plan.price_per_hour
     lacks = float((report.over_bytes / report.limit_bytes).sum())
-    lacks += max(seconds / aim.max_iteration_s - 1, 0.0) + max(price / aim.max_price_per_hour - 1, 0.0)
-    return seconds, seconds * price / 3600 if aim.dollars else seconds, lacks
+    lacks += max(seconds / target.max_iteration_s - 1, 0.0) + max(price / target.max_price_per_hour - 1, 0.0)
+    return seconds, seconds * price / 3600 if target.dollars else seconds, lacks
 
 
-def candidate_of(plan: Plan, aim: Aim, evaluations: int, operator: str, *, complete: bool = True) -> Candidate | None:
+def candidate_of(
+    plan: Plan, target: SearchTarget, evaluations: int, operator: str, *, complete: bool = True
+) -> Candidate | None:
     """The plan as the simulator judges it; None where it lacks memory, is beyond a limit, or cannot be simulated."""
     try:
-        seconds, value, lacks = simulated_value(plan, aim)
+        seconds, value, lacks = simulated_value(plan, target)
     except LabError:  # such as a schedule that does not divide
         return None
     if lacks > 0:
@@ -102,8 +108,8 @@ class ReplayedPlan:
         assert plan.blocks_per_stage is not None
         n_stages, n_replicas = grid.shape
         sharing = 1 if job.sharding in (None, "none") else n_replicas
-        self._tables = tables_of(problem, job.microbatch, Aim(), None, sharing)
-        self._arm = Arm(self._tables, (n_stages, n_replicas), job.microbatch, job)
+        self._tables = tables_of(problem, job.microbatch, SearchTarget(), None, sharing)
+        self._arm = ShapeSearch(self._tables, (n_stages, n_replicas), job.microbatch, job)
         self._row = problem.row(grid)
         self._blocks = np.array(plan.blocks_per_stage, dtype=np.int64)
         self._shares = np.array(job.microbatch_counts, dtype=np.int64)
@@ -119,7 +125,7 @@ class ReplayedPlan:
         if plan.job.schedule not in ("1f1b", "gpipe") and plan.job.warmups is None:
             return None
         problem = IterationProblem.of(plan.topology, plan.job, plan.queueing, efficiency=plan.efficiency)
-        return cls(plan, problem) if Judge(problem, Aim()).replays else None
+        return cls(plan, problem) if PlanPricer(problem, SearchTarget()).replays else None
 
     def seconds(self, bandwidth: FloatArray, latency: FloatArray, speed: FloatArray) -> float:
         """Seconds with factors on the bandwidth and the latency of every link, (N, N), and on every device's speed."""

@@ -31,7 +31,7 @@ from dtfm_lab.planning.iteration.judging import candidate_of
 from dtfm_lab.planning.iteration.left_open import checkpointings_of, leaves_open
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.search import search_iteration
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.objectives import (
     CommunicationCost,
     SearchRequest,
@@ -51,7 +51,7 @@ SCHEDULE = "1f1b"
 
 
 def placements_by(
-    request: SearchRequest, problem: IterationProblem, aim: Aim, rng: np.random.Generator
+    request: SearchRequest, problem: IterationProblem, target: SearchTarget, rng: np.random.Generator
 ) -> Iterator[Candidate]:
     """The best so far of the placements that a planner for communication finds, a step a shape and round.
 
@@ -59,11 +59,11 @@ def placements_by(
     Raises PlanError: by the call where the job's shape rules all out, after the first round where none fits.
     """
     require_shapes(problem)
-    return _placements_by(request, _shapes(problem), aim, rng)
+    return _placements_by(request, _shapes(problem), target, rng)
 
 
 def _placements_by(
-    request: SearchRequest, shapes: list[Job], aim: Aim, rng: np.random.Generator
+    request: SearchRequest, shapes: list[Job], target: SearchTarget, rng: np.random.Generator
 ) -> Iterator[Candidate]:
     best: Candidate | None = None
     evaluations = 0
@@ -84,7 +84,7 @@ def _placements_by(
             plan = step.plan.changed(queueing=request.queueing, efficiency=request.efficiency)
             operator = f"{plan.planner}, {job.n_stages} x {job.n_replicas}"
             plans = (plan.changed(job=chosen) for chosen in _checkpointed(plan))
-            found = next(filter(None, (candidate_of(one, aim, evaluations, operator) for one in plans)), None)
+            found = next(filter(None, (candidate_of(one, target, evaluations, operator) for one in plans)), None)
             if found is not None and (best is None or found.best_s < best.best_s):
                 best = found
             if best is not None:
@@ -146,11 +146,13 @@ class SimulatedObjective:
         if request.nearby and not leaves_open(request.job):
             return self._annealed(request)
         self._check(request)
-        return ChoiceSearch(request, self._aim(request), self._annealed, self.steps_of).steps()
+        return ChoiceSearch(request, self._target(request), self._annealed, self.steps_of).steps()
 
-    def _aim(self, request: SearchRequest) -> Aim:
+    def _target(self, request: SearchRequest) -> SearchTarget:
         limits = {what: getattr(request, what) for what in ("max_price_per_hour", "max_iteration_s")}
-        return Aim(dollars=self.dollars, **{what: float(most) for what, most in limits.items() if most is not None})
+        return SearchTarget(
+            dollars=self.dollars, **{what: float(most) for what, most in limits.items() if most is not None}
+        )
 
     def _check(self, request: SearchRequest) -> None:
         topology = request.topology
@@ -167,19 +169,19 @@ class SimulatedObjective:
         self._check(request)
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
-        problem, aim = _problem(topology, job, request), self._aim(request)
-        found = placements_by(request, problem, aim, np.random.default_rng(request.seed))
-        return self._steps(request, found, IncrementalBound([problem], aim, request))
+        problem, target = _problem(topology, job, request), self._target(request)
+        found = placements_by(request, problem, target, np.random.default_rng(request.seed))
+        return self._steps(request, found, IncrementalBound([problem], target, request))
 
     def _annealed(self, request: SearchRequest) -> Iterator[PlanStep]:
         """The plans of one degree of tensor parallelism, one sharding and one way to average."""
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
         self._check(request)
-        problem, aim = _problem(topology, job, request), self._aim(request)
+        problem, target = _problem(topology, job, request), self._target(request)
         rng = np.random.default_rng(request.seed)
-        found = search_iteration(problem, rng, start=request.start, nearby=request.nearby, aim=aim)
-        return self._steps(request, found, IncrementalBound([problem], aim, request))
+        found = search_iteration(problem, rng, start=request.start, nearby=request.nearby, target=target)
+        return self._steps(request, found, IncrementalBound([problem], target, request))
 
     def _steps(self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound) -> Iterator[PlanStep]:
         def step_of(found: Candidate, generation: int, spent_s: Callable[[], float]) -> PlanStep:

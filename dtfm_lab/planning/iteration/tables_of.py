@@ -23,7 +23,7 @@ COMPRESSIONS = ("none", "fp16", "int8")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aim:
+class SearchTarget:
     """What is minimised: seconds or dollars of an iteration, under limits."""
 
     dollars: bool = False
@@ -38,7 +38,7 @@ class Aim:
 
 
 def tables_of(
-    problem: IterationProblem, microbatch: int, aim: Aim, near: Nearness | None, n_replicas: int = 1
+    problem: IterationProblem, microbatch: int, target: SearchTarget, near: Nearness | None, n_replicas: int = 1
 ) -> Tables:
     """The tables of one size of micro-batches and one objective; of one number of replicas where these share what they
     hold. Nearness is for annealing, not for the price of a plan. Imports numba."""
@@ -78,9 +78,9 @@ def tables_of(
         synchronisation=_synchronisation(job),
         synchronise_every=int(job.averages_every),
         cards=problem.cards,
-        objective=int(aim.dollars),
-        most_dollars_per_s=float(aim.max_price_per_hour) / 3600.0,
-        most_s=float(aim.max_iteration_s),
+        objective=int(target.dollars),
+        most_dollars_per_s=float(target.max_price_per_hour) / 3600.0,
+        most_s=float(target.max_iteration_s),
     )
 
 

@@ -12,12 +12,12 @@ from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.job.presets import TINY
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.iteration.arms import Arms
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unpriced_plan
-from dtfm_lab.planning.iteration.fitting import Fitting
+from dtfm_lab.planning.iteration.fitting import FittingPlan
 from dtfm_lab.planning.iteration.judging import candidate_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.shape_searches import ShapeSearches
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.jit_warmup import is_done, start_once, while_compiling
 
 QUICK_S = 0.4
@@ -25,7 +25,7 @@ QUICK_S = 0.4
 
 
 def wait_for_kernels(
-    problem: IterationProblem, fitting: Fitting, aim: Aim, start: Plan | None = None
+    problem: IterationProblem, fitting: FittingPlan, target: SearchTarget, start: Plan | None = None
 ) -> Generator[Candidate, None, float]:
     """Nothing where the kernels are ready; else a first plan, again and again, as incomplete candidates.
 
@@ -37,9 +37,9 @@ def wait_for_kernels(
     quick = start_once(compile_kernels, compile_kernels).wait(QUICK_S)
     first = None
     if not quick and start is not None and start.topology is problem.topology:
-        first = candidate_of(start, aim, 1, "start", complete=False)
-    elif not quick and fitting.grid is not None and not aim.limited:
-        first = _first(problem, fitting, aim)
+        first = candidate_of(start, target, 1, "start", complete=False)
+    elif not quick and fitting.grid is not None and not target.limited:
+        first = _first(problem, fitting, target)
     for _waited_s in while_compiling(compile_kernels, compile_kernels):
         if first is not None:
             yield replace(first, compiling_s=time.perf_counter() - began)
@@ -79,15 +79,17 @@ def _compile_for(schedules: tuple[str, ...] | None) -> None:
     topology = Topology(tuple(Device(name=f"device {i}") for i in range(4)), links, links + np.eye(4))
     job = Job(model=TINY, n_stages=2, n_replicas=2, global_batch=8, microbatch=1, checkpointing="none")
     problem = IterationProblem.of(topology, job)
-    (arm,) = Arms(problem, Aim())
-    found = arm.assessed(np.arange(4), np.array([4, 4]), 1.0)
+    (shape_search,) = ShapeSearches(problem, SearchTarget())
+    found = shape_search.assessed(np.arange(4), np.array([4, 4]), 1.0)
     random = seeded(np.random.default_rng(0))
-    arm.annealed(arm.annealed(found, 0.1, 0.01, 2, random, exact=False), 0.1, 0.01, 2, random, exact=True)
+    shape_search.annealed(
+        shape_search.annealed(found, 0.1, 0.01, 2, random, exact=False), 0.1, 0.01, 2, random, exact=True
+    )
     for _bound_s in iteration_bound_steps(problem, found.value, schedules):
         pass
 
 
-def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate | None:
+def _first(problem: IterationProblem, fitting: FittingPlan, target: SearchTarget) -> Candidate | None:
     assert fitting.grid is not None
     assert fitting.blocks is not None
     job, (n_stages, n_replicas) = problem.job, fitting.grid.shape
@@ -95,4 +97,4 @@ def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate |
     ahead, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
     chosen = chosen_job(job, fitting.blocks, shares, ahead, fitting.microbatch, checkpointing)
     plan = unpriced_plan(problem.topology, chosen, fitting.grid, problem.queueing, problem.efficiency)
-    return candidate_of(plan, aim, 1, "fits", complete=False)
+    return candidate_of(plan, target, 1, "fits", complete=False)

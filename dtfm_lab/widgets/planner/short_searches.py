@@ -12,7 +12,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Cancellation, PlanStep, adapt_plan, default_objective, objectives, search, simulated
-from dtfm_lab.planning.adapting import beginnings, nearest
+from dtfm_lab.planning.adapting import nearest, starting_plans
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.simulation.memory import held_memory
 from dtfm_lab.widgets.live_search import LiveSearch
@@ -155,7 +155,7 @@ def replanned(
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "improve_bound": False}
     options |= {"live": live, "seed": plan.seed or 0, "start": start}
     if start is None and plan.objective != COMMUNICATION:
-        options["nearby"] = tuple(beginnings(plan, topology))
+        options["nearby"] = tuple(starting_plans(plan, topology))
     if start is not None and plan.objective != COMMUNICATION and is_same_placement(start, plan):
         at_hand(start)  # a search for the communication cost is as quick as its chart
     best = _searched(topology, job, cancelled, BUDGETS_S[0], **options)

@@ -19,12 +19,12 @@ from dtfm_lab.domain.job.model import gpt, llama
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning import search
-from dtfm_lab.planning.iteration.arms import Arms
 from dtfm_lab.planning.iteration.incremental_bound import SCHEDULES, rising_bounds
-from dtfm_lab.planning.iteration.judging import Judge
+from dtfm_lab.planning.iteration.judging import PlanPricer
 from dtfm_lab.planning.iteration.left_open import open_microbatches
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.shape_searches import ShapeSearches
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.simulation import memory, simulate
 
 MODELS = (
@@ -154,17 +154,19 @@ def searched(seed: int, n_plans: int, *, steps: int = 2) -> Report | None:
 def replayed_s(case: Case, plan: Plan) -> float | None:
     """Seconds by the replay that the search goes by; None where it leaves such jobs to the simulator."""
     problem = IterationProblem.of(plan.topology, plan.job, case.queueing)
-    if not Judge(problem, Aim()).replays:
+    if not PlanPricer(problem, SearchTarget()).replays:
         return None
     grid, job = plan.placement.devices, plan.job
-    arm = Arms(problem, Aim()).of(grid, job.microbatch, job.checkpoints)
-    if arm is None or (job.schedule == "adaptive-1f1b" and job.warmups is None):
+    shape_search = ShapeSearches(problem, SearchTarget()).of(grid, job.microbatch, job.checkpoints)
+    if shape_search is None or (job.schedule == "adaptive-1f1b" and job.warmups is None):
         return None
     row = np.array([*grid.ravel(), *(d for d in range(len(plan.topology)) if d not in grid)], dtype=np.int64)
     n = grid.shape[0]
     ahead = {"gpipe": np.full(n, job.global_batch), "1f1b": np.arange(n)[::-1]}.get(job.schedule_name, job.warmups)
     counts = np.array(job.microbatch_counts), np.array(ahead)
-    found = arm.assessed(row, np.array(plan.blocks_per_stage), 0.0, shares=counts[0], ahead=counts[1], exact=True)
+    found = shape_search.assessed(
+        row, np.array(plan.blocks_per_stage), 0.0, shares=counts[0], ahead=counts[1], exact=True
+    )
     return found.value
 
 

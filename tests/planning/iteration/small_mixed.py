@@ -20,11 +20,11 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import evaluate
-from dtfm_lab.planning.iteration.arms import Arm
-from dtfm_lab.planning.iteration.kernels.annealing import Freedom
+from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.shape_searches import ShapeSearch
 from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
+from dtfm_lab.planning.iteration.tables_of import SearchTarget, tables_of
 from dtfm_lab.simulation import memory
 
 N_BLOCKS = 6
@@ -83,19 +83,19 @@ def small_job(**changes: Any) -> Job:
 def brute_force(topology: Topology, job: Job) -> Best:
     """The best plan with even shares for a job that names 1f1b or gpipe; shapes are those that it leaves open."""
     problem = IterationProblem.of(topology, job).parts[0]
-    tables = tables_of(problem, job.microbatch, Aim(), Nearness(problem))
-    all_fixed = Freedom(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
+    tables = tables_of(problem, job.microbatch, SearchTarget(), Nearness(problem))
+    all_fixed = FixedFields(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
     n, n_microbatches = len(topology), job.global_batch // job.microbatch
     best, n_tried = Best(np.inf, np.zeros((0, 0), dtype=np.int64), (), 0), 0
     for n_stages, n_replicas in _shapes(n, problem.n_blocks, n_microbatches):
         if job.n_stages not in (None, n_stages) or job.n_replicas not in (None, n_replicas):
             continue
-        arm = Arm(tables, (n_stages, n_replicas), job.microbatch, job, all_fixed)
+        shape_search = ShapeSearch(tables, (n_stages, n_replicas), job.microbatch, job, all_fixed)
         plain = np.arange(n_stages)[::-1].astype(np.int64)
         ahead = plain if job.schedule == "1f1b" else np.full(n_stages, n_microbatches, dtype=np.int64)
         for row in _rows(n, n_stages * n_replicas):
             for blocks in _cuts(problem.n_blocks, n_stages):
-                found = arm.assessed(row, blocks, 0.0, ahead=ahead, exact=True)
+                found = shape_search.assessed(row, blocks, 0.0, ahead=ahead, exact=True)
                 n_tried += 1
                 if found.lacks == 0 and found.value < best.iteration_s:
                     grid = row[: n_stages * n_replicas].reshape(n_stages, n_replicas)

@@ -9,9 +9,9 @@ from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan
 import dtfm_lab as lab
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.planning import search
-from dtfm_lab.planning.iteration.judging import Judge
+from dtfm_lab.planning.iteration.judging import PlanPricer
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.simulation import simulate
 
 
@@ -40,11 +40,11 @@ def test_devices_of_different_hosts_are_not_alike_and_those_of_one_host_are():
 
 def test_the_simulator_judges_where_devices_share_a_card():
     job = lab.load_job("gpt3-xl")
-    aim = Aim(dollars=False, max_price_per_hour=np.inf, max_iteration_s=np.inf)
+    target = SearchTarget(dollars=False, max_price_per_hour=np.inf, max_iteration_s=np.inf)
     shared = lab.load_topology("shared-cards")
     apart = replace(shared, devices=tuple(replace(d, host="") for d in shared.devices))
-    assert not Judge(IterationProblem.of(shared, job), aim).replays
-    assert Judge(IterationProblem.of(apart, job), aim).replays
+    assert not PlanPricer(IterationProblem.of(shared, job), target).replays
+    assert PlanPricer(IterationProblem.of(apart, job), target).replays
 
 
 @pytest.mark.parametrize("objective", ["iteration", "price"])

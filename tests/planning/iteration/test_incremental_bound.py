@@ -6,7 +6,7 @@ import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import work_bound_s
 from dtfm_lab.planning.iteration.incremental_bound import BEGIN, IncrementalBound, rising_bounds
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.objectives import SearchRequest
 
 LIMIT_S = 8.0
@@ -23,7 +23,7 @@ def updated(planned, *, compiling_s, searched_s):
     topology, job, plan = planned
     problem = IterationProblem.of(topology, job)
     request = SearchRequest(topology=topology, job=job, planner="evolutionary", seconds=LIMIT_S)
-    bound = IncrementalBound([problem], Aim(), request)
+    bound = IncrementalBound([problem], SearchTarget(), request)
     bound.update(plan.iteration_s, 3, lambda: compiling_s + searched_s, compiling_s=compiling_s)
     return bound.iteration_s
 
@@ -68,7 +68,7 @@ def test_before_the_first_generation_is_complete_the_search_has_nearly_all_of_th
     topology, job, plan = planned
     bound = IncrementalBound(
         [IterationProblem.of(topology, job)],
-        Aim(),
+        SearchTarget(),
         SearchRequest(topology=topology, job=job, planner="evolutionary", seconds=LIMIT_S),
     )
     shares_s = []

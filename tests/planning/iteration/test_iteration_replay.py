@@ -13,9 +13,9 @@ from dtfm_lab.domain.job.model import gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.iteration.arms import Arm, Arms
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim
+from dtfm_lab.planning.iteration.shape_searches import ShapeSearch, ShapeSearches
+from dtfm_lab.planning.iteration.tables_of import REPLAYED, SearchTarget
 from dtfm_lab.simulation import memory, simulate
 
 TIED = gpt(name="tied", n_layers=12, d_model=64, n_heads=4, seq_len=32, vocab_size=512)
@@ -81,14 +81,14 @@ def random_plan(rng: np.random.Generator, synchronisation: str, *, measured: boo
     )
 
 
-def replayed(plan: Plan) -> tuple[float, Arm]:
-    """Seconds of a plan's iteration by the kernels, and the arm whose state has its memory."""
+def replayed(plan: Plan) -> tuple[float, ShapeSearch]:
+    """Seconds of a plan's iteration by the kernels, and the search of its shape, whose state has its memory."""
     job, grid = plan.job, plan.placement.devices
-    (arm,) = Arms(IterationProblem.of(plan.topology, job).parts[0], Aim())
+    (shape_search,) = ShapeSearches(IterationProblem.of(plan.topology, job).parts[0], SearchTarget())
     row = np.concatenate([grid.ravel(), plan.idle_devices]).astype(np.int64)
     shares = np.array(job.microbatches_per_replica)
     blocks = np.array(job.blocks_per_stage)
-    return arm.assessed(row, blocks, 0.0, shares=shares, exact=True).value, arm
+    return shape_search.assessed(row, blocks, 0.0, shares=shares, exact=True).value, shape_search
 
 
 @pytest.mark.parametrize("synchronisation", REPLAYED)
@@ -106,8 +106,8 @@ def assert_lacking(plan, peak_bytes):
     devices = list(plan.topology.devices)
     for at, device in np.ndenumerate(plan.placement.devices):
         devices[device] = replace(devices[device], memory_bytes=float(limits[at]))
-    _, arm = replayed(plan.changed(topology=replace(plan.topology, devices=tuple(devices))))
-    np.testing.assert_allclose(arm.states[0].cell[1].T, peak_bytes / limits - 1, rtol=1e-9)
+    _, shape_search = replayed(plan.changed(topology=replace(plan.topology, devices=tuple(devices))))
+    np.testing.assert_allclose(shape_search.states[0].cell[1].T, peak_bytes / limits - 1, rtol=1e-9)
 
 
 @pytest.mark.parametrize("synchronisation", REPLAYED)

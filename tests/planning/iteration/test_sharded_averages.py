@@ -8,10 +8,10 @@ import pytest
 from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
-from dtfm_lab.planning.iteration.arms import Arms
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.shape_searches import ShapeSearches
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 
 SPLIT = {"sharding": "zero-1", "gradient_dtype": "fp32", "global_batch": 8, "microbatch": 1}
 
@@ -32,8 +32,8 @@ def test_the_searchs_price_of_averaging_is_the_simulators(synchronisation, compr
     options |= {"compression": compression, "codec_bytes_per_s": 1e9}
     job = pinned_job("gpt3-xl", n_stages=1, n_replicas=3, **options | {"global_batch": 9})
     problem = IterationProblem.of(topology, job).parts[0]
-    (arm,) = Arms(problem, Aim())
-    estimated_s = arm.assessed(np.arange(3), np.array([problem.n_blocks]), 1.0).value
+    (shape_search,) = ShapeSearches(problem, SearchTarget())
+    estimated_s = shape_search.assessed(np.arange(3), np.array([problem.n_blocks]), 1.0).value
     simulated_s = lab.simulate(lab.evaluate(topology, job, stages=[[0, 1, 2]])).iteration_s
     # what zero-3 gathers in the passes is estimated by the median of the fastest links
     assert estimated_s == pytest.approx(simulated_s, rel=0.35 if sharding == "zero-3" else 1e-9)

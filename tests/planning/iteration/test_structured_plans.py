@@ -17,7 +17,7 @@ from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.planning.iteration.left_open import OF_CHOICES
 from dtfm_lab.planning.iteration.structured import StructuredPlans
 from dtfm_lab.planning.iteration.structured.layouts import in_order
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.objectives import SearchRequest, value_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
@@ -32,7 +32,7 @@ def job_of(**fields: object) -> Job:
 
 def family_of(topology: Topology, job: Job) -> StructuredPlans:
     """The family, all of it estimated."""
-    found = StructuredPlans(SearchRequest(topology=topology, job=job, planner="evolutionary"), Aim())
+    found = StructuredPlans(SearchRequest(topology=topology, job=job, planner="evolutionary"), SearchTarget())
     for _ in found.estimate(lambda: False):
         pass
     return found

@@ -18,7 +18,7 @@ from dtfm_lab.planning.iteration.bounds.classes import Family, windows
 from dtfm_lab.planning.iteration.bounds.refutation import batch_flop
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim, tables_of
+from dtfm_lab.planning.iteration.tables_of import REPLAYED, SearchTarget, tables_of
 from dtfm_lab.planning.jit_warmup import while_compiling
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _groups(problem: IterationProblem, splits: bool, max_price_per_hour: float |
             for microbatch in problem.microbatches:
                 if job.global_batch // microbatch < n_replicas or not len(rows):
                     continue
-                tables = tables_of(problem, microbatch, Aim(), near, n_replicas)
+                tables = tables_of(problem, microbatch, SearchTarget(), near, n_replicas)
                 least = _least(problem, tables, microbatch, n_stages, n_replicas, splits)
                 yield _Grids(tables, least, (n_stages, n_replicas), rows)
 

@@ -36,7 +36,7 @@ SMOOTHING = 0.1
 """Weight of what the mean pipeline takes beside the slowest, which gives a direction on plateaus."""
 
 
-class Freedom(NamedTuple):
+class FixedFields(NamedTuple):
     """What a search may change."""
 
     fixed_shares: bool
@@ -51,7 +51,7 @@ def anneal(
     trial: State,
     now: State,
     best: State,
-    freedom: Freedom,
+    fixed_fields: FixedFields,
     exact: bool,
     factor: float,
     hot: float,
@@ -76,13 +76,13 @@ def anneal(
         refresh(tables, trial, exact)
         for s in range(0 if exact else n):
             refresh_group(tables, trial, s)
-        if not last and factor > 0.0 and not freedom.fixed_ahead:
+        if not last and factor > 0.0 and not fixed_fields.fixed_ahead:
             if i == 0:
                 warm_up(tables, trial, factor)
             else:
                 limit_ahead(tables, trial)
-        seconds, mean_s = seconds_of(tables, trial, exact, last or freedom.fixed_shares)
-        if not last and not exact and not freedom.fixed_shares:
+        seconds, mean_s = seconds_of(tables, trial, exact, last or fixed_fields.fixed_shares)
+        if not last and not exact and not fixed_fields.fixed_shares:
             take_shares(tables, trial)
     copy_state(trial, now)
     copy_state(trial, best)
@@ -101,7 +101,7 @@ def anneal(
         temperature *= cooling
         limit = value * (1.0 - temperature * np.log(1.0 - uniform(random)))
         coarse = not exact and uniform(random) < COARSE * (1.0 - 4.0 * move / n_moves)
-        kind = _draw_kind(random, n, r, n_devices, freedom, exact, coarse)
+        kind = _draw_kind(random, n, r, n_devices, fixed_fields, exact, coarse)
         whole, p, q, r1, r2, g1, g2 = False, -1, -1, -1, -1, -1, -1
         if kind <= NEAR:
             p = _draw_position(random, now, n, r, exact)
@@ -153,7 +153,7 @@ def anneal(
                 trial.blocks[p] -= many
                 trial.blocks[q] += many
             elif kind == STAGES:
-                _move_stages(trial, random, freedom.fixed_blocks)
+                _move_stages(trial, random, fixed_fields.fixed_blocks)
             elif kind == CLUSTERS:
                 _swap_clusters(tables, trial, random)
             else:
@@ -174,13 +174,13 @@ def anneal(
             for i in (g1, g2):
                 if i >= 0 and not exact:
                     refresh_group(tables, trial, i)
-        seconds, mean_s = seconds_of(tables, trial, exact, freedom.fixed_shares)
+        seconds, mean_s = seconds_of(tables, trial, exact, fixed_fields.fixed_shares)
         lacks = lacking(tables, trial, seconds)
         smooth = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING))
         new_value = smooth * (1.0 + PENALTY * lacks)
         if new_value <= limit:
             value = new_value
-            if not exact and not freedom.fixed_shares:
+            if not exact and not fixed_fields.fixed_shares:
                 if take_shares(tables, trial):
                     lacks = lacking(tables, trial, seconds)
                     value = smooth * (1.0 + PENALTY * lacks)
@@ -209,7 +209,9 @@ def anneal(
 
 
 @compiled
-def _draw_kind(random: RandomState, n: int, r: int, n_devices: int, freedom: Freedom, exact: bool, coarse: bool) -> int:
+def _draw_kind(
+    random: RandomState, n: int, r: int, n_devices: int, fixed_fields: FixedFields, exact: bool, coarse: bool
+) -> int:
     """A kind of move that this shape has."""
     while True:
         u = uniform(random)
@@ -228,7 +230,7 @@ def _draw_kind(random: RandomState, n: int, r: int, n_devices: int, freedom: Fre
             if n > 1 and r > 1:
                 return TAILS
         elif u < 0.78:
-            if n > 1 and not freedom.fixed_blocks:
+            if n > 1 and not fixed_fields.fixed_blocks:
                 return BLOCK
         elif u < 0.84:
             if n > 1:
@@ -237,9 +239,9 @@ def _draw_kind(random: RandomState, n: int, r: int, n_devices: int, freedom: Fre
             if n_devices > 3:
                 return CLUSTERS
         elif u < 0.92:
-            if not freedom.fixed_ahead and n > 1:
+            if not fixed_fields.fixed_ahead and n > 1:
                 return AHEAD
-        elif r > 1 and exact and not freedom.fixed_shares:
+        elif r > 1 and exact and not fixed_fields.fixed_shares:
             return SHARES
         coarse = False
         if n_devices == 1 or (n * r == 1 and n_devices == 1):

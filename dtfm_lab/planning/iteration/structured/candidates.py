@@ -1,4 +1,4 @@
-"""The structured plans of a request: all are estimated, and the simulator judges the best of them."""
+"""The structured plans of a request: all are estimated, and the simulator pricers the best of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dtfm_lab.planning.iteration.structured.device_sets import starting_sets
 from dtfm_lab.planning.iteration.structured.estimates import Estimate, Estimator
 from dtfm_lab.planning.iteration.structured.layouts import Layout, layouts
 from dtfm_lab.planning.iteration.structured.stage_tables import StageTables
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.objectives import SearchRequest
 
 REFINED = 4
@@ -29,9 +29,9 @@ REFINED = 4
 ALIKE = 0.02
 """By how much each plan of a layout lets those that follow it wait: plans of one layout differ little."""
 MOST_SIMULATED = 300
-"""Most structured plans that the simulator judges, the best by their estimates first."""
+"""Most structured plans that the simulator pricers, the best by their estimates first."""
 TOO_HIGH = 0.9
-"""The simulator judges plans until the next estimate, times this, is above the best plan: no estimate of a structured
+"""The simulator pricers plans until the next estimate, times this, is above the best plan: no estimate of a structured
 plan was more than 8 % too high, see benchmarks/first_answer.py."""
 
 
@@ -48,8 +48,8 @@ class Judged:
 class StructuredPlans:
     """The family of one request, estimated when first asked for and simulated best first."""
 
-    def __init__(self, request: SearchRequest, aim: Aim) -> None:
-        self._request, self._aim = request, aim
+    def __init__(self, request: SearchRequest, target: SearchTarget) -> None:
+        self._request, self._target = request, target
         self._best = math.inf
         self.estimates: list[Estimate] = []
         self.judged: list[Judged] = []
@@ -67,7 +67,7 @@ class StructuredPlans:
                 tables = StageTables(network, job, request.queueing, request.efficiency)
                 if tables.shardings:
                     links = Links.of(network, request.queueing)
-                    found.append(Estimator(network, links, tables, request.job, self._aim))
+                    found.append(Estimator(network, links, tables, request.job, self._target))
             except LabError:  # such as a network without groups of this size
                 continue
         return found
@@ -99,7 +99,7 @@ class StructuredPlans:
 
     def _estimated(self, of: Estimator, members: IntArray, *, coarse: bool) -> Iterator[Layout]:
         """Estimate the layouts of a set of devices that may beat the best estimate."""
-        bounded = not self._aim.dollars
+        bounded = not self._target.dollars
         if bounded and of.least_s(members) > self._best:
             return
         for layout in layouts(of.links, of.job, members, coarse=coarse):
@@ -116,7 +116,7 @@ class StructuredPlans:
         return sorted(found, key=lambda one: one[0].promise_s(one[1]))
 
     def simulated(self) -> Iterator[Judged]:
-        """Yield the plans that fit, best estimates first, each as the simulator judges it.
+        """Yield the plans that fit, best estimates first, each as the simulator pricers it.
 
         The best plan of every layout comes first, as plans of one layout are much alike.
         """
@@ -145,11 +145,11 @@ class StructuredPlans:
         return [one for *_, one in sorted(ranked, key=lambda each: each[:2])]
 
     def _judged(self, one: Estimate, job: Job) -> Judged | None:
-        """The plan as the simulator judges it; None where it does not fit or cannot be simulated."""
+        """The plan as the simulator pricers it; None where it does not fit or cannot be simulated."""
         topology, request = one.tables.topology, self._request
         plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
         try:
-            seconds, value, lacks = simulated_value(plan, self._aim)
+            seconds, value, lacks = simulated_value(plan, self._target)
         except LabError:  # such as a schedule that these numbers cannot have
             return None
         if lacks > 0:

@@ -4,7 +4,7 @@ The iteration of a pipeline is the way of its first micro-batch there and back, 
 averaging of gradients. The period is that of the slowest stage, of the busiest link, or of a loop of neighbouring
 stages that wait for each other's messages; with more forwards in flight, such loops do not bind. The formulas are those
 of 1F1B on links of their own; waits for shared network cards are counted by how many messages share a card. The
-simulator judges the best of these plans, so an estimate only has to rank them.
+simulator pricers the best of these plans, so an estimate only has to rank them.
 
 Arrays have the axes C (micro-batch and checkpointing), S (stages) and P (pipelines; one stands for all where devices
 are alike).
@@ -27,7 +27,7 @@ from dtfm_lab.planning.iteration.left_open import WAYS_TO_AVERAGE
 from dtfm_lab.planning.iteration.structured.averaging import Average, averages, ring
 from dtfm_lab.planning.iteration.structured.layouts import Layout
 from dtfm_lab.planning.iteration.structured.stage_tables import FIRST, LAST, MIDDLE, SOLE, StageTables
-from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.iteration.tables_of import SearchTarget
 
 MOST_LOOKED_AT = 48
 """Most devices of a set whose links are looked at before it is tried."""
@@ -74,9 +74,9 @@ class Estimate:
 class Estimator:
     """Prices layouts of one network of groups."""
 
-    def __init__(self, topology: Topology, links: Links, tables: StageTables, job: Job, aim: Aim) -> None:
+    def __init__(self, topology: Topology, links: Links, tables: StageTables, job: Job, target: SearchTarget) -> None:
         """``job`` is the job as it was asked for; ``tables`` has it with its tensor parallelism."""
-        self.topology, self.links, self.tables, self.job, self.aim = topology, links, tables, job, aim
+        self.topology, self.links, self.tables, self.job, self.target = topology, links, tables, job, target
         self.combinations = [(m, c) for m in tables.microbatches for c in range(len(tables.checkpointings))]
         self.n_microbatches = np.array([job.global_batch // m for m, _ in self.combinations])
         self._cuts: dict[bytes, IntArray] = {}
@@ -232,11 +232,12 @@ class Estimator:
         """The best few; ``priced.seconds`` is (V, C, Y, O)."""
         seconds = priced.seconds
         value = seconds
-        if self.aim.limited or self.aim.dollars:
+        if self.target.limited or self.target.dollars:
             rate = float(self._price_per_s[layout.grid].sum())
-            if rate > self.aim.max_price_per_hour / 3600.0:
+            if rate > self.target.max_price_per_hour / 3600.0:
                 return []
-            value = np.where(seconds <= self.aim.max_iteration_s, seconds * (rate if self.aim.dollars else 1.0), np.inf)
+            allowed = np.isfinite(seconds) & (seconds <= self.target.max_iteration_s)
+            value = np.where(allowed, np.where(allowed, seconds, 0.0) * (rate if self.target.dollars else 1.0), np.inf)
         flat = value.ravel()
         n_kept = KEPT_PER_SHARDING * len({row.sharding for row in rows})
         order = np.argpartition(flat, min(n_kept, flat.size - 1))[:n_kept]

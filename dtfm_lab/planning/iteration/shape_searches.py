@@ -16,10 +16,10 @@ from dtfm_lab.planning.iteration.candidate import chosen_job
 from dtfm_lab.planning.iteration.fitting import MOST_SHAPES, allows, shapes_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import MOST_STAGES, Nearness
-from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
+from dtfm_lab.planning.iteration.tables_of import SearchTarget, tables_of
 
 if TYPE_CHECKING:
-    from dtfm_lab.planning.iteration.kernels.annealing import Freedom
+    from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
     from dtfm_lab.planning.iteration.kernels.state import State
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
@@ -86,14 +86,14 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:
     )
 
 
-class Arm:
+class ShapeSearch:
     """A shape with one size of micro-batches, and what was found for it."""
 
     def __init__(
-        self, tables: Tables, shape: tuple[int, int], microbatch: int, job: Job, freedom: Freedom | None = None
+        self, tables: Tables, shape: tuple[int, int], microbatch: int, job: Job, fixed_fields: FixedFields | None = None
     ) -> None:
         self.tables, self.shape, self.microbatch, self.checkpointing = tables, shape, microbatch, job.checkpoints
-        self.freedom = _freedom(job) if freedom is None else freedom
+        self.fixed_fields = _freedom(job) if fixed_fields is None else fixed_fields
         self.best: KernelPlan | None = None
         self.rows: list[tuple[bool, KernelPlan]] = []
         """Structured placements to begin with, and whether their groups are near each other."""
@@ -131,7 +131,7 @@ class Arm:
         exact: bool = False,
         tables: Tables | None = None,
     ) -> KernelPlan:
-        """A plan, priced, by other ``tables`` than the arm's where given; with a factor of 0 its forwards ahead stay as
+        """A plan, priced by the tables of this search or by those given; with a factor of 0 its forwards ahead stay as
         given."""
         shares = self.even_shares() if shares is None else shares
         begin = KernelPlan(row, blocks, shares, self._first_ahead if ahead is None else ahead, np.inf, np.inf)
@@ -157,7 +157,7 @@ class Arm:
         trial.shares[:], trial.ahead[:] = found.shares, found.ahead
         settings = exact, factor, hot, cold, n_moves
         tables = self.tables if tables is None else tables
-        value, lacks = anneal(tables, trial, now, best, self.freedom, *settings, random, flag())
+        value, lacks = anneal(tables, trial, now, best, self.fixed_fields, *settings, random, flag())
         row, blocks, shares, ahead = (each.copy() for each in (best.row, best.blocks, best.shares, best.ahead))
         return KernelPlan(row, blocks, shares, ahead, float(value), float(lacks))
 
@@ -175,7 +175,7 @@ class Arm:
         return self.assessed(row, blocks, factor, tables=self.tables._replace(device=device)).value
 
     def keep(self, found: KernelPlan) -> bool:
-        """Whether it is the arm's best, which it then becomes; a valid plan beats all others."""
+        """Whether it is the best of this shape, which it then becomes; a valid plan beats all others."""
         best = self.best
         if best is not None and (found.lacks > 0, found.price) >= (best.lacks > 0, best.price):
             return False
@@ -192,74 +192,87 @@ class Arm:
         return chosen_job(job, found.blocks, found.shares, found.ahead, self.microbatch, self.checkpointing)
 
 
-class Arms:
+class ShapeSearches:
     """All shapes of a problem of one checkpointing, and those of others that are begun later; ``begun`` is False where
     all of them are."""
 
     def __init__(
-        self, problem: IterationProblem, aim: Aim, others: Sequence[IterationProblem] = (), *, begun: bool = True
+        self,
+        problem: IterationProblem,
+        target: SearchTarget,
+        others: Sequence[IterationProblem] = (),
+        *,
+        begun: bool = True,
     ) -> None:
         self.nearness = Nearness(problem)
         self._problems = {one.job.checkpoints: one for one in (problem, *others)}
-        self._aim = aim
-        self._arms: dict[tuple[int, int, int, str], Arm] = {}
+        self._target = target
+        self._searches: dict[tuple[int, int, int, str], ShapeSearch] = {}
         self._tables: dict[tuple[int, int, str], Tables] = {}
         for i, microbatch in enumerate(_apart(problem.microbatches) if begun else ()):
             for shape in shapes_of(problem, microbatch, MOST_SHAPES if i == 0 else OTHER_SHAPES):
                 self.begin(shape, microbatch, problem.job.checkpoints)
 
-    def begin(self, shape: tuple[int, int], microbatch: int, checkpointing: str) -> Arm:
-        """The arm of a shape, a micro-batch and a checkpointing that the job allows, made where there is none yet."""
+    def begin(self, shape: tuple[int, int], microbatch: int, checkpointing: str) -> ShapeSearch:
+        """The search of a shape, a micro-batch and a checkpointing that the job allows, made where there is none
+        yet."""
         problem, key = self._problems[checkpointing], (*shape, microbatch, checkpointing)
         job = problem.job
-        if key not in self._arms:
+        if key not in self._searches:
             replicas = 1 if job.sharding == "none" else shape[1]
             of = microbatch, replicas, checkpointing
             if of not in self._tables:
-                self._tables[of] = tables_of(problem, microbatch, self._aim, self.nearness, replicas)
-            self._arms[key] = Arm(self._tables[of], shape, microbatch, job)
-        return self._arms[key]
+                self._tables[of] = tables_of(problem, microbatch, self._target, self.nearness, replicas)
+            self._searches[key] = ShapeSearch(self._tables[of], shape, microbatch, job)
+        return self._searches[key]
 
-    def beside(self, arm: Arm) -> list[Arm]:
-        """New arms of this one's shape, with micro-batches within twice and half of its own that have none yet."""
-        problem, shape, how = self._problems[arm.checkpointing], arm.shape, arm.checkpointing
-        near = [m for m in problem.microbatches if arm.microbatch / APART < m < arm.microbatch * APART]
-        new = [m for m in near if (*shape, m, how) not in self._arms and allows(problem, shape, m)]
+    def beside(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
+        """New searches of this one's shape, with micro-batches within twice and half of its own that have none yet."""
+        problem, shape, how = self._problems[shape_search.checkpointing], shape_search.shape, shape_search.checkpointing
+        near = [
+            m for m in problem.microbatches if shape_search.microbatch / APART < m < shape_search.microbatch * APART
+        ]
+        new = [m for m in near if (*shape, m, how) not in self._searches and allows(problem, shape, m)]
         return [self.begin(shape, m, how) for m in new]
 
-    def __iter__(self) -> Iterator[Arm]:
-        return iter(self._arms.values())
+    def __iter__(self) -> Iterator[ShapeSearch]:
+        return iter(self._searches.values())
 
-    def of(self, grid: IntArray, microbatch: int, checkpointing: str) -> Arm | None:
-        """The arm of a grid's shape, begun where there is none yet; None where the job allows none."""
+    def of(self, grid: IntArray, microbatch: int, checkpointing: str) -> ShapeSearch | None:
+        """The search of a grid's shape, begun where there is none yet; None where the job allows none."""
         (n_stages, n_replicas), problem = grid.shape, self._problems.get(checkpointing)
         if problem is None or microbatch not in problem.microbatches:
             return None
         return next(iter(self._like([(n_stages, n_replicas)], microbatch, checkpointing)), None)
 
-    def next_to(self, arm: Arm) -> list[Arm]:
-        """Arms of shapes next to this one's: one stage or one pipeline more or less; as many stages, one more or one
-        less, each with as many pipelines as there are devices for, and with one less."""
-        (s, r), n = arm.shape, self._problems[arm.checkpointing].n_devices
+    def next_to(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
+        """Searches of shapes next to this one's: with one stage or one pipeline more or less. For as many stages, one
+        more and one less, the numbers of pipelines are the most that there are devices for, and one less."""
+        (s, r), n = shape_search.shape, self._problems[shape_search.checkpointing].n_devices
         shapes = [(s, r - 1), (s, r + 1), (s + 1, r), (s - 1, r)]
         shapes += [(t, n // t - i) for i in (0, 1) for t in (s, s + 1, s - 1) if t > 0]
-        return [one for one in self._like(shapes, arm.microbatch, arm.checkpointing) if one is not arm]
+        return [
+            one
+            for one in self._like(shapes, shape_search.microbatch, shape_search.checkpointing)
+            if one is not shape_search
+        ]
 
-    def of_clusters(self, arm: Arm) -> list[Arm]:
-        """Arms of shapes of two stages or more, each as wide as most clusters; none where these are single devices."""
+    def of_clusters(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
+        """Searches of shapes of two stages or more, each stage as wide as most clusters are; none where clusters are
+        single devices."""
         n_replicas = int(np.bincount(np.bincount(self.nearness.clusters)).argmax())
         shapes = [(s, n_replicas) for s in range(2, MOST_STAGES + 1) if n_replicas > 1]
-        return self._like(shapes, arm.microbatch, arm.checkpointing)
+        return self._like(shapes, shape_search.microbatch, shape_search.checkpointing)
 
-    def _like(self, shapes: list[tuple[int, int]], microbatch: int, how: str) -> list[Arm]:
-        """Arms of those of the shapes that the job allows, with a micro-batch and a checkpointing."""
+    def _like(self, shapes: list[tuple[int, int]], microbatch: int, how: str) -> list[ShapeSearch]:
+        """Searches of those of the shapes that the job allows, with a micro-batch and a checkpointing."""
         possible = [shape for shape in dict.fromkeys(shapes) if min(shape) > 0]
         return [self.begin(one, microbatch, how) for one in possible if allows(self._problems[how], one, microbatch)]
 
-    def neighbour_of(self, arm: Arm, rng: np.random.Generator) -> Arm | None:
-        """An arm of nearly the same shape, the best or, as often, any of them; None where there is none."""
-        s, r = arm.shape
-        found = [other for other in self if other is not arm and other.best is not None]
+    def neighbour_of(self, shape_search: ShapeSearch, rng: np.random.Generator) -> ShapeSearch | None:
+        """The search of nearly the same shape: the best or, as often, any of them; None where there is none."""
+        s, r = shape_search.shape
+        found = [other for other in self if other is not shape_search and other.best is not None]
         near = [one for one in found if abs(one.shape[0] - s) <= 1 and abs(one.shape[1] - r) <= max(1, r // 4)]
         if not near:
             return None
@@ -276,10 +289,10 @@ def _apart(microbatches: tuple[int, ...]) -> list[int]:
     return kept
 
 
-def _freedom(job: Job) -> Freedom:
-    from dtfm_lab.planning.iteration.kernels.annealing import Freedom
+def _freedom(job: Job) -> FixedFields:
+    from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
 
-    return Freedom(
+    return FixedFields(
         fixed_shares=job.microbatches_per_replica is not None or job.gathers_passes,
         fixed_blocks=job.blocks_per_stage is not None,
         fixed_ahead=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,
