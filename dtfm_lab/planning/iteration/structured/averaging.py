@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key
 from dtfm_lab.planning.iteration.structured.layouts import Layout
 
@@ -98,29 +98,54 @@ def _by_pairs(layout: Layout, how: str) -> Average:
 
 
 def _hierarchical(layout: Layout, topology: Topology) -> Average | None:
-    """Regions' first replicas gather, exchange shards, and send the average on; None where there is one region."""
-    links, rows = layout.links, []
-    for row, hosts in zip(layout.grid.tolist(), layout.hosts.tolist(), strict=True):
+    """Regions' first replicas gather, exchange shards, and send the average on; None where there is one region.
+
+    All stages average at the same time, so that messages of several stages wait for a card that they share.
+    """
+    links, shared = layout.links, layout.shares_cards
+    n_hosts = int(layout.hosts.max()) + 1
+    gathers, exchanges = _Messages(links, n_hosts), _Messages(links, n_hosts)
+    n_leaders = []
+    for s, (row, hosts) in enumerate(zip(layout.grid.tolist(), layout.hosts.tolist(), strict=True)):
         members = by_key((topology.devices[d].region or f" {d}", i) for i, d in enumerate(row))
         if len(members) == 1 or len(members) == len(row):
             return None
-        leaders = [row[one[0]] for one in members.values()]
-        gather = gather_late = 0.0
+        firsts = [one[0] for one in members.values()]
         for one in members.values():
-            inner = one[1:]
-            if not inner:
-                continue
-            here = row[one[0]]
-            each = np.array([1.0 / links.bandwidth_bytes_per_s[row[i], here] for i in inner])
-            if layout.shares_cards:  # what comes from other hosts comes in by one card, one after the other
-                far = np.array([hosts[i] != hosts[one[0]] for i in inner])
-                gather = max(gather, float((each * far).sum()), float((each * ~far).max(initial=0.0)))
-            else:
-                gather = max(gather, float(each.max()))
-            gather_late = max(gather_late, max(float(links.latency_s[row[i], here]) for i in inner))
-        apart = np.array(leaders)
-        between = np.where(apart[:, None] == apart, 0.0, 1.0 / links.bandwidth_bytes_per_s[np.ix_(apart, apart)])
-        summed = between.sum(axis=1).max() if layout.shares_cards else between.max()
-        late = float(links.latency_s[np.ix_(apart, apart)].max())
-        rows.append((2 * gather_late + 2 * late, gather + summed / len(apart), gather + summed / len(apart)))
-    return Average("hierarchical", *np.array(rows).T)
+            for i in one[1:]:
+                gathers.add(s, row[i], row[one[0]], hosts[i], hosts[one[0]])
+        for i in firsts:
+            for j in firsts:
+                if i != j:
+                    exchanges.add(s, row[i], row[j], hosts[i], hosts[j])
+        n_leaders.append(len(firsts))
+    gather_s, gather_late_s = gathers.slowest(len(layout.grid), shared=shared)
+    exchange_s, exchange_late_s = exchanges.slowest(len(layout.grid), shared=shared)
+    each = gather_s + exchange_s / np.array(n_leaders)
+    return Average("hierarchical", 2 * (gather_late_s + exchange_late_s), each, each)
+
+
+class _Messages:
+    """Messages of one byte that stages send at the same time."""
+
+    def __init__(self, links: Links, n_hosts: int) -> None:
+        self._links = links
+        self._out, self._into = np.zeros(n_hosts), np.zeros(n_hosts)
+        self._rows: list[tuple[int, float, float, int, int]] = []
+
+    def add(self, stage: int, a: int, b: int, host_a: int, host_b: int) -> None:
+        """A message from device ``a`` to device ``b``, on these hosts."""
+        s_per_byte = float(1.0 / self._links.bandwidth_bytes_per_s[a, b])
+        self._rows.append((stage, s_per_byte, float(self._links.latency_s[a, b]), host_a, host_b))
+        if host_a != host_b:
+            self._out[host_a] += s_per_byte
+            self._into[host_b] += s_per_byte
+
+    def slowest(self, n_stages: int, *, shared: bool) -> tuple[FloatArray, FloatArray]:
+        """(S,) seconds a byte, and latency, of each stage's last message; ``shared`` where hosts have one card."""
+        seconds, late = np.zeros(n_stages), np.zeros(n_stages)
+        for stage, s_per_byte, latency_s, host_a, host_b in self._rows:
+            if shared and host_a != host_b:  # what goes through a card goes one after the other
+                s_per_byte = max(self._out[host_a], self._into[host_b])
+            seconds[stage], late[stage] = max(seconds[stage], s_per_byte), max(late[stage], latency_s)
+        return seconds, late
