@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
 from dtfm_lab.planning.iteration.judging import candidate_of
-from dtfm_lab.planning.iteration.left_open import OF_CHOICES, choices_of
+from dtfm_lab.planning.iteration.left_open import OF_CHOICES, WAYS_TO_AVERAGE, choices_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.structured import StructuredPlans
 from dtfm_lab.planning.iteration.structured.candidates import Judged, plan_of
@@ -50,6 +51,8 @@ ESTIMATED_SHARE = 0.25
 LEAST_ESTIMATED_S = 0.2
 """Seconds of estimates that there are even after the limit: on homogeneous clusters of thousands of GPUs the best of
 them comes within 0.1 s."""
+OTHER_WAYS_SHARE = 0.05
+"""Share of the time limit in which the best plan of a turn is tried with other ways to average."""
 STRUCTURED_SHARE = 0.4
 """Share of the time limit after which no further structured plan is simulated, once there is one."""
 STRUCTURED_STEPS = 12
@@ -71,8 +74,8 @@ class _Choice:
     taken: int = 0
     """Complete steps so far."""
     evaluations: int = 0
-    overlapped: PlanStep | None = None
-    """The plan for which averaging beside the last backward was tried last."""
+    retried: PlanStep | None = None
+    """The plan for which the other ways to average were tried last."""
 
     @property
     def value(self) -> float:
@@ -216,15 +219,20 @@ class ChoiceSearch:
     def _requests(self) -> list[SearchRequest]:
         """One request for each choice that is annealed, the most promising first; that of a given start before all."""
         request = self.request
-        of: dict[_Fields, list[Plan]] = {}
+        of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}
         if self.start is not None:
-            of[self._choice_of(self.start.job)] = [self.start]
+            of[self._kind_of(self.start.job)] = self._choice_of(self.start.job), [self.start]
         least = min((one.candidate.best_s for one in self.structured.judged), default=math.inf)
         for one in sorted(self.structured.judged, key=lambda judged: judged.candidate.best_s):
+            job = one.candidate.job
             if one.candidate.best_s <= CLOSE * least and len(one.topology) <= MOST_ANNEALED:
-                of.setdefault(self._choice_of(one.candidate.job), []).append(plan_of(one, request))
+                of.setdefault(self._kind_of(job), (self._choice_of(job), []))[1].append(plan_of(one, request))
+                if job.checkpointing == "selective" and len(one.topology) <= MOST_SEARCHED:
+                    # annealing tries the other checkpointings in all shapes, whatever structured plans took
+                    others = job.with_fields(checkpointing=None, warmups=job.warmups)
+                    of.setdefault(self._kind_of(others), (self._choice_of(others), [plan_of(one, request)]))
         if of:
-            return [self._near(dict(choice), plans) for choice, plans in [*of.items()][:MOST_CHOICES]]
+            return [self._near(dict(choice), plans) for choice, plans in [*of.values()][:MOST_CHOICES]]
         if self.structured.judged:  # a network too large for annealing
             return []
         return [
@@ -245,7 +253,7 @@ class ChoiceSearch:
         """What an annealing takes as given, of the job of a plan.
 
         Where overlap is open it anneals without, which the replay plays exactly, and is tried at the end of each turn
-        (``_overlapped``). Of checkpointing, what no annealing tries by itself is given.
+        (``_other_ways``). Of checkpointing, what no annealing tries by itself is given.
         """
         fields: dict[str, Any] = {what: getattr(job, what) for what in OF_CHOICES}
         if self.request.job.overlap is None:
@@ -254,6 +262,11 @@ class ChoiceSearch:
             fields["checkpointing"] = "selective"
         return tuple(fields.items())
 
+    def _kind_of(self, job: Job) -> tuple[object, ...]:
+        """Choices of one kind have the same good placements, so that the best of them is annealed and its plans are
+        tried in the ways of the others: where only averaging differs, or whether the optimiser's states are split."""
+        return job.tensor_parallel, job.gathers_passes, job.checkpointing == "selective"
+
     def _begun(self, request: SearchRequest) -> Iterator[PlanStep]:
         """The steps of an annealing that is begun with the first of them, not now."""
         yield from self._annealed(request)
@@ -261,11 +274,12 @@ class ChoiceSearch:
     def _improve(self) -> Iterator[PlanStep]:
         """Rounds over fewer and fewer choices; the last one goes on to the end."""
         alive = self.choices
-        rounds = math.ceil(math.log2(max(len(alive), 1))) + 1
+        # a search that counts steps has time for all choices, so that none is worse for the others' sake
+        rounds = 1 if self.request.steps is not None else math.ceil(math.log2(max(len(alive), 1))) + 1
         for number in range(rounds):
             for i, choice in enumerate(alive):
                 yield from self._advanced(choice, number, rounds, len(alive) - i)
-                yield from self._overlapped(choice)
+                yield from self._other_ways(choice)
                 if self.finished:
                     return
             alive = sorted((one for one in alive if one.latest is not None), key=lambda one: one.value)
@@ -279,9 +293,9 @@ class ChoiceSearch:
     def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[PlanStep]:
         """The steps of a choice in its share of the round."""
         request = self.request
-        last = number == rounds - 1
+        last = number == rounds - 1 and left == 1
         if request.steps is not None:
-            share, until_s = max(1, round(request.steps * 2.0 ** (number - rounds + 1))), math.inf
+            share, until_s = request.steps, math.inf
         else:
             share = np.iinfo(np.int64).max
             round_s = request.limit_s * (number + 1) / rounds
@@ -304,25 +318,46 @@ class ChoiceSearch:
             if self.finished or self._spent_s >= until_s:
                 return
 
-    def _overlapped(self, choice: _Choice) -> Iterator[PlanStep]:
-        """The best plan of a choice with its averaging beside the last backward, where that is open and faster."""
+    def _other_ways(self, choice: _Choice) -> Iterator[PlanStep]:
+        """The best plan of a choice, with its replicas averaging in the other ways that are open, where one is faster.
+
+        This ends when it has taken ``OTHER_WAYS_SHARE`` of the time limit: large plans take long to simulate.
+        """
         latest = choice.latest
-        if latest is None or latest is choice.overlapped or self.request.job.overlap is not None or self.best is None:
+        if latest is None or latest is choice.retried or self.best is None:
             return
-        choice.overlapped = latest
-        job = latest.job
-        if job.n_replicas == 1 or job.sharding == "zero-3" or job.overlap or latest.best_s > CLOSE * self.best.best_s:
+        choice.retried = latest
+        if latest.job.n_replicas == 1 or latest.best_s > CLOSE * self.best.best_s:
             return
         began = time.perf_counter()
-        how = latest.queueing, latest.efficiency
-        plan = unpriced_plan(latest.topology, job.with_fields(overlap=True), latest.best, *how)
-        found = candidate_of(plan, self.target, latest.evaluations, "overlapped")
+        better: PlanStep | None = None
+        for job in self._in_other_ways(latest.job):
+            plan = unpriced_plan(latest.topology, job, latest.best, latest.queueing, latest.efficiency)
+            found = candidate_of(plan, self.target, latest.evaluations, "averaged otherwise")
+            if found is not None and found.best_s < (self.best if better is None else better).best_s:
+                better = self._step_of(replace(self.request, topology=latest.topology), found, self.bound)
+            if self.request.steps is None and time.perf_counter() - began > OTHER_WAYS_SHARE * self.request.limit_s:
+                break
         self._spent_s += time.perf_counter() - began
-        if found is not None:
-            step = self._step_of(replace(self.request, topology=latest.topology), found, self.bound)
-            if step.best_s < self.best.best_s:
-                self.best = step
-                yield self._shown(step, complete=True)
+        if better is not None:
+            self.best = better
+            yield self._shown(better, complete=True)
+
+    def _in_other_ways(self, job: Job) -> Iterator[Job]:
+        """The job of a plan with every other averaging, overlap and whole or split states that the request leaves
+        open."""
+        asked = self.request.job
+        shardings = ("none", "zero-1") if asked.sharding is None and not job.gathers_passes else (job.sharding,)
+        ways = WAYS_TO_AVERAGE if asked.synchronisation is None else (job.synchronisation,)
+        overlaps = (True, False) if asked.overlap is None else (job.overlap,)
+        for sharding, way, overlap in product(shardings, ways, overlaps):
+            fields = {"sharding": sharding, "synchronisation": way, "overlap": overlap}
+            if job.sharding == "zero-3" or all(getattr(job, what) == value for what, value in fields.items()):
+                continue
+            try:
+                yield job.with_fields(**fields, warmups=job.warmups)
+            except LabError:  # such as a hierarchy with split states
+                continue
 
     def _shown(self, best: PlanStep, newest: PlanStep | None = None, *, complete: bool = False) -> PlanStep:
         """The best plan of all choices, with what all of them say."""

@@ -39,8 +39,9 @@ def device_sets(topology: Topology) -> list[IntArray]:
 
 
 def starting_sets(topology: Topology) -> list[IntArray]:
-    """Return ``device_sets``, each region and each kind alone, and prefixes of the devices by speed and connection."""
-    found = [*device_sets(topology), *_alone(topology), *_prefixes(topology)]
+    """Return ``device_sets``, each region and each kind alone, a host of each kind, and prefixes of the devices by
+    speed and connection."""
+    found = [*device_sets(topology), *_alone(topology), *_hosts(topology), *_prefixes(topology)]
     return [*{one.tobytes(): one for one in found}.values()]
 
 
@@ -50,6 +51,16 @@ def _alone(topology: Topology) -> Iterator[IntArray]:
         groups = by_key((getattr(device, key), i) for i, device in enumerate(topology.devices))
         if 1 < len(groups) <= MOST_CLUSTERED:
             yield from (np.array(one) for one in groups.values())
+
+
+def _hosts(topology: Topology) -> Iterator[IntArray]:
+    """The first host of each kind: small models train fastest inside one host, whose links are the fastest."""
+    kinds = set()
+    for host in by_key((device.host, i) for i, device in enumerate(topology.devices) if device.host).values():
+        kind = tuple(topology.devices[i].gpu for i in host)
+        if len(host) > 1 and kind not in kinds:
+            kinds.add(kind)
+            yield np.array(host)
 
 
 def _prefixes(topology: Topology) -> Iterator[IntArray]:

@@ -38,6 +38,8 @@ LONGEST_LOOP = 4
 AHEAD = 1.25
 """Forwards in flight, as a multiple of those that hide the messages of a steady pipeline: the waits for shared network
 cards, which the period does not count, need some more."""
+MOST_IN_FLIGHT = 10**6
+"""Only keeps what memory has room for in an integer."""
 KEPT_PER_SHARDING = 2
 """Best ways of each layout and sharding that are kept for the simulator."""
 
@@ -118,13 +120,15 @@ class Estimator:
         return place
 
     def promise_s(self, members: IntArray) -> float:
-        """Seconds of the passes and of sending all gradients once over the median link: tells what to try first."""
+        """Seconds of the passes, and of sending all gradients there and back over the slowest of the links that join
+        the devices: tells what to try first."""
         some = members[np.linspace(0, len(members) - 1, min(len(members), MOST_LOOKED_AT)).astype(int)]
         if len(some) == 1:
             return self.least_s(members)
-        bandwidth = self.links.bandwidth_bytes_per_s[np.ix_(some, some)]
-        median = float(np.median(np.minimum(bandwidth, bandwidth.T)[~np.eye(len(some), dtype=bool)]))
-        return self.least_s(members) + self._gradient_bytes / median
+        a, b = _joining_link(self.links.bandwidth_bytes_per_s[np.ix_(some, some)])
+        a, b = some[a], some[b]
+        message_s = self._gradient_bytes / self.links.bandwidth_bytes_per_s[a, b] + self.links.latency_s[a, b]
+        return self.least_s(members) + 2.0 * float(message_s)
 
     @cached_property
     def _gradient_bytes(self) -> float:
@@ -140,9 +144,8 @@ class Estimator:
         given = self.job.blocks_per_stage
         if given is not None:
             return np.array(given, dtype=np.int64)
-        forward, backward, ends, *_ = self._stacked
-        both = (forward + backward)[0, :, -1] / self.tables.n_blocks  # (K,) seconds of a mean block
-        block_s = both[kind].mean(axis=1)
+        *_, ends, _, _, _ = self._stacked
+        block_s = self._block_s[kind].mean(axis=1)
         key = np.round(block_s / block_s.min(), 3).tobytes()
         if key not in self._cuts:
             extra = ends[0].sum(axis=1)  # (2, K)
@@ -186,10 +189,14 @@ class Estimator:
 
         A ``coarse`` look leaves out replicas that pass sharded gradients on in pipelines, which seldom pays.
         """
-        tables = self.tables
-        n_replicas = layout.shape[1]
-        kind = tables.kind_of[layout.grid]
-        blocks = self.cut(kind)
+        kind = self.tables.kind_of[layout.grid]
+        found = self._of_cut(layout, kind, self.cut(kind), coarse=coarse)
+        if not found and (blocks := self._roomy_cut(layout, kind)) is not None:
+            found = self._of_cut(layout, kind, blocks, coarse=coarse)
+        return found
+
+    def _of_cut(self, layout: Layout, kind: IntArray, blocks: IntArray, *, coarse: bool) -> list[Estimate]:
+        tables, n_replicas = self.tables, layout.shape[1]
         ends = np.cumsum(blocks)
         alike = bool((kind == kind[0, 0]).all())
         stage = _Stage(self, layout, kind[:, :1] if alike else kind, blocks, ends, alike)
@@ -202,6 +209,35 @@ class Estimator:
                 overlaps = _overlaps(self.job, n_replicas, rows[0].sharding)
                 found += self._best(layout, stage, rows, stage.priced(rows, overlaps))
         return found
+
+    def _roomy_cut(self, layout: Layout, kind: IntArray) -> IntArray | None:
+        """(S,) blocks that fit each stage if it is trained as tightly as can be, the slowest stage as fast as they
+        allow; None where there is no such cut, or where the job gives one."""
+        n_stages, n_replicas = layout.shape
+        if self.job.blocks_per_stage is not None:
+            return None
+        role = np.full(n_stages, MIDDLE)
+        role[0], role[-1] = (SOLE, SOLE) if n_stages == 1 else (FIRST, LAST)
+        needs = self._least_bytes(n_replicas)
+        memory = self.tables.memory_bytes[kind].min(axis=1)
+        room = (needs[role] <= memory[:, None]).sum(axis=1) - 1
+        if (room < 1).any() or room.sum() < self.tables.n_blocks:
+            return None
+        return _evened(np.zeros(n_stages), self._block_s[kind].mean(axis=1), self.tables.n_blocks, room)
+
+    def _least_bytes(self, n_replicas: int) -> FloatArray:
+        """(4, L + 1) bytes of a stage by its role and blocks, with one micro-batch under way, in whichever way holds
+        least."""
+        *_, kept, again, crossing = self._stacked
+        held = (kept + again).min(axis=0) + 2 * float(crossing.min())
+        statics = [self.tables.static_bytes(one, n_replicas) for one in self.tables.shardings]
+        return np.asarray(held + np.minimum.reduce([one for one in statics if one is not None]))
+
+    @cached_property
+    def _block_s(self) -> FloatArray:
+        """(K,) seconds of a mean block's passes."""
+        forward, backward, *_ = self._stacked
+        return np.asarray((forward + backward)[0, :, -1] / self.tables.n_blocks)
 
     def _rows(self, layout: Layout, sharding: str, stage: _Stage, ends: IntArray) -> list[_Averaging]:
         """The ways to average under a sharding, each with the seconds and the bytes of every stage."""
@@ -262,7 +298,7 @@ class Estimator:
                     blocks=stage.blocks,
                     period_s=priced.period_s[v][c],
                     fill_s=priced.fill_s[v][c],
-                    ahead=None if v == 0 else priced.ahead[c],
+                    ahead=None if v == 0 else priced.in_flight[v][c] - 1,
                 )
             )
         return found
@@ -283,14 +319,15 @@ class _Averaging(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class _Priced:
     seconds: FloatArray
-    """(V, C, Y, O) seconds; infinite where memory is lacking. V: as 1F1B, or with more forwards in flight; Y: ways to
+    """(V, C, Y, O) seconds; infinite where memory is lacking. V: as 1F1B, or with as many forwards in
+    flight as help and as memory has room for; Y: ways to
     average; O: beside the last backward or not."""
     overlaps: list[bool]
     period_s: list[FloatArray]
     """By V, (C, P)."""
     fill_s: list[FloatArray]
-    ahead: IntArray
-    """(C, S)"""
+    in_flight: list[IntArray]
+    """By V, (C, S) micro-batches under way."""
 
 
 class _Stage:
@@ -391,11 +428,16 @@ class _Stage:
             variants = [(np.maximum(slowest, self._loops(both, round_trip)), deep + 1)]
             before[:, 1:] = np.cumsum(backward[:, :-1] + self.back_s, axis=1).min(axis=2)
             if of.job.schedule in (None, "adaptive-1f1b") and of.job.warmups is None:
-                deep = self._deep(both, round_trip, slowest, plain)
-                variants.append((slowest, deep + 1))
+                away = self._away(both, round_trip)
+                deep = self._deep(away, slowest, plain)
         memory, last_b = self._memory(), backward.max(axis=2)
-        average_s, late_s = np.array([row.seconds for row in rows]), np.array([row.latency_s for row in rows])
         static = np.array([row.static_bytes for row in rows])
+        if n > 1 and of.job.schedule in (None, "adaptive-1f1b") and of.job.warmups is None:
+            for bytes_ in np.unique(static, axis=0):
+                in_flight = np.minimum(deep + 1, self._room_for(memory - bytes_))
+                waits = (away / np.maximum(in_flight, 1)[:, :, None]).max(axis=1)
+                variants.append((np.maximum(slowest, waits), in_flight))
+        average_s, late_s = np.array([row.seconds for row in rows]), np.array([row.latency_s for row in rows])
         n_buckets = np.clip(np.ceil(rows[0].gradient_bytes / of.job.bucket_bytes), 1.0, self.blocks + 1.0)
         possible = self.possible(sharding)
         fewest = -(-of.n_microbatches // self.layout.grid.shape[1])[:, None]
@@ -405,6 +447,7 @@ class _Stage:
             total = self._total(period, fill, whole, sharding)
             held = self._held(np.minimum(in_flight, fewest))
             fits = (static + held[:, None] <= memory).all(axis=2) & possible[:, None]  # (C, Y)
+            fits = np.asarray(fits & (in_flight.min(axis=1) > 0)[:, None])
             end = (total[:, None] - before)[:, None]  # (C, 1, S)
             ways = []
             for overlap in overlaps:
@@ -416,15 +459,28 @@ class _Stage:
                 ways.append(np.where(fits, after.max(axis=2) + self._tied_s, np.inf))
             seconds.append(np.stack(ways, axis=2))  # (C, Y, O)
             fills.append(fill)
-        return _Priced(np.array(seconds), overlaps, [period for period, _ in variants], fills, deep)
+        periods, flights = [period for period, _ in variants], [in_flight for _, in_flight in variants]
+        return _Priced(np.array(seconds), overlaps, periods, fills, flights)
 
-    def _deep(self, both: FloatArray, round_trip: FloatArray, slowest: FloatArray, plain: IntArray) -> IntArray:
-        """(C, S) forwards in flight that hide the messages of a steady pipeline, falling along the pipeline."""
+    def _away(self, both: FloatArray, round_trip: FloatArray) -> FloatArray:
+        """(C, S, P) seconds from a stage's forward of a micro-batch to the end of its backward, without any wait."""
         away = both.copy()
         away[:, :-1] += round_trip
-        away = np.cumsum(away[:, ::-1], axis=1)[:, ::-1]
+        return np.asarray(np.cumsum(away[:, ::-1], axis=1)[:, ::-1])
+
+    def _deep(self, away: FloatArray, slowest: FloatArray, plain: IntArray) -> IntArray:
+        """(C, S) forwards ahead that hide the messages of a steady pipeline, falling along the pipeline."""
         wanted = np.ceil(AHEAD * (away / slowest[:, None]).max(axis=2)).astype(np.int64) - 1
         return np.asarray(np.maximum.accumulate(np.maximum(wanted, plain)[:, ::-1], axis=1)[:, ::-1])
+
+    def _room_for(self, left_bytes: FloatArray) -> IntArray:
+        """(C, S) micro-batches that each stage can have under way in so many bytes, falling along the pipeline."""
+        *_, kept, again, _ = self.of._stacked
+        beside = again[:, self.role, self.blocks]
+        beside[:, 1:] += self.crossing
+        beside[:, :-1] += self.crossing
+        room = np.floor((left_bytes - beside) / np.maximum(kept[:, self.role, self.blocks], 1.0))
+        return np.asarray(np.minimum.accumulate(np.clip(room, 0, MOST_IN_FLIGHT).astype(np.int64), axis=1))
 
     def _total(self, period: FloatArray, fill: FloatArray, whole: FloatArray, sharding: str) -> FloatArray:
         """(C,) seconds until the last pipeline has passed its micro-batches."""
@@ -474,18 +530,37 @@ class _Stage:
         return float(each.max()) * shared
 
 
-def _evened(taken: FloatArray, block_s: FloatArray, n_blocks: int) -> IntArray:
-    """(S,) one block or more each, every further one where the stage then takes least."""
+def _evened(taken: FloatArray, block_s: FloatArray, n_blocks: int, room: IntArray | None = None) -> IntArray:
+    """(S,) one block or more each, every further one where the stage then takes least, of those that have ``room``."""
     n = len(taken)
     blocks = np.ones(n, dtype=np.int64)
     each = block_s.tolist()
-    queue = [(float(taken[s]) + 2 * each[s], s) for s in range(n)]
+    queue = [(float(taken[s]) + 2 * each[s], s) for s in range(n) if room is None or room[s] > 1]
     heapq.heapify(queue)
     for _ in range(n_blocks - n):
         takes_s, s = queue[0]
         blocks[s] += 1
-        heapq.heapreplace(queue, (takes_s + each[s], s))
+        if room is not None and blocks[s] >= room[s]:
+            heapq.heappop(queue)
+        else:
+            heapq.heapreplace(queue, (takes_s + each[s], s))
     return blocks
+
+
+def _joining_link(bandwidth: FloatArray) -> tuple[int, int]:
+    """The slowest link of the tree of fastest links that joins all devices, found as by Prim."""
+    slowest, link = math.inf, (0, 1)
+    reached, nearest = bandwidth[0].copy(), np.zeros(len(bandwidth), dtype=np.int64)
+    inside = np.zeros(len(bandwidth), dtype=bool)
+    inside[0] = True
+    for _ in range(len(bandwidth) - 1):
+        at = int(np.where(inside, -1.0, reached).argmax())
+        if reached[at] < slowest:
+            slowest, link = float(reached[at]), (int(nearest[at]), at)
+        inside[at] = True
+        nearer = bandwidth[at] > reached
+        reached, nearest = np.where(nearer, bandwidth[at], reached), np.where(nearer, at, nearest)
+    return link
 
 
 def _overlaps(job: Job, n_replicas: int, sharding: str) -> list[bool]:
