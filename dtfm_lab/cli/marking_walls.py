@@ -159,6 +159,8 @@ def _mounts(folder: Path, hidden: Iterable[str]) -> None:
     for place in places:
         if place.is_dir() and not _holds(place, needed):
             _temporary(place)
+        elif place.is_dir():  # the lab lies in it
+            _hide(place, needed)
     folder.mkdir(parents=True, exist_ok=True)
     _temporary(folder)
     _devices(folder / "dev")
