@@ -3,13 +3,18 @@
 For each cluster and model: seconds of an iteration after each time limit, over the best structured plan, over the best
 modelled system that trains the same mathematics, and over a long search. Run with ``--long 600`` for the table of
 docs/benchmarks.md; it takes hours, and ``--only 3`` takes the first three clusters.
+
+``--generated 50`` draws fifty clusters of 1 to 512 GPUs instead, and compares the plan with every plain grid in rank
+order, with the modelled systems, and with the plans of jobs that name tensor parallelism, sharding or the micro-batch.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -19,6 +24,10 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.planning.iteration.structured import StructuredPlans
 from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.objectives import SearchRequest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "planning" / "iteration"))
+from generated_clusters import cluster
+from test_structured_plans import plain_grids
 
 SYSTEMS = ("ddp", "fsdp", "megatron", "deepspeed-pipeline", "sailor")
 MOST_FOR_SYSTEMS = 128
@@ -95,8 +104,58 @@ def systems_s(topology: Topology, job: lab.Job) -> float:
     """Seconds of the best modelled system, links as in the plan."""
     if len(topology) > MOST_FOR_SYSTEMS:
         return np.nan
-    outcomes = lab.strategies(topology, job, systems=SYSTEMS, queueing="pairs")
+    try:
+        outcomes = lab.strategies(topology, job, systems=SYSTEMS, queueing="pairs")
+    except LabError:  # none fits
+        return np.inf
     return min((one.iteration_s for one in outcomes if one.iteration_s is not None), default=np.inf)
+
+
+MODELS = (
+    ("gpt2-small", 512),
+    ("gpt3-xl", 64),
+    ("gpt3-xl", 1024),
+    ("llama-2-7b", 256),
+    ("llama-3-8b", 512),
+    ("llama-3-70b", 512),
+)
+"""Models and batches of the drawn clusters."""
+MOST_HOSTS = (2, 4, 8, 16, 64)
+NAMED: tuple[dict[str, object], ...] = ({"tensor_parallel": 1}, {"sharding": "none"}, {"microbatch": 1})
+
+
+def planned_s(topology: Topology, job: lab.Job, seconds: float) -> float:
+    """Seconds of the plan's iteration; infinite where nothing fits."""
+    try:
+        return searched(topology, job, seconds)[0]
+    except LabError:
+        return np.inf
+
+
+def generated(n: int, seconds: float) -> None:
+    """Print the drawn clusters on which the plan is slower than one of its opponents, and how many there are."""
+    behind = {"a plain grid": 0, "a modelled system": 0, "a job that names more": 0}
+    fitting, worst = 0, 0.0
+    for seed in range(n):
+        topology = cluster(100 + seed, most_hosts=MOST_HOSTS[seed % len(MOST_HOSTS)])
+        model, batch = MODELS[seed % len(MODELS)]
+        job = lab.load_job(model, global_batch=batch)
+        ours = planned_s(topology, job, seconds)
+        fitting += np.isfinite(ours)
+        theirs = {
+            "a plain grid": min(plain_grids(topology, job), default=np.inf),
+            "a modelled system": systems_s(topology, job) if len(topology) <= MOST_FOR_SYSTEMS else np.inf,
+            "a job that names more": min(planned_s(topology, job.with_fields(**one), seconds) for one in NAMED),
+        }
+        for what, best_s in theirs.items():
+            if np.isfinite(best_s) and ours > best_s * (1 + 1e-6):
+                behind[what] += 1
+                worst = max(worst, ours / best_s)
+                print(
+                    f"{seed}: {len(topology)} GPUs, {model}, batch {batch}: {ours / best_s:.4f} of {what}", flush=True
+                )
+    said = ", ".join(f"{count} behind {what}" for what, count in behind.items())
+    print(f"{n} clusters, on {fitting} of which the model fits: {said}; at worst {worst:.4f} times as long")
 
 
 def searched(topology: Topology, job: lab.Job, seconds: float) -> tuple[float, float, float]:
@@ -115,8 +174,12 @@ def main() -> None:
     parser.add_argument("--long", type=float, default=0.0, help="seconds of the long search; none if 0")
     parser.add_argument("--only", type=int, default=10**6, help="clusters that are tried, the first ones")
     parser.add_argument("--systems", action="store_true", help="try the modelled systems, too")
+    parser.add_argument("--generated", type=int, default=0, help="drawn clusters instead")
     asked = parser.parse_args()
     searched(hosts(("H100", 1), per_host=2), lab.load_job("gpt2-small"), 30.0)  # compiles once
+    if asked.generated:
+        generated(asked.generated, asked.seconds[0])
+        return
     heads = [f"{s:g} s" for s in asked.seconds]
     print("| cluster, model | GPUs | family, s |", " | ".join(heads), "| over systems | over long | first, took (s) |")
     for (name, topology, model), _ in zip(clusters(), range(asked.only), strict=False):
