@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from dtfm_lab.planning.iteration.structured.candidates import Judged, plan_of
 from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.iteration.waiting import start_kernels
 from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.planning.problem import SHOWN, Individual, Population
 from dtfm_lab.planning.step import PROVEN, PlanStep
 
 MOST_CHOICES = 4
@@ -57,6 +59,9 @@ STRUCTURED_SHARE = 0.4
 """Share of the time limit after which no further structured plan is simulated, once there is one."""
 STRUCTURED_STEPS = 12
 """Structured plans that are simulated in a search that counts steps."""
+
+FIRST_LEADER = 10**6
+"""Number of the first plan that leads those of another choice: larger than any that a choice gives its own."""
 
 T = TypeVar("T")
 _Fields = tuple[tuple[str, Any], ...]
@@ -114,6 +119,7 @@ class ChoiceSearch:
         self.error: LabError | None = None
         self.start: Plan | None = None
         """The plan that the user gave, on the network of its groups."""
+        self._leaders: dict[PlanStep, Individual] = {}
         self._spent_s = 0.0
         self._began: float | None = None
         self._first_estimate_s: float | None = None
@@ -359,6 +365,22 @@ class ChoiceSearch:
             except LabError:  # such as a hierarchy with split states
                 continue
 
+    def _held(self, best: PlanStep, newest: PlanStep) -> Callable[[], Population] | None:
+        """What the newest step's choice holds, with the best of all as the first; None where that lies on a network of
+        other groups."""
+        if newest.held is None or newest.topology is not best.topology or newest.best_s <= best.best_s:
+            return newest.held if newest.topology is best.topology else None
+        if best not in self._leaders:
+            self._leaders[best] = Individual(
+                number=FIRST_LEADER + len(self._leaders),
+                grid=best.best,
+                cost_s=best.best_s,
+                operator=best.operator,
+                words="the best of another choice, or averaged otherwise",
+                chosen=lambda: best.job,
+            )
+        return partial(_led_by, newest.held, self._leaders[best])
+
     def _shown(self, best: PlanStep, newest: PlanStep | None = None, *, complete: bool = False) -> PlanStep:
         """The best plan of all choices, with what all of them say."""
         bound = self.bound
@@ -371,11 +393,16 @@ class ChoiceSearch:
             evaluations=self.structured.n_simulated + sum(one.evaluations for one in self.choices),
             operator=best.operator if newest is None else newest.operator,
             complete=complete if newest is None else newest.complete,
-            # another choice's are placements of another network
-            held=newest.held if newest is not None and newest.topology is best.topology else None,
+            held=None if newest is None else self._held(best, newest),
             generation=max(0, sum(one.taken for one in self.choices) - (newest is not None and newest.complete)),
             seconds=self._spent_s,
         )
+
+
+def _led_by(held: Callable[[], Population], first: Individual) -> Population:
+    """What a choice holds, behind the best of all."""
+    population = held()
+    return replace(population, individuals=(first, *population.individuals[: SHOWN - 1]))
 
 
 def _roomiest(choices: list[tuple[Topology, Job]]) -> list[tuple[Topology, Job]]:

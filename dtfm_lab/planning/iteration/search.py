@@ -72,7 +72,7 @@ POLISH_COLD = 2e-5
 POLISH_WITHIN = 1.005
 """What is polished: plans estimated within this factor of the best plan of their shape."""
 SHOWN_EVERY = 16
-"""ShapeSearches between two candidates that only show that the search goes on."""
+"""Shapes between two candidates that only show that the search goes on, so that the clock is looked at."""
 TIGHT, MOST_TIGHT = 1.5, 40
 """With activations computed again are tried shapes of which a first plan lacks memory, or is slowed by it, and would
 take less than so many times the best, were there enough; and how many shapes at most, of the least such plans."""
@@ -280,7 +280,8 @@ class _Search:
                     self.operator, found = named
                     self.evaluations += 1
                     shape_search.keep(self.shown.tried(shape_search, found, self.operator))
-                    if quick and self._take(shape_search):
+                    taken = quick and self._take(shape_search)
+                    if taken or (self.best is not None and self.evaluations % SHOWN_EVERY == 0):
                         yield self._candidate(complete=False)
         for shape_search in (
             []
