@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import struct
 import sys
 import tempfile
@@ -157,10 +158,8 @@ def _mounts(folder: Path, hidden: Iterable[str]) -> None:
         _hide(Path(path).resolve(), needed)
     places = dict.fromkeys(Path(each).resolve() for each in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/run"))
     for place in places:
-        if place.is_dir() and not _holds(place, needed):
-            _temporary(place)
-        elif place.is_dir():  # the lab lies in it
-            _hide(place, needed)
+        if place.is_dir() and place not in needed:
+            _temporary_but(place, needed)
     folder.mkdir(parents=True, exist_ok=True)
     _temporary(folder)
     _devices(folder / "dev")
@@ -208,6 +207,22 @@ def _read_only(place: str, recursive: int) -> None:
 
 def _temporary(place: Path) -> None:
     _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, f"size={WRITABLE_BYTES},nr_inodes=65536,mode=0700")
+
+
+def _temporary_but(place: Path, needed: list[Path]) -> None:
+    """A temporary file system that has only what is needed of what lay there, as where the lab itself does."""
+    inside = [each for each in dict.fromkeys(needed) if each.is_relative_to(place) and each.exists()]
+    first = [each for each in inside if not any(other in each.parents for other in inside)]
+    opened = [(each, os.open(each, os.O_PATH)) for each in first]
+    _temporary(place)
+    for path, number in opened:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if stat.S_ISDIR(os.fstat(number).st_mode):
+            path.mkdir()
+        else:
+            path.touch()
+        _mount(f"/proc/self/fd/{number}", path, flags=MS_BIND | MS_REC)
+        os.close(number)
 
 
 def _mount(source: object, target: object, kind: str = "", flags: int = 0, data: str = "") -> None:
