@@ -6,6 +6,7 @@ import re
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import gpt, llama, moe
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems import from_flags, outcome_of
@@ -244,3 +245,20 @@ def test_torchtitans_older_layout_is_the_newer_one():
     )
     assert older == newer
     assert older.n_devices == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"train_batch_size": ' + "[" * 100_000, "100,0"),
+        ('{"train_batch_size": ' + "[" * 9_000 + "]" * 9_000 + "}", "nested too deeply"),
+        ('{"train_batch_size": ' + "9" * 5_000 + "}", "cannot be read: "),
+        ("distributed_type: FSDP\nnum_processes: 2024-13-40\n", "cannot be read: "),
+        ("python " + "a" * 90_000, "wanted"),
+        ("--num-layers 2 " * 10_000, "wanted 100,000 or less"),
+    ],
+    ids=["too long", "nested", "digits", "a date that is none", "one long word", "a long command"],
+)
+def test_a_text_that_nobody_wrote_is_refused_in_one_line(text, says):
+    with pytest.raises(LabError, match=says):
+        from_flags(text)

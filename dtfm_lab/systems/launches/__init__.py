@@ -9,11 +9,15 @@ import re
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.files.reading import reason_of
 from dtfm_lab.systems.launches import accelerate, deepspeed, megatron, torchtitan
 from dtfm_lab.systems.launches.launch import Launch
 from dtfm_lab.systems.launches.shell import is_script
 
 YAML = re.compile(r"(?m)^(?:compute_environment|distributed_type|fsdp_config|deepspeed_config|mixed_precision)\s*:")
+
+MOST_CHARACTERS = 100_000
+"""Longest text of a launch: those of public repositories have up to 40,000."""
 
 
 def from_flags(text: str) -> Launch:
@@ -26,6 +30,19 @@ def from_flags(text: str) -> Launch:
     """
     if not isinstance(text, str):
         raise LabError(f"flags are {shortened(text)}; wanted text")
+    if len(text) > MOST_CHARACTERS:
+        raise LabError(f"the launch has {len(text):,} characters; wanted {MOST_CHARACTERS:,} or less")
+    try:
+        return _read(text)
+    except LabError:
+        raise
+    except RecursionError:
+        raise LabError("the launch is nested too deeply; wanted one that a person wrote") from None
+    except ValueError as error:  # such as a number of thousands of digits, or the 40th of a month
+        raise LabError(f"the launch cannot be read: {reason_of(error)}; wanted another value") from None
+
+
+def _read(text: str) -> Launch:
     words = text.strip().removeprefix("\ufeff")
     begin = re.sub(r"(?m)^\s*(#|//).*\n?", "", words).lstrip()
     if torchtitan.is_python(words):

@@ -74,7 +74,8 @@ CONFIGURED = re.compile(r"--(?:deepspeed|deepspeed[-_]config|job\.config[-_]file
 """The file of DeepSpeed or torchtitan that a command names."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
 """What ends a command's own words."""
-PROGRAM = re.compile(r"(?:^|[\s\"'])([^\s\"'=]*?([\w-]+)\.py)(?=[\s\"']|$)")
+PROGRAM = re.compile(r"(?:^|[\s\"'])([^\s\"'=]{0,400}?([\w-]{1,100})\.py)(?=[\s\"']|$)")
+"""A Python program. Paths and names are limited, so that a long word without a blank takes no long time."""
 AGAIN = re.compile(r"\s(?:torchrun|python3?|nsys|deepspeed|srun|accelerate)\s")
 """What begins another command behind the first."""
 OTHERS = {
