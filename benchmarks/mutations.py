@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+MOST_BYTES = 2 * 10**6
+"""Longest mutant."""
 HOSTILE: tuple[bytes, ...] = (
     *(b"0", b"-1", b"1e300", b"1e999", b"NaN", b"nan", b"inf", b"null", b"true", b"[]", b"{}", b"''", b'""', b"a"),
     *(b"9" * 400, b"9" * 6000, b"1" + b"0" * 18, b"2147483648", b"1e-320", b"-0.0", b"1:1:1", b"0x10", b"1_000"),
@@ -69,8 +71,9 @@ def _lines(data: bytes, rng: random.Random) -> bytes:
         case 2:
             del lines[at]
         case 3:
-            lines[at:at] = [lines[at]] * rng.choice((10, 1000, 20_000))
-    return b"".join(lines)[: 2 * 10**6]
+            repeats = min(rng.choice((10, 1000, 20_000)), 1 + MOST_BYTES // len(lines[at]))
+            lines[at:at] = [lines[at]] * repeats
+    return b"".join(lines)[:MOST_BYTES]
 
 
 def _number(data: bytes, rng: random.Random) -> bytes:
