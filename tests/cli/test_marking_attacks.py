@@ -238,7 +238,8 @@ def test_who_destroys_what_is_there_leaves_others_their_points(marks, tmp_path, 
     found = marks(tmp_path / "in", mode, "--memory", "1.5", "--at-once", "2")
     for honest in ("ada", "zoe"):
         assert [found[honest, name][0] for name in (NUMBER, FUNCTION)] == [1, 1]
-    assert "more processes" in found["forks", NUMBER][1]
+    # on a busy machine the cell's process may be gone before its descendants are counted
+    assert any(said in found["forks", NUMBER][1] for said in ("more processes", "its process died"))
     assert "GiB of memory" in found["takes_memory_in_parts", NUMBER][1]
     assert "MiB where an answer was wanted" in found["floods", NUMBER][1]
     assert found["makes_a_pipe_of_its_progress", FUNCTION][0] == 1
