@@ -10,8 +10,8 @@ An annealing prices its moves by an estimate. What it finds is annealed once mor
 replay. Where the replay does not cover the job, or the network cards of its hosts, the simulator prices the plan.
 
 Sources: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but it
-goes by the least value found and not by the mean: most annealings of a shape end far from its best plan. To anneal all
-shapes equally often would spend nearly all of the time on shapes that cannot win.
+goes by the least value found and not by the mean. To anneal all shapes equally often would spend nearly all of the time
+on shapes that cannot win.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ ESTIMATED_NS, REPLAYED_NS = 20e6, 8e6
 """Nominal nanoseconds of a shape's first annealing, by the estimate and by the replay. They set numbers of moves only,
 so that equal seeds make equal moves on fast and on slow machines."""
 COLD = 1e-4
-"""Last temperature of an annealing by the estimate, as a share of the plan's seconds: finer steps are within the
-estimate's error."""
+"""Last temperature of an annealing by the estimate, as a share of the plan's seconds."""
 POLISH_HOT = 0.002
-"""First temperature of an annealing by the replay: about the error of the estimate that chose its plan."""
+"""First temperature of an annealing by the replay: low, as the estimate has found the plan already."""
 POLISH_COLD = 2e-5
 """Last temperature of an annealing by the replay."""
 POLISH_WITHIN = 1.005
@@ -283,11 +282,8 @@ class _Search:
                     taken = quick and self._take(shape_search)
                     if taken or (self.best is not None and self.evaluations % SHOWN_EVERY == 0):
                         yield self._candidate(complete=False)
-        for shape_search in (
-            []
-            if quick
-            else sorted(shape_searches, key=lambda shape_search: (shape_search.shape[0] > 1, _priority(shape_search)))
-        ):
+        by_promise = sorted(shape_searches, key=lambda one: (one.shape[0] > 1, _priority(one)))
+        for shape_search in [] if quick else by_promise:
             if self._take(shape_search) or self._judged_long():
                 yield self._candidate(complete=False)
 

@@ -17,7 +17,7 @@ from dtfm_lab.systems.launches.shell import is_script
 YAML = re.compile(r"(?m)^(?:compute_environment|distributed_type|fsdp_config|deepspeed_config|mixed_precision)\s*:")
 
 MOST_CHARACTERS = 100_000
-"""Longest text of a launch: those of public repositories have up to 40,000."""
+"""Longest text of a launch. Some of what is looked for takes time that grows with the square of a text's length."""
 
 
 def from_flags(text: str) -> Launch:

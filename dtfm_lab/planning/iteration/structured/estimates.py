@@ -4,7 +4,7 @@ The iteration of a pipeline is the way of its first micro-batch there and back, 
 averaging of gradients. The period is that of the slowest stage, of the busiest link, or of a loop of neighbouring
 stages that wait for each other's messages; with more forwards in flight, such loops do not bind. The formulas are those
 of 1F1B on links of their own; waits for shared network cards are counted by how many messages share a card. The
-simulator pricers the best of these plans, so an estimate only has to rank them.
+simulator judges the best of these plans, so an estimate only has to rank them.
 
 Arrays have the axes C (micro-batch and checkpointing), S (stages) and P (pipelines; one stands for all where devices
 are alike).
@@ -320,8 +320,7 @@ class _Averaging(NamedTuple):
 class _Priced:
     seconds: FloatArray
     """(V, C, Y, O) seconds; infinite where memory is lacking. V: as 1F1B, or with as many forwards in
-    flight as help and as memory has room for; Y: ways to
-    average; O: beside the last backward or not."""
+    flight as help and as memory has room for; Y: ways to average; O: beside the last backward or not."""
     overlaps: list[bool]
     period_s: list[FloatArray]
     """By V, (C, P)."""
@@ -423,6 +422,8 @@ class _Stage:
         plain = np.arange(n)[::-1]
         deep = np.broadcast_to(plain, (len(whole), n))
         variants: list[tuple[FloatArray, IntArray]] = [(slowest, deep + 1)]
+        memory, last_b = self._memory(), backward.max(axis=2)
+        static = np.array([row.static_bytes for row in rows])
         before = np.zeros((len(whole), n))  # of each stage's last backward to the end of the first stage's
         if n > 1:
             variants = [(np.maximum(slowest, self._loops(both, round_trip)), deep + 1)]
@@ -430,13 +431,10 @@ class _Stage:
             if of.job.schedule in (None, "adaptive-1f1b") and of.job.warmups is None:
                 away = self._away(both, round_trip)
                 deep = self._deep(away, slowest, plain)
-        memory, last_b = self._memory(), backward.max(axis=2)
-        static = np.array([row.static_bytes for row in rows])
-        if n > 1 and of.job.schedule in (None, "adaptive-1f1b") and of.job.warmups is None:
-            for bytes_ in np.unique(static, axis=0):
-                in_flight = np.minimum(deep + 1, self._room_for(memory - bytes_))
-                waits = (away / np.maximum(in_flight, 1)[:, :, None]).max(axis=1)
-                variants.append((np.maximum(slowest, waits), in_flight))
+                for bytes_ in np.unique(static, axis=0):
+                    in_flight = np.minimum(deep + 1, self._room_for(memory - bytes_))
+                    waits = (away / np.maximum(in_flight, 1)[:, :, None]).max(axis=1)
+                    variants.append((np.maximum(slowest, waits), in_flight))
         average_s, late_s = np.array([row.seconds for row in rows]), np.array([row.latency_s for row in rows])
         n_buckets = np.clip(np.ceil(rows[0].gradient_bytes / of.job.bucket_bytes), 1.0, self.blocks + 1.0)
         possible = self.possible(sharding)
@@ -475,11 +473,9 @@ class _Stage:
 
     def _room_for(self, left_bytes: FloatArray) -> IntArray:
         """(C, S) micro-batches that each stage can have under way in so many bytes, falling along the pipeline."""
-        *_, kept, again, _ = self.of._stacked
-        beside = again[:, self.role, self.blocks]
-        beside[:, 1:] += self.crossing
-        beside[:, :-1] += self.crossing
-        room = np.floor((left_bytes - beside) / np.maximum(kept[:, self.role, self.blocks], 1.0))
+        none = np.zeros(self.role.shape, dtype=np.int64)
+        *_, kept, _, _ = self.of._stacked
+        room = np.floor((left_bytes - self._held(none)) / np.maximum(kept[:, self.role, self.blocks], 1.0))
         return np.asarray(np.minimum.accumulate(np.clip(room, 0, MOST_IN_FLIGHT).astype(np.int64), axis=1))
 
     def _total(self, period: FloatArray, fill: FloatArray, whole: FloatArray, sharding: str) -> FloatArray:
