@@ -18,8 +18,8 @@
 #
 # **Do the predictions agree with what others measured?**
 #
-# Here predictions stand beside tables that others published: bubbles, memory, iterations on real clusters. Every number
-# has its source, and a miss stays a miss.
+# Here predictions stand beside tables that others measured: memory, throughput, iterations on real clusters. Every
+# number has its source, and a miss stays a miss.
 #
 # Afterwards you can
 #
@@ -41,7 +41,8 @@ import dtfm_lab as lab
 #
 # A *source* is a publication. Each yields rows: a published number, our prediction of it, and the *band* in which the
 # ratio of the two was stated to lie. A row's *class* says how much it proves: most where nothing was fitted, least
-# where another's calculation is only done again. Four long sources are left out; `lab.reproduce()` has them all.
+# where the number follows from what the prediction was given. Four long sources are left out;
+# `lab.reproduce()` has them all.
 
 # %%
 longer = {"megatron-lm", "zero-bubble-throughput", "vtrain", "dt-fm"}
@@ -66,8 +67,8 @@ lab.figures.ledger(ledger)
 
 # %% [markdown]
 # Hollow diamonds are what the systems' own simulators predicted; pale is what the headline does not count, as it
-# proves less. Which kind of number is hardest? Bubbles follow from the order of passes and their seconds, which were
-# published beside them. Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
+# proves less. Which kind of number is hardest? Memory follows from shapes, which were published beside it.
+# Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
 
 # %%
 errors = frame.assign(error=(frame["ratio"] - 1).abs()).groupby(["source", "quantity"])["error"]

@@ -1,13 +1,18 @@
-"""Training on devices that come and go, as Oobleck's authors simulate it for three systems, and as our replay has it.
+"""Oobleck, Varuna and Bamboo on changing fleets: what Oobleck's authors simulate, and our replay of the same.
 
-The same throughputs, seconds and traces go in; what differs is where the simulators have a defect (docs/change.md).
+The same throughputs, seconds and traces go in. The numbers differ where the simulators have a defect (docs/change.md).
+Source: Jang et al., SOSP 2023, what the unchanged simulators of its artefact print (tools/simulator of
+github.com/SymbioticLab/Oobleck, MIT licence). Not published: Bamboo with the three largest models, for which its
+simulator has no memory.
 """
 
+import csv
 import heapq
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -15,8 +20,6 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History
 from dtfm_lab.elasticity import Costs, Policy, TableFleet, policy_of, replay
 from dtfm_lab.files import load_availability
-from dtfm_lab.published.row import Evidence, Row, assumptions, numbers
-from dtfm_lab.published.sources import published
 
 FEWEST = 12
 """Nodes without which nothing runs, and of a pipeline of Bamboo's."""
@@ -35,7 +38,13 @@ TRACES = {
 }
 """By column of the data: the name of the trace, and what it is."""
 REAL = ("ec2-p3", "gcp")
-ASSUMED = assumptions()["oobleck-simulators"]
+DATA = Path(__file__).parents[1] / "data" / "published"
+
+
+def numbers(name: str) -> list[dict[str, str]]:
+    """The lines of a file of published numbers, by its headings."""
+    lines = (DATA / name).read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
 @dataclass(frozen=True)
@@ -132,23 +141,3 @@ def in_heap_order(availability: Availability) -> Availability:
         devices=tuple(availability.devices[device] for device in order),
         device=np.array([place[device] for device in availability.device.tolist()]),
     )
-
-
-@published("oobleck-simulators")
-def oobleck_simulators() -> Iterator[Row]:
-    """Samples a second from the first step on."""
-    for line in numbers("oobleck_simulated.csv"):
-        system, model = line["system"], line["model"]
-        for trace, (_, what) in TRACES.items():
-            if float(line[trace]):
-                yield Row(
-                    group=system,
-                    setting=f"{system}, {model}, {what}",
-                    quantity="throughput",
-                    unit="samples/s",
-                    published=float(line[trace]),
-                    predicted=history(system, model, trace).throughput,
-                    evidence=Evidence.CALCULATION,
-                    measured=False,
-                    assumptions=ASSUMED[system],
-                )
