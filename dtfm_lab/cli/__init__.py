@@ -12,7 +12,6 @@ import click
 from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     course,
     hosts,
-    ledgers,
     machine,
     networks,
     plans,

@@ -4,16 +4,16 @@ import sys
 
 import click
 
-from dtfm_lab import lab
-from dtfm_lab.cli.options import cli, completing, file_option, json_option, listing
+from dtfm_lab.cli.options import completing, file_option, json_option, listing
 from dtfm_lab.cli.terminal import out, print_json, print_report, print_rows, row_progress
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.published import Row, sources
 from dtfm_lab.published import blind as blind_tests
 from dtfm_lab.published.ledger import check_ending, number, report_of
+from dtfm_lab.published.reproducing import reproduce as reproduced
 
 
-@cli.command(cls=listing("Sources", sources))
+@click.command(cls=listing("Sources", sources))
 @click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=completing(sources))
 @click.option(
     "--own",
@@ -59,7 +59,7 @@ def reproduce(
         ledger = blind_tests.opened(*opened)
     else:
         with row_progress("reproduce", _described) as show:
-            ledger = lab.reproduce(*names, own=own, progress=show)
+            ledger = reproduced(*names, own=own, progress=show)
     if output is not None:
         ledger.save(output)
     if as_json:
