@@ -5,11 +5,14 @@ from dtfm_lab.domain.extension import Extension
 EXTENSION = Extension(
     name="published",
     needs=("systems", "elasticity"),
-    api={"published": "dtfm_lab.published", "reproduce": "dtfm_lab.published.reproducing:reproduce"},
-    figures={"ledger": "dtfm_lab.figures.results.ledger:ledger"},
+    api={
+        "published": "dtfm_lab.extensions.published.api",
+        "reproduce": "dtfm_lab.extensions.published.reproducing:reproduce",
+    },
+    figures={"ledger": "dtfm_lab.extensions.published.figures:ledger"},
     commands={
         "reproduce": (
-            "dtfm_lab.cli.ledgers:reproduce",
+            "dtfm_lab.extensions.published.commands:reproduce",
             "Lay each number that others published beside our prediction.",
         )
     },
