@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from address import addresses
 
 ROOT = Path(__file__).parents[1]
-TOUR = ROOT / "notebooks" / "00_tour.py"
+TOUR = ROOT / "tools" / "lessons" / "00_tour.py"
 COLAB = ROOT / "colab" / "tour.ipynb"
 INSTALL = """# Installs the lab from its repository, about a minute; Colab has torch, Jupyter and ipywidgets already.
 %pip install -q "dtfm_lab @ git+https://github.com/OWNER/dtfm_lab" "anywidget>=0.9.13" "plotly>=6" "safetensors>=0.4"

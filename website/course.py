@@ -12,7 +12,8 @@ from pathlib import Path
 from dtfm_lab.course import LESSONS, Lesson, exam, in_order, missions
 from dtfm_lab.course.teaching import points_of
 
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS, SOURCES = ROOT / "notebooks", ROOT / "tools" / "lessons"
 READER = "reader"
 """Whose numbers the tasks on the page have."""
 
@@ -58,7 +59,7 @@ def missions_page() -> str:
 
 def goals_of(lesson: str) -> list[str]:
     """What a reader can do after a lesson, each a sentence: the first list in its notebook."""
-    text = (NOTEBOOKS / f"{lesson}.py").read_text(encoding="utf-8")
+    text = (SOURCES / f"{lesson}.py").read_text(encoding="utf-8")
     found = re.search(r"(?:^# - .*\n(?:#   .*\n)*)+", text, re.MULTILINE)
     assert found is not None, f"{lesson} begins with what it is for"
     goals = [" ".join(each.replace("\n#", " ").split()) for each in found[0].removeprefix("# - ").split("\n# - ")]
