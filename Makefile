@@ -18,7 +18,7 @@ app: $(VENV)/.lab
 
 # The pages, lessons and reference as a site that loads nothing from a network. A warning fails.
 docs: $(VENV)/.docs
-	$(BIN)/python -m website $(ARGS)
+	$(BIN)/python -m tools.website $(ARGS)
 
 # Two processes; one that has done its half takes over from the other. A process has each server and browser once, and
 # keeps what tests of a file share, as it gets whole stretches of neighbours.
@@ -134,11 +134,11 @@ $(GPU_VENV)/.cuda$(CUDA): pyproject.toml constraints.txt
 
 # The lessons with still pictures of what they show, for readers on GitHub; those that have not changed are not run again.
 notebooks: $(VENV)/.dev
-	$(BIN)/python tools/notebooks.py $(ARGS)
+	$(BIN)/python -m tools.notebooks $(ARGS)
 
 # The teacher's tables of lessons and missions.
 teaching: $(VENV)/.lab
-	$(BIN)/python -m website.course docs/teaching.md docs/exam.md
+	$(BIN)/python -m tools.website.course docs/teaching.md docs/exam.md
 
 # Slides of every lesson, in the folder slides.
 slides: $(VENV)/.lab
@@ -151,7 +151,7 @@ js:
 
 # Stills and a moving picture of the lab for the README, in both themes: some ten minutes, with a Chromium.
 pictures: $(VENV)/.dev
-	$(BIN)/python tools/pictures.py $(ARGS)
+	$(BIN)/python -m tools.screenshots $(ARGS)
 
 js-check: js
 	git diff --exit-code -- dtfm_lab/widgets/static

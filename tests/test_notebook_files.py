@@ -46,7 +46,7 @@ def outputs_of(path):
 def test_every_lesson_is_kept_as_it_runs_now():
     """Its notebook holds the cells of its source, and what these cells showed when they ran."""
     checked = subprocess.run(
-        [sys.executable, ROOT / "tools" / "notebooks.py", "--check"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "tools.notebooks", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr[-500:]
     assert [path.stem for path in NOTEBOOKS] == sorted(path.stem for path in SOURCES.glob("[0-9]*.py"))

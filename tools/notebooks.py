@@ -5,7 +5,7 @@ notebooks/NN_name.ipynb: figures become PNG, widgets become the picture they sho
 and texts stay as they are. A lesson whose cells equal those of its notebook is not run again, unless ``--force`` is
 given. Your own progress, guesses and saved workspaces are not touched.
 
-    python tools/notebooks.py [--force] [--check] [NAME ...]
+    python -m tools.notebooks [--force] [--check] [NAME ...]
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-sys.path.insert(0, str(Path(__file__).parent))
-from still_pictures import Draughtsman, draughtsman
-
-import colab
+from tools import colab_tour
+from tools.still_pictures import Draughtsman, draughtsman
 
 ROOT = Path(__file__).parents[1]
 LESSONS = ROOT / "tools" / "lessons"
@@ -82,7 +80,7 @@ def main() -> int:
                 print(f"{path.stem} failed:\n{TERMINAL_CODES.sub('', str(error))[-1500:]}", flush=True)
             else:
                 print(f"{path.stem}: {time.monotonic() - began_s:.0f} s, {n_bytes / 1000:.0f} KB", flush=True)
-    colab.main()
+    colab_tour.main()
     print(f"{len(wanted) - len(failed)} lessons run, {len(sources) - len(wanted)} were up to date", end="")
     print(f", failed: {', '.join(failed)}" if failed else "")
     return 1 if failed else 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dtfm_lab.course import LESSONS, Lesson, missions
-from website.course import goals_of
+from tools.website.course import goals_of
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS, SOURCES = ROOT / "notebooks", ROOT / "tools" / "lessons"

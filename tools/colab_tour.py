@@ -1,19 +1,17 @@
-"""Write colab/tour.ipynb: the first lesson for Google Colab, with a first cell that installs the lab there."""
+"""Write tools/colab/tour.ipynb: the first lesson for Google Colab, with a first cell that installs the lab there."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import jupytext
 import nbformat
 
-sys.path.insert(0, str(Path(__file__).parent))
-from address import addresses
+from tools.address import addresses
 
 ROOT = Path(__file__).parents[1]
 TOUR = ROOT / "tools" / "lessons" / "00_tour.py"
-COLAB = ROOT / "colab" / "tour.ipynb"
+COLAB = ROOT / "tools" / "colab" / "tour.ipynb"
 INSTALL = """# Installs the lab from its repository, about a minute; Colab has torch, Jupyter and ipywidgets already.
 %pip install -q "dtfm_lab @ git+https://github.com/OWNER/dtfm_lab" "anywidget>=0.9.13" "plotly>=6" "safetensors>=0.4"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dtfm_lab.lab.schemas import FORMATS, schema
-from website.notebooks import fenced
+from tools.website.notebooks import fenced
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXAMPLES = {"topology": ROOT / "topologies" / "campus.yaml"}
 INTRODUCTION = """# File formats
 

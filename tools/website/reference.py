@@ -14,13 +14,13 @@ from typing import Any
 import dtfm_lab as lab
 from dtfm_lab.domain.options import field_docstrings, options_of
 from dtfm_lab.domain.registry import Registry
-from website.docstrings import as_markdown, first_sentence
-from website.examples import Examples
-from website.notebooks import fenced
+from tools.website.docstrings import as_markdown, first_sentence
+from tools.website.examples import Examples
+from tools.website.notebooks import fenced
 
 LONGEST_CALL = 84
 """Most characters of a call in one line."""
-CHAPTERS = Path(__file__).parents[1] / "docs" / "examples.md"
+CHAPTERS = Path(__file__).parents[2] / "docs" / "examples.md"
 
 
 def pages(made: Examples) -> dict[str, str]:

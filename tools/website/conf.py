@@ -4,9 +4,9 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from website import mathml
+from tools.website import mathml
 
 project = "dtfm_lab"
 author = "the authors of dtfm_lab"

@@ -2,10 +2,10 @@
 
 In JupyterLab in a headless Chromium: eight devices are drawn, a plan is found, its groups are looked at, the plan is
 trained for real, a device is killed meanwhile, and the measurement is laid over the prediction. Written are
-pictures/lab-light.png, lab-dark.png, and lab-light.webp and lab-dark.webp, which move for about a minute: what is
+tools/pictures/lab-light.png, lab-dark.png, and lab-light.webp and lab-dark.webp, which move for about a minute: what is
 only waited for is left out.
 
-    python tools/pictures.py [--theme light|dark|both] [--keep-frames FOLDER]
+    python -m tools.screenshots [--theme light|dark|both] [--keep-frames FOLDER]
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from moving import Recorder
 from playwright.sync_api import sync_playwright
-from still_pictures import with_palette
+
+from tools.moving import Recorder
+from tools.still_pictures import with_palette
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
 from lab_page import LabPage
 from serving import ask, chromium, fresh_page, jupyter_server
 
-PICTURES = ROOT / "pictures"
+PICTURES = ROOT / "tools" / "pictures"
 SIZE = {"width": 1280, "height": 760}
 PATIENCE_S = 180
 PLACES = {

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dtfm_lab.course import LESSONS
-from website import commands, course, formats, notebooks, plug_in, reference, tables
-from website.examples import Examples, run_examples
-from website.labs import write_labs
-from website.links import relinked
+from tools.website import commands, course, formats, notebooks, plug_in, reference, tables
+from tools.website.examples import Examples, run_examples
+from tools.website.labs import write_labs
+from tools.website.links import relinked
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Using the lab": (
         "lab",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,7 +33,6 @@ def draw_all(drawn: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _draughtsman() -> Any:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-    from still_pictures import draughtsman
+    from tools.still_pictures import draughtsman  # loads playwright, which not everyone has
 
     return draughtsman()

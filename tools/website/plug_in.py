@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from website.notebooks import fenced
+from tools.website.notebooks import fenced
 
 LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml"}
 

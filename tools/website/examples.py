@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dtfm_lab.figures import alt_text
-from website import pictures
-from website.notebooks import fenced, picture
+from tools.website import pictures
+from tools.website.notebooks import fenced, picture
 
 BLOCK = re.compile(r"^### (\w+)\n\n```python\n(.*?)```\n|^```python\n(.*?)```\n", re.MULTILINE | re.DOTALL)
 MOST_LINES = 14

@@ -1,6 +1,6 @@
 """The pages of the course: its lessons in their order, its missions, and the teacher's tables of both.
 
-``python -m website.course docs/teaching.md docs/exam.md`` makes the tables and questions of these pages anew.
+``python -m tools.website.course docs/teaching.md docs/exam.md`` makes the tables and questions of these pages anew.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from dtfm_lab.course import LESSONS, Lesson, exam, in_order, missions
 from dtfm_lab.course.teaching import points_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS, SOURCES = ROOT / "notebooks", ROOT / "tools" / "lessons"
 READER = "reader"
 """Whose numbers the tasks on the page have."""

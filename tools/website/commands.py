@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dtfm_lab.cli import cli
-from website.notebooks import fenced
+from tools.website.notebooks import fenced
 
 
 def page() -> str:

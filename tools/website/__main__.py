@@ -1,4 +1,4 @@
-"""``python -m website``: gather the pages in build/site-source, and build the site in build/site. A warning fails.
+"""``python -m tools.website``: gather the pages in build/site-source and build the site in build/site. A warning fails.
 
 ``--plain FOLDER`` builds all pages there, for a look at their links: lessons without what their cells show, and no
 pictures of figures.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
-from website.assemble import ROOT, assemble
+from tools.website.assemble import ROOT, assemble
 
 SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
 
@@ -22,7 +22,7 @@ def main() -> int:
     source, site = (Path(sys.argv[2]) / "source", Path(sys.argv[2]) / "site") if plain else (SOURCE, SITE)
     assemble(source, plain=plain)
     options = ["--fail-on-warning", "--keep-going", "--quiet", "-D", f"html_extra_path={source / 'extra'}"]
-    status = build_main([*options, "-c", str(ROOT / "website"), str(source), str(site)])
+    status = build_main([*options, "-c", str(Path(__file__).parent), str(source), str(site)])
     if status == 0:
         sys.stdout.write(f"the site is at {site / 'index.html'}\n")
     return status
