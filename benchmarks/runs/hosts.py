@@ -1,6 +1,6 @@
 """Kills and stops of hosts in a run of eight workers on four: what hangs, what is left, how long recovery takes.
 
-``python benchmarks/hosts.py [--faults 20] [--seed 0]``. Hosts are process trees of this machine, each with an
+``python benchmarks hosts [--faults 20] [--seed 0]``. Hosts are process trees of this machine, each with an
 agent. A kill ends a whole host but the first (agent and workers, by SIGKILL) and starts it again, or ends one worker of
 any host; a stop freezes a host for up to eight seconds. At the end the losses are compared to those of the same plan
 run at home.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "runtime"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "runtime"))
 
 from host_helpers import Hosts, free_port
 from run_helpers import small_plan

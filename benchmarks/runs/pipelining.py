@@ -31,7 +31,7 @@ from dtfm_lab.runtime.client.preload import run_environment
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 
-OPPONENT = Path(__file__).parent / "torch_pipelining.py"
+OPPONENT = Path(__file__).parent / "_torch_pipelining.py"
 WARM_UP = 3
 """First iterations of each run, which are not counted."""
 GOAL = 1.15

@@ -26,7 +26,7 @@ from machine import machine_line
 import dtfm_lab as lab
 from dtfm_lab.runtime.client import preload
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "runtime"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "runtime"))
 from run_helpers import small_plan
 
 SHAPE = 4, 2

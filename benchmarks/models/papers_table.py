@@ -1,6 +1,6 @@
 """The tables of docs/papers-table.md: DT-FM's ratios, its settings beside its authors' seconds, and the two waterfalls.
 
-``python benchmarks/papers_table.py`` takes some three minutes; ``--quick`` has one size and one batch.
+``python benchmarks papers_table`` takes some three minutes; ``--quick`` has one size and one batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Fit the constants of ``simulation/efficiency.py`` on some published measurements and test them on others.
 
-    python benchmarks/efficiency.py
-
 A100: ``most`` and ``half_depth`` are fitted to Megatron-LM's rows of SC'21, the mean relative error made least, and
 tested on vTrain's and Zero Bubble's. H100 and B200: ``half_depth`` is the A100's; ``most`` of each is the median of
 what the other's rows ask for, so that none is tested on a row of its own. A fused attention's two constants are fitted

@@ -26,7 +26,7 @@ import numpy as np
 import psutil
 from machine import machine_line
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "browser"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "browser"))
 from playwright.async_api import Browser, Page, async_playwright
 from playwright.async_api import Error as PlaywrightError
 from serving import CHROMIUM_FLAGS, PATIENCE_MS, VIEWPORT, app_server, kernels_of

@@ -2,7 +2,7 @@
 
 Prints a table of samples a second and shares of the bound, and how often ours is the best; ours against each of the
 others by a like-for-like replay, so that a row below 1.00 is a loss. Also how long a replay takes by the change
-(``churn.py speed`` alone, ``churn.py NETWORK JOB [AVAILABILITY ...]`` with one table).
+(``churn speed`` alone, ``churn NETWORK JOB [AVAILABILITY ...]`` with one table).
 """
 
 import sys

@@ -21,7 +21,7 @@ from dtfm_lab.planning.bounds.bound_search import increasing_bounds
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
 from dtfm_lab.planning.cost import pair_costs
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "planning"))
 from bound_networks import KINDS, NETWORKS, drawn_case, optimum, reference  # noqa: E402
 

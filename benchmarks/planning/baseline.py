@@ -34,7 +34,7 @@ from dtfm_lab.planning.search import search
 from dtfm_lab.planning.step import PlanStep
 
 CASES = ("datacenter", "spot", "universities", "regional", "worldwide")
-PUBLIC = Path(__file__).parents[1] / "tests" / "data" / "public_search.json"
+PUBLIC = Path(__file__).parents[2] / "tests" / "data" / "public_search.json"
 AT = (101, 301, 1001, 5000)
 """Evaluations at which trajectories are compared. The public record is the best so far after the 1st,
 51st, ... 4,951st candidate and after the last: 101 entries for 5,000 candidates, and entry 0 costs as

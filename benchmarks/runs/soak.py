@@ -32,7 +32,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client import launch, preload
 from dtfm_lab.runtime.client.run import Run
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "runtime"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "runtime"))
 from run_helpers import left_behind, small_plan
 
 SHAPES = ((2, 2), (4, 2))

@@ -7,13 +7,9 @@ are named from the prediction and the measured trace alone. Exits with 1 where f
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 import numpy as np
-
-sys.path.append(str(Path(__file__).parent))
-
 from machine import machine_line
 
 from dtfm_lab import lab

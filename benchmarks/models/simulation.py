@@ -29,7 +29,7 @@ from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.schedules import schedules
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "simulation"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "simulation"))
 from plans import node_of, plan_of, uneven
 from slow_interpreter import interpret
 

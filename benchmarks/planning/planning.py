@@ -22,7 +22,7 @@ from dtfm_lab.planning.cost import align, pair_costs, total_costs
 from dtfm_lab.planning.search import search
 from dtfm_lab.planning.step import PROVEN, PlanStep
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "planning"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning"))
 from bound_networks import NETWORKS, reference
 
 CASES = {

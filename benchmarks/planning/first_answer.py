@@ -25,7 +25,7 @@ from dtfm_lab.planning.iteration.structured import StructuredPlans
 from dtfm_lab.planning.iteration.tables_of import SearchTarget
 from dtfm_lab.planning.objectives import SearchRequest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "planning" / "iteration"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning" / "iteration"))
 from generated_clusters import cluster
 from test_structured_plans import plain_grids
 

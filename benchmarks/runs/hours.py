@@ -26,7 +26,7 @@ N = 8
 END_S = 600.0
 SCALE = 0.08
 """Wall seconds of a second of the run. At 0.3 two cores keep up with the seconds that most changes are to take:
-``python benchmarks/hours.py 6 0.3``, six traces of three minutes."""
+``python benchmarks hours 6 0.3``, six traces of three minutes."""
 NETWORK = Topology.from_matrices(
     np.full((N, N), 30.0), np.full((N, N), 0.005), name="eight", gpu="laptop", peak_flop_per_s=1e7
 )

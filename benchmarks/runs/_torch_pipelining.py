@@ -1,6 +1,6 @@
 """The opponent of ``pipelining.py``: the same stages under torch.distributed.pipelining, gloo between processes.
 
-``python benchmarks/torch_pipelining.py`` reads a RunSpec as its one line of standard input and writes a JSON object:
+It reads a RunSpec as its one line of standard input and writes a JSON object:
 losses, and seconds of each iteration, from a barrier to the moment at which the last process has taken its step.
 """
 

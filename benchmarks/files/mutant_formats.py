@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 
 
 @dataclass(frozen=True)

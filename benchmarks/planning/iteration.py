@@ -30,8 +30,8 @@ import numpy as np
 from machine import machine_line
 from mixed_networks import DIGEST, digest, mixed_cases
 from opponents import (
-    Judge,
     Opponent,
+    PlanPricer,
     as_opponent,
     communication_plan,
     described,
@@ -47,7 +47,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "planning" / "iteration"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning" / "iteration"))
 from small_mixed import brute_force, small_job, small_network
 
 KNOWN_S: dict[str, tuple[float, float]] = {
@@ -144,7 +144,7 @@ def sixty(seconds: float, kept: Path | None, only: str = "") -> None:
         if only not in case.name:
             continue
         if case.name not in known:
-            judge = Judge(case.topology, case.job)
+            judge = PlanPricer(case.topology, case.job)
             found = [build(judge) for build in (communication_plan, random_placements, equal_shapes)]
             known[case.name] = [[one.name, one.iteration_s, one.what] for one in found]
             if kept is not None:
@@ -185,7 +185,7 @@ def twelve(seconds: float, _: Path | None) -> None:
     title("twelve mixed GPUs in two places, Llama 2 7B in bf16 with recomputation, 256 sequences of 2,048")
     topology = of_machines([("A100", 2), ("A100 40GB", 2), ("V100 32GB", 2), ("RTX 4090", 3), ("T4", 3)])
     job = lab.load_job("llama-2-7b", dtype="bf16", seq_len=2048, global_batch=256, recompute=True)
-    judge = Judge(topology, job)
+    judge = PlanPricer(topology, job)
     timed = planned(topology, job, seconds)
     print_opponents(timed, [communication_plan(judge), random_placements(judge, 100), equal_shapes(judge)])
 
@@ -198,7 +198,7 @@ def five(seconds: float, _: Path | None) -> None:
         title(
             f"an A100, a V100, an RTX 4090 and two T4, {name}: {sum(peak) / peak[0]:.2f} times the FLOP/s of the A100"
         )
-        judge = Judge(topology, job)
+        judge = PlanPricer(topology, job)
         alone = judge.ranked(np.array([[0]]), job.microbatch)
         assert alone is not None, "the A100 holds the model"
         by_itself = as_opponent("the A100 alone", judge.plan(alone))
@@ -281,7 +281,7 @@ def large(_seconds: float, _kept: Path | None) -> None:
         assert simulation.memory(plan).fits, f"{plan} does not fit memory"
         print(f"{n:>8}{limit_s:>8g}{plan.iteration_s:>10.4g}{bound_columns(plan)}  {described(plan):30}", end="")
         print(f"{first_at:>11.2f}{spent[0]:>8.1f}{spent[1]:>8.1f}", end="", flush=True)
-        judge = Judge(topology, job)
+        judge = PlanPricer(topology, job)
         opponents = communication_plan(judge, seconds=20.0), random_placements(judge, 100)
         print(
             "".join(f"{one.iteration_s:>{width}.4g}" for one, width in zip(opponents, (15, 10), strict=True)),

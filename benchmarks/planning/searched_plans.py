@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "planning" / "iteration"))
 from searched_below import searched  # noqa: E402
 

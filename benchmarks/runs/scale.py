@@ -1,6 +1,6 @@
 """How far a run scales: what a worker costs, joining at once, the coordinator's work, and a plan of 4,096 devices.
 
-``python benchmarks/scale.py [worker] [join] [lead] [plan]``; all four without arguments. Workers are stand-ins that
+``python benchmarks scale [worker] [join] [lead] [plan]``; all four without arguments. Workers are stand-ins that
 speak the coordinator's protocol without torch (stand_in_workers.py), many in a process; everything is on this machine.
 """
 
