@@ -19,7 +19,7 @@ DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 MODULES = sorted((ROOT / "dtfm_lab").rglob("*.py"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "tests" / "README.md"], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)#]+)", prose(page)) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -35,7 +35,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "questions",
     ),
     "What it rests on": ("planners", "published", "papers-table", "benchmarks", "scale", "limits"),
-    "Changing it": ("floor-plan", "plug-ins"),
+    "Changing it": ("floor-plan", "recipes", "plug-ins"),
 }
 """Pages of docs/ by the chapter in which the site lists them; pages that are not named here follow the first."""
 ELSEWHERE = ("glossary", "examples", "figures")
@@ -68,7 +68,10 @@ def _with_lab(readme: str, front: str) -> str:
 
 
 def _written_by_people(made: Examples) -> dict[str, str]:
-    paths = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *(ROOT / "docs").glob("*.md")]
+    paths = [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
+        *(ROOT / "docs").glob("*.md"),
+    ]
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
     badges = re.compile(r"^\[!\[.*\n", re.MULTILINE)  # pictures that a page would load from a network
     return texts | {
@@ -113,7 +116,7 @@ def _contents(pages: set[str]) -> str:
         ],
     }
     titles = {f"notebooks/{name}.md": f"{name[:2]} {lesson.title}" for name, lesson in LESSONS.items()}
-    chapters["Changing it"] += ["CONTRIBUTING.md", "reference/plug-in.md", "CHANGELOG.md"]
+    chapters["Changing it"] += ["CONTRIBUTING.md", "tests/README.md", "reference/plug-in.md", "CHANGELOG.md"]
     trees = []
     for chapter, names in chapters.items():
         there = "\n".join(_entry(name, titles.get(name, "")) for name in names if name in pages)
