@@ -132,8 +132,8 @@ PRODUCTS = {
         148, 0.442, 443.0, 0.12, f"{TORCHTITAN}; the depth from {SC21}; {CUDNN}", FusedAttention(0.542, 2324.0)
     ),
 }
-"""By the GPU's name in the table of hardware. ``python benchmarks efficiency`` fits the constants and tests each on rows
-of other sources; a fused attention's are fitted to published speeds of the kernel alone. Multiprocessors are of
+"""By the GPU's name in the table of hardware. ``python benchmarks efficiency`` fits the constants and tests each on
+rows of other sources; a fused attention's are fitted to published speeds of the kernel alone. Multiprocessors are of
 NVIDIA's data sheets and whitepapers. Other kinds have no source, or, as the V100, sources that contradict each other:
 DT-FM's authors' single pipelines reach 28 to 30 % of its peak, their five networks about 40."""
 
