@@ -138,8 +138,7 @@ class Action(NamedTuple):
     """Micro-batch; for synchronisation the round, where there are several, counted on over a device's buckets."""
     peer: int | None = None
     """Offset of the other end: it is replica + peer (sends) or replica - peer (receives), modulo replicas; for a tied
-    embedding, stage + peer or stage - peer. None for a message along a pipeline, save where the pipeline of each
-    micro-batch is drawn (``systems.stochastic``)."""
+    embedding, stage + peer or stage - peer. None for a message along a pipeline."""
 
     def __str__(self) -> str:
         away = 0 if self.peer is None else self.peer if self.kind in SENDS else -self.peer
