@@ -28,7 +28,7 @@ from dtfm_lab.planning.iteration.placements import placements_by
 from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
 from dtfm_lab.planning.iteration.search import search_iteration, start_kernels
 from dtfm_lab.planning.iteration.structured import StructuredPlans
-from dtfm_lab.planning.iteration.structured.candidates import Candidate, Judged, candidate_of, plan_of, unpriced_plan
+from dtfm_lab.planning.iteration.structured.candidates import Candidate, candidate_of, plan_of, unpriced_plan
 from dtfm_lab.planning.iteration.structured.layouts import OF_CHOICES, WAYS_TO_AVERAGE, choices_of, leaves_open
 from dtfm_lab.planning.problem import SHOWN, Individual, Population
 from dtfm_lab.planning.search import (
@@ -130,7 +130,6 @@ class SimulatedObjective:
             held = None if found.held is None else partial(_in_dollars, found.held, TOKENS / tokens)
         return PlanStep(
             **vars(found) | {"best_s": value, "bound_s": min(least, value), "held": held},
-            topology=request.topology,
             planner=request.planner,
             seed=request.seed,
             generation=0,
@@ -276,7 +275,7 @@ class ChoiceSearch:
         for _ in self._timed(self.structured.estimate(self._estimated_enough if timed else lambda: False)):
             pass
         for one in self._timed(self.structured.simulated()):
-            step = self._of(one)
+            step = self.objective.step_of(self.request, one, self.bound)
             if self.best is None or step.best_s < self.best.best_s:
                 self.best = step
             yield self._shown(self.best)
@@ -303,7 +302,7 @@ class ChoiceSearch:
         if found is None:
             return
         self.start = plan
-        self.best = self.objective.step_of(replace(self.request, topology=network), found, self.bound)
+        self.best = self.objective.step_of(self.request, found, self.bound)
         yield self._shown(self.best)
 
     def _estimated_enough(self) -> bool:
@@ -333,9 +332,6 @@ class ChoiceSearch:
                 return
             yield one
 
-    def _of(self, one: Judged) -> PlanStep:
-        return self.objective.step_of(replace(self.request, topology=one.topology), one.candidate, self.bound)
-
     # improve: annealing of the choices
 
     def _requests(self) -> list[SearchRequest]:
@@ -344,10 +340,10 @@ class ChoiceSearch:
         of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}
         if self.start is not None:
             of[self._kind_of(self.start.job)] = self._choice_of(self.start.job), [self.start]
-        least = min((one.candidate.best_s for one in self.structured.judged), default=math.inf)
-        for one in sorted(self.structured.judged, key=lambda judged: judged.candidate.best_s):
-            job = one.candidate.job
-            if one.candidate.best_s <= CLOSE * least and len(one.topology) <= MOST_ANNEALED:
+        least = min((one.best_s for one in self.structured.judged), default=math.inf)
+        for one in sorted(self.structured.judged, key=lambda judged: judged.best_s):
+            job = one.job
+            if one.best_s <= CLOSE * least and len(one.topology) <= MOST_ANNEALED:
                 of.setdefault(self._kind_of(job), (self._choice_of(job), []))[1].append(plan_of(one, request))
                 if job.checkpointing == "selective" and len(one.topology) <= MOST_SEARCHED:
                     # annealing tries the other checkpointings in all shapes, whatever structured plans took
@@ -457,7 +453,7 @@ class ChoiceSearch:
             plan = unpriced_plan(latest.topology, job, latest.best, latest.queueing, latest.efficiency)
             found = candidate_of(plan, self.target, latest.evaluations, "averaged otherwise")
             if found is not None and found.best_s < (self.best if better is None else better).best_s:
-                better = self.objective.step_of(replace(self.request, topology=latest.topology), found, self.bound)
+                better = self.objective.step_of(self.request, found, self.bound)
             if self.request.steps is None and time.perf_counter() - began > OTHER_WAYS_SHARE * self.request.limit_s:
                 break
         self._spent_s += time.perf_counter() - began

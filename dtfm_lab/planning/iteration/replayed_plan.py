@@ -29,8 +29,8 @@ class ReplayedPlan:
         self._shape_search = ShapeSearch(self._tables, (n_stages, n_replicas), job.microbatch, job)
         self._row = problem.row(grid)
         self._blocks = np.array(plan.blocks_per_stage, dtype=np.int64)
-        self._shares = np.array(job.microbatch_counts, dtype=np.int64)
-        self._ahead = None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
+        self._microbatch_counts = np.array(job.microbatch_counts, dtype=np.int64)
+        self._warmups = None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
         self.codes = problem.codes_gradients or self._tables.passes.coding_s.max() > 0
         """Whether messages are coded: these computations are as long on every device."""
         found = self._replayed()
@@ -53,5 +53,5 @@ class ReplayedPlan:
         return self._replayed(self._tables._replace(link=link, device=device)).value
 
     def _replayed(self, tables: Tables | None = None) -> KernelPlan:
-        given = {"shares": self._shares, "ahead": self._ahead}
+        given = {"microbatch_counts": self._microbatch_counts, "warmups": self._warmups}
         return self._shape_search.assessed(self._row, self._blocks, 0.0, **given, exact=True, tables=tables)

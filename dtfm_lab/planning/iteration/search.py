@@ -394,6 +394,7 @@ class _Search:
             operator=self.operator,
             complete=complete,
             held=partial(self.shown.population, self.best),
+            topology=self.problem.topology,
             job=shape_search.job(found, self.problem.job),
             iteration_s=shape_search.seconds(found) if self.target.dollars else found.value,
         )
@@ -481,8 +482,8 @@ class ShownShapes:
                 chosen_job,
                 self._job,
                 found.blocks,
-                found.shares,
-                found.ahead,
+                found.microbatch_counts,
+                found.warmups,
                 shape_search.microbatch,
                 shape_search.checkpointing,
             ),
@@ -585,8 +586,10 @@ def _first(problem: IterationProblem, fitting: FittingPlan, target: SearchTarget
     assert fitting.grid is not None
     assert fitting.blocks is not None
     job, (n_stages, n_replicas) = problem.job, fitting.grid.shape
-    shares = np.array(job.microbatches_per_replica or even_shares(job.global_batch // fitting.microbatch, n_replicas))
-    ahead, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
-    chosen = chosen_job(job, fitting.blocks, shares, ahead, fitting.microbatch, checkpointing)
+    microbatch_counts = np.array(
+        job.microbatches_per_replica or even_shares(job.global_batch // fitting.microbatch, n_replicas)
+    )
+    warmups, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
+    chosen = chosen_job(job, fitting.blocks, microbatch_counts, warmups, fitting.microbatch, checkpointing)
     plan = unpriced_plan(problem.topology, chosen, fitting.grid, problem.queueing, problem.efficiency)
     return candidate_of(plan, target, 1, "fits", complete=False)

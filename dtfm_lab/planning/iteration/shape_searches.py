@@ -130,21 +130,26 @@ class FittingPlan:
 
 
 def chosen_job(
-    job: Job, blocks: IntArray, shares: IntArray, ahead: IntArray | None, microbatch: int, checkpointing: str
+    job: Job,
+    blocks: IntArray,
+    microbatch_counts: IntArray,
+    warmups: IntArray | None,
+    microbatch: int,
+    checkpointing: str,
 ) -> Job:
     """The job with the (S,) blocks of each stage, the (R,) micro-batches of each pipeline and the (S,) forwards that
     each stage runs ahead, where it leaves the schedule or these open."""
     schedule = job.schedule or "adaptive-1f1b"
     return job.with_fields(
         n_stages=len(blocks),
-        n_replicas=len(shares),
+        n_replicas=len(microbatch_counts),
         microbatch=microbatch,
         recompute=checkpointing == "stage",
         checkpointing=job.checkpointing or ("none" if checkpointing == "stage" else checkpointing),
         schedule=schedule,
         blocks_per_stage=tuple(blocks.tolist()),
-        microbatches_per_replica=tuple(shares.tolist()),
-        warmups=tuple(ahead.tolist()) if ahead is not None and schedule == "adaptive-1f1b" else None,
+        microbatches_per_replica=tuple(microbatch_counts.tolist()),
+        warmups=tuple(warmups.tolist()) if warmups is not None and schedule == "adaptive-1f1b" else None,
     )
 
 
@@ -291,8 +296,11 @@ class KernelPlan:
     row: IntArray
     """(N,) the flattened grid, then the idle devices."""
     blocks: IntArray
-    shares: IntArray
-    ahead: IntArray
+    """(S,) blocks of each stage."""
+    microbatch_counts: IntArray
+    """(R,) micro-batches of each pipeline."""
+    warmups: IntArray
+    """(S,) forwards that each stage runs before it takes turns, a forward and a backward."""
     value: float
     """The objective: estimated or, once ``judged``, exact."""
     lacks: float
@@ -351,7 +359,7 @@ class ShapeSearch:
         """Annealings so far."""
         self.work = 0.0
         """Their lengths together, in nominal ones."""
-        self._first_ahead, self._given_shares = _first_ahead(job, shape[0]), job.microbatches_per_replica
+        self._first_warmups, self._given_counts = _first_warmups(job, shape[0]), job.microbatches_per_replica
         self._states: list[State] = []
 
     @property
@@ -361,10 +369,10 @@ class ShapeSearch:
             self._states = [new_state(*self.shape, self.tables.device.shape[1]) for _ in range(3)]
         return self._states
 
-    def even_shares(self) -> IntArray:
+    def even_counts(self) -> IntArray:
         """(R,) micro-batches of each pipeline: the job's, or as even as they divide."""
-        shares = self._given_shares or even_shares(self.tables.passes.n_microbatches, self.shape[1])
-        return np.array(shares, dtype=np.int64)
+        microbatch_counts = self._given_counts or even_shares(self.tables.passes.n_microbatches, self.shape[1])
+        return np.array(microbatch_counts, dtype=np.int64)
 
     def assessed(
         self,
@@ -372,15 +380,17 @@ class ShapeSearch:
         blocks: IntArray,
         factor: float,
         *,
-        shares: IntArray | None = None,
-        ahead: IntArray | None = None,
+        microbatch_counts: IntArray | None = None,
+        warmups: IntArray | None = None,
         exact: bool = False,
         tables: Tables | None = None,
     ) -> KernelPlan:
-        """A plan, priced by the tables of this search or by those given; with a factor of 0 its forwards ahead stay as
-        given."""
-        shares = self.even_shares() if shares is None else shares
-        begin = KernelPlan(row, blocks, shares, self._first_ahead if ahead is None else ahead, np.inf, np.inf)
+        """A plan, priced by the tables of this search or by those given; with a factor of 0 its warm-ups stay as they
+        are."""
+        microbatch_counts = self.even_counts() if microbatch_counts is None else microbatch_counts
+        begin = KernelPlan(
+            row, blocks, microbatch_counts, self._first_warmups if warmups is None else warmups, np.inf, np.inf
+        )
         return self.annealed(begin, 1.0, 1.0, 0, NO_RANDOM, exact=exact, factor=factor, tables=tables)
 
     def annealed(
@@ -400,16 +410,19 @@ class ShapeSearch:
 
         trial, now, best = self.states
         trial.row[:], trial.blocks[:] = found.row, found.blocks
-        trial.shares[:], trial.ahead[:] = found.shares, found.ahead
+        trial.shares[:], trial.ahead[:] = found.microbatch_counts, found.warmups
         settings = exact, factor, hot, cold, n_moves
         tables = self.tables if tables is None else tables
         value, lacks = anneal(tables, trial, now, best, self.fixed_fields, *settings, random, flag())
-        row, blocks, shares, ahead = (each.copy() for each in (best.row, best.blocks, best.shares, best.ahead))
-        return KernelPlan(row, blocks, shares, ahead, float(value), float(lacks))
+        row, blocks, microbatch_counts, warmups = (
+            each.copy() for each in (best.row, best.blocks, best.shares, best.ahead)
+        )
+        return KernelPlan(row, blocks, microbatch_counts, warmups, float(value), float(lacks))
 
     def seconds(self, found: KernelPlan) -> float:
         """Seconds of an iteration, by the replay, whatever the objective."""
-        given, tables = {"shares": found.shares, "ahead": found.ahead}, self.tables._replace(objective=0)
+        given = {"microbatch_counts": found.microbatch_counts, "warmups": found.warmups}
+        tables = self.tables._replace(objective=0)
         return self.assessed(found.row, found.blocks, 0.0, **given, exact=True, tables=tables).value
 
     def of_boundless_memory(self, row: IntArray, blocks: IntArray, factor: float) -> float:
@@ -435,7 +448,9 @@ class ShapeSearch:
 
     def job(self, found: KernelPlan, job: Job) -> Job:
         """The job with all that a plan of this shape chose."""
-        return chosen_job(job, found.blocks, found.shares, found.ahead, self.microbatch, self.checkpointing)
+        return chosen_job(
+            job, found.blocks, found.microbatch_counts, found.warmups, self.microbatch, self.checkpointing
+        )
 
 
 def _freedom(job: Job) -> FixedFields:
@@ -448,8 +463,8 @@ def _freedom(job: Job) -> FixedFields:
     )
 
 
-def _first_ahead(job: Job, n_stages: int) -> IntArray:
-    """(S,) forwards ahead of a plan that names none."""
+def _first_warmups(job: Job, n_stages: int) -> IntArray:
+    """(S,) warm-ups of a plan that names none."""
     if job.schedule == "gpipe":
         return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
     return np.arange(n_stages)[::-1].copy() if job.warmups is None else np.array(job.warmups, dtype=np.int64)

@@ -218,9 +218,14 @@ HOT = 0.006
 REHEATED = (0.001, 0.01)
 SLOWED = 0.95
 """A plan that would take less than this share of its seconds with memory without end is slowed by memory."""
-P_AGAIN, P_STRUCTURED, P_RESHAPED, P_CHANCE = 0.45, 0.7, 0.15, 0.1
-"""Probabilities of one of the cheapest structured placements, used before or not; of that or of one not used yet, while
-there are some; of a neighbouring shape's best; of chance."""
+P_AGAIN = 0.45
+"""Probability that annealing begins with one of the cheapest structured placements, used before or not."""
+P_STRUCTURED = 0.7
+"""Probability of such a one or, while there are some, of a structured placement that was not used yet."""
+P_RESHAPED = 0.15
+"""Probability of a neighbouring shape's best plan, fitted to this shape."""
+P_CHANCE = 0.1
+"""Probability of a random placement."""
 CHEAPEST = 6
 """Structured placements of a shape, by their price, with which annealing begins again."""
 
@@ -310,23 +315,27 @@ class StartingPlans:
         row = self._problem.row(grid)
         fixed = self._problem.job.blocks_per_stage is not None
         blocks = self._blocks(shape_search, row) if fixed else np.array(plan.blocks_per_stage, dtype=np.int64)
-        shares = np.array(job.microbatch_counts, dtype=np.int64)
+        microbatch_counts = np.array(job.microbatch_counts, dtype=np.int64)
         if (
-            shares.sum() != shape_search.tables.passes.n_microbatches
+            microbatch_counts.sum() != shape_search.tables.passes.n_microbatches
             or self._problem.job.microbatches_per_replica is not None
         ):
-            shares = shape_search.even_shares()
+            microbatch_counts = shape_search.even_counts()
         if job.warmups is None or shape_search.fixed_fields.fixed_ahead:
-            return shape_search, shape_search.assessed(row, blocks, factor=1.5, shares=shares)
-        ahead = np.array(job.warmups, dtype=np.int64)
-        return shape_search, shape_search.assessed(row, blocks, 0.0, shares=shares, ahead=ahead, exact=True)
+            return shape_search, shape_search.assessed(row, blocks, factor=1.5, microbatch_counts=microbatch_counts)
+        warmups = np.array(job.warmups, dtype=np.int64)
+        return shape_search, shape_search.assessed(
+            row, blocks, 0.0, microbatch_counts=microbatch_counts, warmups=warmups, exact=True
+        )
 
     def of_candidate(self, candidate: Candidate) -> tuple[ShapeSearch, KernelPlan] | None:
         """Another search's plan, and the search of its shape; None where this one has none."""
         job, row = candidate.job, self._problem.row(candidate.best)
         shape_search = self._shape_searches.of(candidate.best, job.microbatch, job.checkpoints)
-        blocks, shares = (np.array(given) for given in (job.blocks_per_stage, job.microbatches_per_replica))
-        return None if shape_search is None else (shape_search, shape_search.assessed(row, blocks, 1.0, shares=shares))
+        blocks, microbatch_counts = (np.array(given) for given in (job.blocks_per_stage, job.microbatches_per_replica))
+        if shape_search is None:
+            return None
+        return shape_search, shape_search.assessed(row, blocks, 1.0, microbatch_counts=microbatch_counts)
 
     def of_fitting(self, fitting: FittingPlan) -> tuple[ShapeSearch, KernelPlan] | None:
         """The plan that fits memory."""

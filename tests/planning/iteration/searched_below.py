@@ -164,7 +164,7 @@ def replayed_s(case: Case, plan: Plan) -> float | None:
     ahead = {"gpipe": np.full(n, job.global_batch), "1f1b": np.arange(n)[::-1]}.get(job.schedule_name, job.warmups)
     counts = np.array(job.microbatch_counts), np.array(ahead)
     found = shape_search.assessed(
-        row, np.array(plan.blocks_per_stage), 0.0, shares=counts[0], ahead=counts[1], exact=True
+        row, np.array(plan.blocks_per_stage), 0.0, microbatch_counts=counts[0], warmups=counts[1], exact=True
     )
     return found.value
 

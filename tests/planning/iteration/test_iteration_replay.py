@@ -87,7 +87,7 @@ def replayed(plan: Plan) -> tuple[float, ShapeSearch]:
     row = np.concatenate([grid.ravel(), plan.idle_devices]).astype(np.int64)
     shares = np.array(job.microbatches_per_replica)
     blocks = np.array(job.blocks_per_stage)
-    return shape_search.assessed(row, blocks, 0.0, shares=shares, exact=True).value, shape_search
+    return shape_search.assessed(row, blocks, 0.0, microbatch_counts=shares, exact=True).value, shape_search
 
 
 @pytest.mark.parametrize("synchronisation", REPLAYED)

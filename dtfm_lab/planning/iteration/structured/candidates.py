@@ -41,6 +41,8 @@ class Candidate(Generation):
     iteration.
     """
 
+    topology: Topology = field(repr=False)
+    """The network of groups that it is placed on."""
     job: Job = field(repr=False)
     """The job with all that the plan chose."""
     iteration_s: float
@@ -92,6 +94,7 @@ def candidate_of(
         evaluations=evaluations,
         operator=operator,
         complete=complete,
+        topology=plan.topology,
         job=plan.job,
         iteration_s=seconds,
     )
@@ -125,7 +128,12 @@ class PlanPricer:
     def __call__(self, shape_search: ShapeSearch, found: KernelPlan) -> KernelPlan:
         if self.replays:
             exact = shape_search.assessed(
-                found.row, found.blocks, 0.0, shares=found.shares, ahead=found.ahead, exact=True
+                found.row,
+                found.blocks,
+                0.0,
+                microbatch_counts=found.microbatch_counts,
+                warmups=found.warmups,
+                exact=True,
             )
             return replace(exact, judged=True, operator=found.operator)
         problem = self._problem
@@ -268,16 +276,6 @@ TOO_HIGH = 0.9
 of the best plans were up to 11 % too high, so that a plan that is as much faster may be left to annealing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A structured plan that the simulator judged."""
-
-    topology: Topology = field(repr=False)
-    """The network of groups that it is placed on."""
-    candidate: Candidate
-    estimate: Estimate
-
-
 class StructuredPlans:
     """The family of one request, estimated when first asked for and simulated best first."""
 
@@ -285,7 +283,7 @@ class StructuredPlans:
         self._request, self._target = request, target
         self._best = math.inf
         self.estimates: list[Estimate] = []
-        self.judged: list[Judged] = []
+        self.judged: list[Candidate] = []
         """Plans that fit, in the order in which they were simulated."""
         self.n_simulated = 0
 
@@ -348,7 +346,7 @@ class StructuredPlans:
         found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
         return sorted(found, key=lambda one: one[0].promise_s(one[1]))
 
-    def simulated(self) -> Iterator[Judged]:
+    def simulated(self) -> Iterator[Candidate]:
         """Yield the plans that fit, best estimates first, each as the simulator judges it.
 
         The best plan of every layout comes first, as plans of one layout are much alike.
@@ -365,7 +363,7 @@ class StructuredPlans:
             self.n_simulated += 1
             if (judged := self._judged(one, job)) is not None:
                 self.judged.append(judged)
-                best = min(best, judged.candidate.best_s)
+                best = min(best, judged.best_s)
                 yield judged
 
     def _by_estimate(self) -> list[Estimate]:
@@ -377,32 +375,16 @@ class StructuredPlans:
             ranked.append((one.value * (1.0 + ALIKE * turn), len(ranked), one))
         return [one for *_, one in sorted(ranked, key=lambda each: each[:2])]
 
-    def _judged(self, one: Estimate, job: Job) -> Judged | None:
+    def _judged(self, one: Estimate, job: Job) -> Candidate | None:
         """The plan as the simulator judges it; None where it does not fit or cannot be simulated."""
         topology, request = one.tables.topology, self._request
         plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
-        try:
-            seconds, value, lacks = simulated_value(plan, self._target)
-        except LabError:  # such as a schedule that these numbers cannot have
-            return None
-        if lacks > 0:
-            return None
-        candidate = Candidate(
-            best=one.layout.grid,
-            best_s=value,
-            evaluations=self.n_simulated,
-            operator=f"structured, {one.layout.order}",
-            complete=False,
-            job=job,
-            iteration_s=seconds,
-        )
-        return Judged(topology, candidate, one)
+        return candidate_of(plan, self._target, self.n_simulated, f"structured, {one.layout.order}", complete=False)
 
 
-def plan_of(judged: Judged, request: SearchRequest) -> Plan:
+def plan_of(candidate: Candidate, request: SearchRequest) -> Plan:
     """Return the judged plan, to begin a search with."""
-    candidate = judged.candidate
-    plan = unpriced_plan(judged.topology, candidate.job, candidate.best, request.queueing, request.efficiency)
+    plan = unpriced_plan(candidate.topology, candidate.job, candidate.best, request.queueing, request.efficiency)
     return plan.changed(iteration_s=candidate.iteration_s)
 
 
@@ -410,13 +392,15 @@ def job_of(one: Estimate, asked: Job) -> Job | None:
     """Return the job with all that the estimate chose; None where it does not allow that."""
     n_stages, n_replicas = one.layout.shape
     job = one.tables.checkpointings[one.checkpointing]
-    schedule = asked.schedule or ("1f1b" if one.ahead is None else "adaptive-1f1b")
+    schedule = asked.schedule or ("1f1b" if one.warmups is None else "adaptive-1f1b")
     warmups = asked.warmups
     try:
-        shares = asked.microbatches_per_replica or _shares(one, asked.global_batch // one.microbatch, n_replicas)
-        if one.ahead is not None:
-            most = max(shares) - 1
-            warmups = tuple(min(int(n), most) for n in one.ahead)
+        microbatch_counts = asked.microbatches_per_replica or _microbatch_counts(
+            one, asked.global_batch // one.microbatch, n_replicas
+        )
+        if one.warmups is not None:
+            most = max(microbatch_counts) - 1
+            warmups = tuple(min(int(n), most) for n in one.warmups)
         return job.with_fields(
             n_stages=n_stages,
             n_replicas=n_replicas,
@@ -427,24 +411,24 @@ def job_of(one: Estimate, asked: Job) -> Job | None:
             schedule=schedule,
         ).with_fields(
             blocks_per_stage=tuple(one.blocks.tolist()),
-            microbatches_per_replica=tuple(shares),
+            microbatches_per_replica=tuple(microbatch_counts),
             warmups=warmups if schedule == "adaptive-1f1b" else None,
         )
     except LabError:
         return None
 
 
-def _shares(one: Estimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
+def _microbatch_counts(one: Estimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
     """Micro-batches of each pipeline so that the last one ends as early as can be; even where devices are alike."""
     if len(one.period_s) == 1 or one.sharding in ("zero-2", "zero-3"):
         return even_shares(n_microbatches, n_replicas)
-    shares: IntArray = np.ones(n_replicas, dtype=np.int64)
+    microbatch_counts: IntArray = np.ones(n_replicas, dtype=np.int64)
     rate = 1.0 / one.period_s
     whole_s = (n_microbatches + float((one.fill_s * rate).sum())) / float(rate.sum())
-    shares = np.maximum(1, np.floor((whole_s - one.fill_s) * rate)).astype(np.int64)
-    while shares.sum() < n_microbatches:
-        shares[int(np.argmin(one.fill_s + (shares + 1) * one.period_s))] += 1
-    while shares.sum() > n_microbatches:
-        taken = np.where(shares > 1, one.fill_s + shares * one.period_s, -math.inf)
-        shares[int(np.argmax(taken))] -= 1
-    return tuple(shares.tolist())
+    microbatch_counts = np.maximum(1, np.floor((whole_s - one.fill_s) * rate)).astype(np.int64)
+    while microbatch_counts.sum() < n_microbatches:
+        microbatch_counts[int(np.argmin(one.fill_s + (microbatch_counts + 1) * one.period_s))] += 1
+    while microbatch_counts.sum() > n_microbatches:
+        taken = np.where(microbatch_counts > 1, one.fill_s + microbatch_counts * one.period_s, -math.inf)
+        microbatch_counts[int(np.argmax(taken))] -= 1
+    return tuple(microbatch_counts.tolist())

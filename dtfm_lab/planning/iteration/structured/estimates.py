@@ -72,7 +72,7 @@ class Estimate:
     """(P,) seconds that each further micro-batch of a pipeline takes."""
     fill_s: FloatArray
     """(P,) the rest of its seconds."""
-    ahead: IntArray | None
+    warmups: IntArray | None
     """(S,) forwards in flight before the first backward; None for those of 1F1B."""
 
     @property
@@ -306,7 +306,7 @@ class Estimator:
                     blocks=stage.blocks,
                     period_s=priced.period_s[v][c],
                     fill_s=priced.fill_s[v][c],
-                    ahead=None if v == 0 else priced.in_flight[v][c] - 1,
+                    warmups=None if v == 0 else priced.in_flight[v][c] - 1,
                 )
             )
         return found
