@@ -3,14 +3,13 @@
 from functools import partial
 from html import escape
 
-import ipywidgets as w
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.lab.advice import Advice, AdviceOptions
 from dtfm_lab.lab.advising import growing_advice
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import (
     Panel,
     button,

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
 import pandas as pd
 
 from dtfm_lab.domain.errors import LabError
@@ -22,6 +21,7 @@ from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.files.traces import save_chrome_trace
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.tasks import Result, begin, run_on_thread

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-import ipywidgets as w
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -15,6 +13,7 @@ from dtfm_lab.systems import Outcome, Outcomes, Strategy, strategies
 from dtfm_lab.systems.outcomes import CHANGES
 from dtfm_lab.systems.strategy import NOT_MODELLED
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import (
     Panel,
     button,
