@@ -12,7 +12,6 @@ import click
 from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     course,
     hosts,
-    ledgers,
     machine,
     networks,
     plans,
@@ -22,8 +21,6 @@ from dtfm_lab.cli import (  # noqa: F401  their commands join the group
 )
 from dtfm_lab.cli.options import cli, no_such_option
 from dtfm_lab.domain.errors import LabError, RunError
-
-cli.offer_subjects()
 
 
 def main() -> NoReturn:

@@ -10,7 +10,7 @@ from rules_of_others import Defects, events_of, redundant, restarting
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import State
 from dtfm_lab.elasticity import Costs, TableFleet, policy_of, replay
-from dtfm_lab.published.row import Band, Evidence, band_by_rule
+from dtfm_lab.extensions.published.row import Band, Evidence, band_by_rule
 
 SIMULATED = {
     (line["system"], line["model"]): {trace: float(line[trace]) for trace in TRACES}
