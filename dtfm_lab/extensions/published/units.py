@@ -42,12 +42,12 @@ class Prediction:
     @property
     def flop_per_s(self) -> float:
         """The model's FLOP a second of all devices, nothing counted twice."""
-        return self.trace.context.flop / self.trace.iteration_s
+        return self.trace.context.plan.flop / self.trace.iteration_s
 
     @property
     def utilisation(self) -> float:
         """Share of the peak of the devices that the model's FLOP are (Chowdhery et al. 2022, appendix B)."""
-        return self.flop_per_s / sum(sum(stage) for stage in self.trace.context.peak_flop_per_s)
+        return self.flop_per_s / sum(sum(stage) for stage in self.trace.context.plan.peak_flop_per_s)
 
 
 def gpu_peak_bytes(plan: Plan, schedule: Schedule | str | None = None) -> float:
@@ -72,7 +72,7 @@ def _samples(prediction: Prediction) -> float:
 
 
 def _tokens(prediction: Prediction) -> float:
-    return prediction.trace.context.tokens / prediction.trace.iteration_s
+    return prediction.trace.context.plan.tokens / prediction.trace.iteration_s
 
 
 def _a_gpu(rate: Predicted, times: float = 1.0) -> Predicted:

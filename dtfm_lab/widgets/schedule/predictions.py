@@ -82,7 +82,7 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
     known = trace.metrics
     parts = [f"predicted {format_s(trace.iteration_s)}{note}{_drawn_iteration(trace)}"]
     if known["tokens_per_s"] is not None:
-        parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.counted}/s")
+        parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.plan.counted}/s")
     if known["mfu"] is not None:
         parts.append(f"MFU {format_share(known['mfu'])}")
     if bubble is not None:
