@@ -24,9 +24,9 @@ from dtfm_lab.domain.network import QUEUEING, Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import lower
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, task_graph
-from dtfm_lab.simulation import kernels, simulate
+from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
+from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, start_compiling
 from dtfm_lab.simulation.schedules import schedules
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "simulation"))
@@ -44,7 +44,7 @@ LARGEST_FOR_OPPONENTS = 150_000
 @click.option("--schedule", default="1f1b", show_default=True, type=click.Choice(sorted(schedules)))
 @click.option("--repeats", default=5, show_default=True, help="Of what is warm; the fastest counts.")
 def main(schedule: str, repeats: int) -> None:
-    seconds = timed(lambda: kernels.start().wait())
+    seconds = timed(lambda: start_compiling().wait())
     shape = f"{N_STAGES} stages x {N_REPLICAS} replicas"
     print(f"{schedule} on {shape}; kernels compiled, or read back, in {seconds:.1f} s")
     columns = ["rows", "first", "again", "play", "plain", "networkx", "play, whole"]

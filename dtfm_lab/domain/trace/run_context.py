@@ -159,7 +159,7 @@ class RunContext:
     plan: TracedPlan
     """What ran where, under which schedule."""
     queueing: str = "pairs"
-    """Which messages wait for each other: see ``domain.network.links``."""
+    """Which messages wait for each other: see ``domain.network.topology``."""
     cards: tuple[tuple[str, ...], ...] = ()
     """(stages, replicas) the first device of each device's host, where devices shared a card; empty where none did."""
     compute_spread: tuple[tuple[float, ...], ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.job.messages import device_gradient_bytes
+from dtfm_lab.domain.job.sizes import device_gradient_bytes
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import COMPUTE, Kind
 from dtfm_lab.domain.trace import ComputeTime
