@@ -351,7 +351,7 @@ class Worker:
             math.follow(spec, *where)
         self._kept = None
         self._executor = ProgramExecutor(
-            spec, *where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
+            spec, where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
         )
         self._executor.slowdown = self._slowdown
         self._executor.activity = self._report.activity
