@@ -14,7 +14,7 @@ from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key
 from dtfm_lab.planning import evaluate
-from dtfm_lab.planning.iteration.structured.device_sets import device_sets
+from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.planning.iteration.structured.layouts import in_order
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.systems.bound import Hops, behind, rounds_s

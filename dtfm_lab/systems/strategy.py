@@ -20,7 +20,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.planning import evaluate, planners
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 from dtfm_lab.systems.bound import least_iteration_s

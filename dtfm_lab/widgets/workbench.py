@@ -22,7 +22,7 @@ from dtfm_lab.figures.maps.network import thumbnail_svg
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.arguments import as_plan_or_network
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.planning.objectives import network_of
+from dtfm_lab.planning.search import network_of
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.comparing import ComparePanel

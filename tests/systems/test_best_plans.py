@@ -14,7 +14,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import TINY, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import evaluate
-from dtfm_lab.planning.iteration.structured.device_sets import device_sets
+from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds

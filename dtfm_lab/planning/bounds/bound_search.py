@@ -13,12 +13,10 @@ from typing import TypeAlias
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs, least_hop_sum_s, nearest_partners
 from dtfm_lab.planning.bounds.optima import candidate_groups, exhaustive
 from dtfm_lab.planning.bounds.segment_feasibility import GroupBudget, clusters, segments_feasible
-from dtfm_lab.planning.cost import PairCosts
-from dtfm_lab.planning.jit_warmup import start_compiling
-from dtfm_lab.planning.problem import Generation, Problem
+from dtfm_lab.planning.cost import PairCosts, bound_of_pairs, least_hop_sum_s, nearest_partners
+from dtfm_lab.planning.problem import Generation, Problem, start_compiling
 
 DEVICES_UP_TO = 256
 """Most devices; with more, one step would take too long."""
@@ -233,7 +231,7 @@ class CommunicationBound:
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Import the solver and call every kernel of the bounds once, see ``jit_warmup``."""
+    """Import the solver and call every kernel of the bounds once, see ``background_tasks``."""
     for _ in islice(increasing_bounds(problem.pair, problem.n_stages, problem.n_replicas, 100.0), 3):
         pass
     apart = 1.0 + np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))

@@ -14,7 +14,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import evaluate, plan
-from dtfm_lab.planning.iteration.structured.device_sets import device_sets
+from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.systems.bound import fits
 from dtfm_lab.systems.grids import MICROBATCHES, in_rank_order, shapes, sizes_of
 from dtfm_lab.systems.strategy import TRIED, Budget, Strategy, described, strategies
