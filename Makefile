@@ -134,7 +134,7 @@ slides: $(VENV)/.lab
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:
-	cd js && npm ci --no-audit --no-fund && npm run build
+	cd tools/js && npm ci --no-audit --no-fund && npm run build
 
 # Stills and a moving picture of the lab for the README, in both themes: some ten minutes, with a Chromium.
 pictures: $(VENV)/.dev
@@ -166,4 +166,4 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	touch $@ $(VENV)/.lab $(VENV)/.docs
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules
+	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/js/node_modules

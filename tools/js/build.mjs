@@ -5,8 +5,8 @@ import { fileURLToPath } from "node:url";
 import { build, context } from "esbuild";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const VIEWS = here("../dtfm_lab/widgets/views");
-const STATIC = here("../dtfm_lab/widgets/static");
+const VIEWS = here("../../dtfm_lab/widgets/views");
+const STATIC = here("../../dtfm_lab/widgets/static");
 const named = process.argv.slice(2).filter((word) => !word.startsWith("--")); // npm run build -- gantt: this one only
 const all = readdirSync(VIEWS).filter((name) => existsSync(`${VIEWS}/${name}/view.js`)).sort();
 
