@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import pandas as pd
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology, estimated
+from dtfm_lab.domain.network import ENDS, Topology, estimated, estimates_of
 from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.units import (
@@ -41,7 +41,6 @@ from dtfm_lab.lab.ways import (
     number,
     unit_of,
 )
-from dtfm_lab.systems.estimates import ENDS, estimates_of
 
 DEFAULT_SECONDS = 12.0
 """Of all searches together."""

@@ -8,26 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.network import Topology, at_their_ends, estimated
+from dtfm_lab.domain.network import ENDS, Topology, at_their_ends, estimates_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.systems.outcome import Outcome
 
 MEASURE = "iperf3 --json, a test of NCCL and dtfm-lab network probe measure links"
-MOST_SHOWN = 4
-"""Most estimates that a note names."""
 MOST_RIVALS = 3
 """At an end of the estimates the fastest systems, this many, may change to another of the plans that they tried."""
 MOST_S = 1.0
 """Processor seconds for one end. It takes tens of milliseconds for 32 GPUs; only networks of thousands reach this."""
-ENDS = {True: "as fast as they may be", False: "as slow as they may be"}
-
-
-def estimates_of(topology: Topology) -> str:
-    """The estimated links of a network, each with its range; empty where all are measured or stated."""
-    found = [str(one) for one in estimated(topology)]
-    more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
-    return f"Nobody measured these links: {', '.join(found[:MOST_SHOWN])}{more}" if found else ""
 
 
 def note_on(topology: Topology, outcomes: Sequence[Outcome]) -> str:

@@ -145,14 +145,6 @@ def _as_sold(accelerator: str, count: int) -> str:
     return as_modules(name, count)
 
 
-def accelerator_of(gpu: str) -> str:
-    """SkyPilot's name of a GPU of the lab's table, of which its reader makes the same GPU."""
-    name = known_gpu(gpu) or gpu
-    if name.startswith("A100"):
-        return OF_40_GB if name == "A100 40GB" else "A100-80GB"
-    return name.replace("RTX ", "RTX").replace(" ", "-")
-
-
 def _accelerator(given: Accelerators, path: Path, notes: list[str]) -> tuple[str, int]:
     """The kind and the number of ``A100:8``, ``{A100: 8}``, a set of one, or the first of an ordered list."""
     choices = [given] if isinstance(given, str) else [*(given or ())]
