@@ -1,6 +1,6 @@
 """Lower bounds on the communication cost, and optima with proof.
 
-``lower_bound`` is quick, ``bound_search`` tightens it for as long as a search goes on;
+``lower_bound`` is quick, ``search_bound`` is that of a search while it runs, ``bound_search`` raises it;
 ``optima`` finds the optimum of small and of regular networks.
 """
 

@@ -1,7 +1,7 @@
 """Branch and bound on the data-parallel cost: a lower bound that gets tighter with every step.
 
-``increasing_bounds`` yields the bounds; ``CommunicationBound`` spends a small share of a search's time on them, between
-the generations of the search.
+``increasing_bounds`` yields the bounds; ``RisingBound`` spends a small share of a search's time on them, between the
+generations of the search.
 """
 
 import time
@@ -15,10 +15,11 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs, least_hop_sum_s, nearest_partners
 from dtfm_lab.planning.bounds.optima import candidate_groups, exhaustive
+from dtfm_lab.planning.bounds.search_bound import SearchBound
 from dtfm_lab.planning.bounds.segment_feasibility import GroupBudget, clusters, segments_feasible
 from dtfm_lab.planning.cost import PairCosts
 from dtfm_lab.planning.jit_warmup import start_compiling
-from dtfm_lab.planning.problem import Generation, Problem
+from dtfm_lab.planning.problem import Problem
 
 DEVICES_UP_TO = 256
 """Most devices; with more, one step would take too long."""
@@ -189,8 +190,8 @@ MOST_EFFORT = 0.04
 """Most effort for one question to the solver, which cannot be interrupted: some tenths of a second."""
 
 
-class CommunicationBound:
-    """The lower bound of one search in seconds, tightened in short turns between the generations of the search.
+class RisingBound(SearchBound):
+    """The lower bound of one search in seconds, raised in short turns between the generations of the search.
 
     A timed search spends at most ``SHARE`` of its time on turns. A search that is limited by steps has the k-th turn
     after its generation k x k, counted from 1, so that equal steps prove equal bounds. There are no turns where
@@ -198,22 +199,12 @@ class CommunicationBound:
     """
 
     def __init__(self, problem: Problem, timed: bool, enabled: bool = True) -> None:
-        self.bound_s = problem.bound_s
-        self._problem, self._timed, self._enabled = problem, timed, enabled
+        super().__init__(problem, timed, enabled)
         self._steps: Iterator[float] | None = None
         self._turns = 0
         self._spent_s = 0.0
 
-    def update(self, found: Generation, generation: int, elapsed_s: float) -> float:
-        """The bound after one more generation, complete or not."""
-        if found.bound_s is not None:
-            self.bound_s = max(self.bound_s, found.bound_s)
-        elif self._enabled and found.complete and self.bound_s < found.best_s:
-            self._take_turn(found.best_s, generation, elapsed_s)
-        self.bound_s = min(self.bound_s, found.best_s)
-        return self.bound_s
-
-    def _take_turn(self, best_s: float, generation: int, elapsed_s: float) -> None:
+    def _raise(self, best_s: float, generation: int, elapsed_s: float) -> None:
         if generation < (1 if self._timed else (self._turns + 1) ** 2):
             return  # the first plan and the compiling of the planner's kernels come before any bound
         compiling = start_compiling(compile_kernels)
