@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from dtfm_lab.cli import (  # noqa: F401  their commands join the group
+    advise,
     course,
     hosts,
     ledgers,
