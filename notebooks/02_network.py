@@ -281,8 +281,8 @@ px.line(loopback, x="bytes", y="seconds", color="variable", log_x=True, log_y=Tr
 
 # %% [markdown]
 # Is your line straight? Real links bend: a protocol starts slowly, buffers overflow, caches end. `Topology` can carry
-# measured times of each size for that reason (`message_bytes`, `message_s`), and `dtfm-lab doctor --probe` takes them
-# between real hosts. How far a line is wrong for *training* is what [the real run](10_real_run.ipynb) measures.
+# measured times of each size for that reason (`message_bytes`, `message_s`). How far a line is wrong for *training* is
+# what [the real run](10_real_run.ipynb) measures.
 #
 # ## Missions
 

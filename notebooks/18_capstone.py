@@ -44,8 +44,7 @@ import dtfm_lab as lab
 #
 # Six devices or more. `ping` tells a round trip: half of it is a [latency](../docs/glossary.md#the-nouns). `iperf3 -c
 # HOST` tells a bandwidth, `-R` the other direction. Between hosts of your own, `dtfm-lab network probe HOST HOST`
-# measures both over ssh, and `dtfm-lab doctor --probe --listen` and `--join` where ssh does not lead. Where you
-# cannot measure, take what the provider says, and say so in the description.
+# measures both over ssh. Where you cannot measure, take what the provider says, and say so in the description.
 
 # %%
 home, office, friend = ["desk", "sofa", "attic"], ["ann", "bo", "cy"], ["dee", "eli"]

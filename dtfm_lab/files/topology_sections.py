@@ -210,4 +210,4 @@ class TopologyFile(Section):
     links: Annotated[list[LinkSection], FailFast()] = Field(default_factory=list)
     """Speeds of single links, which come before all others."""
     measured: MeasuredSection | None = None
-    """Times of messages of several sizes, as `dtfm-lab doctor --probe` measures them."""
+    """Measured times of messages of several sizes."""

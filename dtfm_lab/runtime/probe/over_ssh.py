@@ -90,7 +90,7 @@ def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
     """What ssh is given for each host, by the host's name, which has no user. Raises LabError."""
     hosts = [hosts] if isinstance(hosts, str) else hosts
     if not 1 <= len(hosts) <= MOST_HOSTS:
-        raise LabError(f"{len(hosts)} hosts to probe; wanted 1 to {MOST_HOSTS}, or dtfm-lab doctor --probe for more")
+        raise LabError(f"{len(hosts)} hosts to probe; wanted 1 to {MOST_HOSTS}")
     given: dict[str, str] = {}
     for host in hosts:
         if not isinstance(host, str) or not re.fullmatch(r"[^\s;-][^\s;]*", host) or host.endswith("@"):
