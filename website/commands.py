@@ -15,7 +15,9 @@ def page() -> str:
         "As `dtfm-lab COMMAND --help` says it. What people do with them: [the command line](../docs/command-line.md).",
     ]
     top = click.Context(cli, info_name="dtfm-lab")
-    for name, command in sorted(cli.commands.items()):
+    for name in sorted(cli.known):
+        command = cli.imported(name)
+        assert command is not None, name
         context = click.Context(command, info_name=name, parent=top)
         usage = " ".join(["dtfm-lab", name, *command.collect_usage_pieces(context)])
         parts += [f"## {name}", fenced(usage, "text"), _plain(command.help or "")]

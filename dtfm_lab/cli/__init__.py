@@ -24,8 +24,6 @@ from dtfm_lab.cli import (  # noqa: F401  their commands join the group
 from dtfm_lab.cli.options import cli, no_such_option
 from dtfm_lab.domain.errors import LabError, RunError
 
-cli.offer_subjects()
-
 
 def main() -> NoReturn:
     """Entry point of the console script: errors become one line on standard error and an exit status."""

@@ -4,6 +4,9 @@
 sweeps, sensitivities and losses. Look, colours, lines and ticks, which all share, are in the root.
 """
 
+from typing import Any
+
+from dtfm_lab.domain.extension import attribute, offered
 from dtfm_lab.figures.maps.link_matrix import link_matrix
 from dtfm_lab.figures.maps.network import network, network_map, plan_map
 from dtfm_lab.figures.plan.coarse_graph import coarse_graph, cost_breakdown, matching
@@ -32,3 +35,9 @@ __all__ = [
     "memory_over_time", "network", "network_map", "plan_map", "race", "replans", "save", "sensitivity", "strategies",
     "sweep", "theme", "waterfall",
 ]  # fmt: skip
+__all__ += sorted(offered("figures"))  # which are imported when they are used
+
+
+def __getattr__(name: str) -> Any:
+    """Return a figure of an extension."""
+    return attribute("figures", __name__, name)

@@ -1,11 +1,15 @@
-"""Every public name, listed here once: ``dtfm_lab`` offers the same, and ``Lab`` and ``figures`` where they are used.
+"""Every public name of the core, listed here once; ``dtfm_lab`` offers the same, and ``Lab`` and ``figures``.
 
-Notebooks call these functions as ``dtfm_lab``; widgets and the command line call them as ``dtfm_lab.lab``.
+Notebooks call these functions as ``dtfm_lab``; widgets and the command line call them as ``dtfm_lab.lab``. Both offer
+the names of extensions too, which are imported when they are used.
 """
+
+from typing import Any
 
 from dtfm_lab import published, systems
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.extension import attribute, offered
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
@@ -63,3 +67,13 @@ __all__ = [
     "systems",
     "with_job",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name of an extension."""
+    return attribute("api", __name__, name)
+
+
+def __dir__() -> list[str]:
+    """The public names, those of extensions included."""
+    return sorted({*__all__, *offered("api")})

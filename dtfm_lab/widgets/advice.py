@@ -1,7 +1,10 @@
 """The pane Advice: where to train, on one's own machines, with rented ones, rented alone, or not at all."""
 
+from __future__ import annotations
+
 from functools import partial
 from html import escape
+from typing import TYPE_CHECKING
 
 import ipywidgets as w
 
@@ -25,7 +28,11 @@ from dtfm_lab.widgets.controls import (
     value_of,
 )
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
+from dtfm_lab.widgets.shell.panes import LabStep
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
+
+if TYPE_CHECKING:
+    from dtfm_lab.widgets.workbench import Lab
 
 STEP = "advice"
 """Name of this pane."""
@@ -130,3 +137,9 @@ class AdvicePanel(Panel):
             self.told.value = markup.line(said, "stale") + advice._repr_html_()
         else:
             self.told.value = markup.line(escape(why_not or NOTHING_YET))
+
+
+def advice_step(the_lab: Lab) -> LabStep:
+    """Return the pane Advice for a lab."""
+    panel = AdvicePanel(the_lab.lab_state)
+    return LabStep(STEP, panel, "Advice", panel.result, panel.staleness, asked_for=True, position=90)

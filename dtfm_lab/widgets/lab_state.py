@@ -118,14 +118,10 @@ class LabState(traitlets.HasTraits):
     """Name of the step whose result is shown beside the network."""
     shown_panes = traitlets.Tuple()
     """Names of the panes that are on the screen; empty where every panel stands alone in a cell."""
-    search_note = traitlets.Unicode("")
-    """What the headline says while the search is shown; likewise of the other panes. Empty for nothing to say."""
-    prediction_note = traitlets.Unicode("")
-    what_if_note = traitlets.Unicode("")
+    notes = traitlets.Dict()
+    """What the headline says while a pane is shown, by the pane's name; a pane that has nothing to say has none."""
     run_progress = traitlets.Unicode("")
     """How far a run is: "profiling 3 of 8", "8 of 24 iterations done"; empty while none runs."""
-    run_note = traitlets.Unicode("")
-    """What a run does besides: "recovering ada"; empty for nothing, and while none runs."""
     run_story = traitlets.Unicode("")
     """What has befallen a device of the run, and who took over; empty where nothing has, and once it is over."""
     suspects = traitlets.Tuple()
@@ -133,11 +129,6 @@ class LabState(traitlets.HasTraits):
     is not solved."""
     hand_note = traitlets.Unicode("")
     """The last move by hand, while the plan is what it made."""
-    compare_note = traitlets.Unicode("")
-    systems_note = traitlets.Unicode("")
-    """Whose plan is shown on the network in place of the lab's."""
-    hours_note = traitlets.Unicode("")
-    """Which policy trains most in the hours that were replayed, and how far from the bound."""
     is_mystery = traitlets.Bool(False)
     """Whether a device or link of the last run is secretly slow, and the reader has yet to name it."""
     dark = traitlets.Bool(False)
@@ -150,6 +141,15 @@ class LabState(traitlets.HasTraits):
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""
         self.step, self.message = step, message
+
+    def note_of(self, pane: str) -> str:
+        """Return what the headline says while a pane is shown; empty for nothing."""
+        return str(self.notes.get(pane, ""))
+
+    def set_note(self, pane: str, note: str) -> None:
+        """Set what the headline says while a pane is shown; nothing if empty."""
+        others = {name: text for name, text in self.notes.items() if name != pane}
+        self.notes = others | ({pane: note} if note else {})
 
     def shows(self, pane: str) -> bool:
         """Whether a pane is on the screen; what is not need not be computed."""

@@ -50,7 +50,7 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     first = comparison.suspects.iloc[0]
     arrow = first["name"].replace("->", "→")
     assert comparison.error_text.startswith("+")
-    assert lab_state.compare_note == comparison.headline
+    assert lab_state.note_of("compare") == comparison.headline
     assert f"link {arrow}: messages take 2.0 times the predicted, " in comparison.headline
     assert f"first {arrow}" in panel.tiles.value or f"one suspect: {arrow}" in panel.tiles.value
     assert "no device stands out" in panel.tiles.value
@@ -59,7 +59,7 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     assert {" -> ".join(names) for names in lab_state.suspects} == set(comparison.suspects["name"])
     await until(lambda: panel.refitting.is_useful)
     lab_state.comparison = None
-    assert (panel.residuals.tables, lab_state.compare_note, lab_state.suspects) == ([], "", ())
+    assert (panel.residuals.tables, lab_state.note_of("compare"), lab_state.suspects) == ([], "", ())
 
 
 async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
@@ -71,12 +71,12 @@ async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
     assert names == sorted(names)
     assert not any(row["suspect"] for table in panel.residuals.tables for row in table["rows"])
     culprit = comparison.suspects.iloc[0]["name"].replace("->", "→")
-    assert culprit not in panel.tiles.value + panel.told.value + lab_state.compare_note
+    assert culprit not in panel.tiles.value + panel.told.value + lab_state.note_of("compare")
     assert lab_state.suspects == ()
     assert panel.refit.disabled
     assert "secretly slow" in panel.refit.tooltip
     lab_state.is_mystery = False
-    assert culprit in lab_state.compare_note
+    assert culprit in lab_state.note_of("compare")
     assert panel.residuals.shown["rows"][0]["suspect"]
     await until(lambda: not panel.refit.disabled)
 

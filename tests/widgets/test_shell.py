@@ -56,7 +56,8 @@ def test_the_headline_says_what_is_worth_most() -> None:
     assert reason
     said = headline(state, None, None, reason)
     assert f"{said.lead} {said.rest}".startswith(reason[:20])
-    state.pane, state.what_if_note = "what-if", "Bandwidth x 0.5: 12.5 → 22.9 s. Averaging follows it."
+    state.pane = "what-if"
+    state.set_note("what-if", "Bandwidth x 0.5: 12.5 → 22.9 s. Averaging follows it.")
     assert headline(state, None, None, reason).lead == "Bandwidth x 0.5:"
     state.report_error("run", "no such file")
     said = headline(state, None, None, reason)
@@ -217,7 +218,8 @@ def test_what_befell_a_device_is_told_until_the_run_ends() -> None:
     )
     assert story_of(SimpleNamespace(faults=faults, replans=())).endswith("the state of alan; 1 device before it")
     state = a_state("worldwide")
-    state.busy, state.run_progress, state.run_note = ("run",), "iteration 8 of 24", "recovering ada"
+    state.busy, state.run_progress = ("run",), "iteration 8 of 24"
+    state.set_note("run", "recovering ada")
     state.run_story = story
     said = headline(state, None, None, "")
     assert said.lead == "barbara was killed by SIGKILL in iteration 2:"

@@ -88,9 +88,9 @@ async def test_a_plan_is_on_the_network_while_its_pane_is_shown_taken_with_its_j
         name: [stage, replica] for stage, names in enumerate(plan.stages) for replica, name in enumerate(names)
     }
     assert tasks_of(plan, lab.load_topology("campus")) == {}, "it is of another network"
-    assert "Megatron-LM" in state.systems_note
+    assert "Megatron-LM" in state.note_of("systems")
     state.shown_panes = ("schedule",)
-    assert (state.shown_tasks, state.systems_note) == ({}, "")
+    assert (state.shown_tasks, state.note_of("systems")) == ({}, "")
     state.shown_panes = ("systems",)
     assert state.shown_tasks
     panel.take.click()

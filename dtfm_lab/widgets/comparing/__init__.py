@@ -72,7 +72,7 @@ class ComparePanel(Panel):
         comparison = self._lab_state.comparison
         self.error.value = ""
         self._findings = None
-        self._lab_state.compare_note = ""
+        self._lab_state.set_note("compare", "")
         self.refitting.follow(comparison, None if comparison is None else self._plan())
         self.residuals.caption = "" if comparison is None else BEGUN
         if comparison is None:
@@ -103,7 +103,7 @@ class ComparePanel(Panel):
             return
         self.tiles.value = tiles_html(found.tiles, secret=secret)
         self.told.value = sentences_html((SECRET,) if secret else found.sentences)
-        self._lab_state.compare_note = SECRET if secret else found.headline
+        self._lab_state.set_note("compare", SECRET if secret else found.headline)
         with self.residuals.hold_sync():
             self.residuals.tables = hidden(found.tables) if secret else found.tables
             self.residuals.n_stages = len(self._devices_of)

@@ -65,7 +65,7 @@ class MysteryControls:
         assert secret is not None
         self._say(answer)
         self._lab_state.is_mystery = False
-        self._lab_state.compare_note = f"Mystery: {answer}."
+        self._lab_state.set_note("compare", f"Mystery: {answer}.")
         link = tuple(secret.name.split(" -> ")) if secret.of == "link" else ()
         self._lab_state.selected_link, self._lab_state.selected = link, () if link else (secret.name,)
 

@@ -281,7 +281,7 @@ class RunPanel(Panel):
         self.happenings.look(run)
         self._show_happenings()
         self._lab_state.run_story = story_of(run) if run.running else ""
-        self._lab_state.run_note = note_of(run) if run.running else ""
+        self._lab_state.set_note("run", note_of(run) if run.running else "")
         self._lab_state.run_progress = run_report.describe_progress(run) if run.running else ""
 
     def _disturbed(self, device: str, do: str) -> None:
@@ -351,7 +351,8 @@ class RunPanel(Panel):
         show(self.start if running else self.stop, False)  # first: a row that has no room for both would take two
         show(self.stop if running else self.start, True)
         if not running:
-            self._lab_state.run_progress = self._lab_state.run_note = self._lab_state.run_story = ""
+            self._lab_state.run_progress = self._lab_state.run_story = ""
+            self._lab_state.set_note("run", "")
         self._lab_state.set_busy("run", running or self._is_concluding)
 
 

@@ -1,9 +1,11 @@
 """The pane Systems: what each training system would do with the network that is drawn."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import ipywidgets as w
 
@@ -30,6 +32,7 @@ from dtfm_lab.widgets.controls import (
     toolbar,
 )
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
+from dtfm_lab.widgets.shell.panes import LabStep
 from dtfm_lab.widgets.systems.outcome_words import (
     OURS,
     AssumptionControls,
@@ -41,6 +44,9 @@ from dtfm_lab.widgets.systems.outcome_words import (
 from dtfm_lab.widgets.systems.question import SystemsQuestion, Taking, answers, single_gpus, tasks_of
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.systems import SystemsView
+
+if TYPE_CHECKING:
+    from dtfm_lab.widgets.workbench import Lab
 
 STEP = "systems"
 """Name of this pane."""
@@ -273,7 +279,7 @@ class SystemsPanel(Panel):
             note = f"Shown on the network: {outcome.title}'s plan, {outcome.sentence}." if tasks else ""
         if state.shown_tasks != tasks:
             state.shown_tasks = tasks
-        state.systems_note = note
+        state.set_note("systems", note)
 
     def _show_part(self) -> None:
         show(self.why.view, self.part.value == WHY)
@@ -327,3 +333,10 @@ class SystemsPanel(Panel):
             self._again.clear()
             self.asking.stop()
         self._follow()
+
+
+def systems_step(the_lab: Lab) -> LabStep:
+    """Return the pane Systems for a lab."""
+    panel = SystemsPanel(the_lab.lab_state, the_lab.take_job)
+    panel.ungrouped = the_lab.opened_network
+    return LabStep(STEP, panel, "Systems", panel.result, panel.staleness, asked_for=True, position=70)

@@ -156,7 +156,7 @@ class WhatIfPanel(Panel):
         if plan is not self._plan:
             self._plan, self.anew = plan, None
             self.answers = None if plan is None else Answers(plan)
-            self._lab_state.what_if_note = ""
+            self._lab_state.set_note("what-if", "")
             self.pins.clear_answers()
             if plan is not None:
                 kernels.start()  # compiles the kernel before the first slider moves
@@ -178,7 +178,7 @@ class WhatIfPanel(Panel):
         self.numbers.value = answer_text.large_numbers(None, None)
         self.answer.value = answer_text.empty(words)
         self.problem.value = markup.line(escape(problem), "warning")
-        self._lab_state.what_if_note = ""
+        self._lab_state.set_note("what-if", "")
         self._preview()
 
     def _show_pane(self) -> None:
@@ -244,7 +244,7 @@ class WhatIfPanel(Panel):
         if better is not None:
             note = f"{note} The network shows the plan that suits it: {format_s(better.trace.iteration_s)}."
         self._write_large_numbers()
-        self._lab_state.what_if_note = note
+        self._lab_state.set_note("what-if", note)
         self._preview()
 
     def _write_large_numbers(self) -> None:
@@ -272,7 +272,7 @@ class WhatIfPanel(Panel):
         """Show why there is no answer, and mark the one on the screen as old."""
         self.last = None
         self._mark_old(True)
-        self._lab_state.what_if_note = ""
+        self._lab_state.set_note("what-if", "")
         self._preview()
         self.problem.value = markup.line(escape(problem), "warning")
 
