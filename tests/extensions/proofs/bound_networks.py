@@ -10,7 +10,7 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.optima import candidate_groups, exhaustive
+from dtfm_lab.extensions.proofs.optima import candidate_groups, exhaustive
 from dtfm_lab.planning.cost import PairCosts, total_costs
 
 KINDS = ("uniform", "jittered", "clustered", "geometric", "thin link", "islands", "one terrible")
@@ -29,7 +29,7 @@ SHAPES = (
     (10, 3, 2),
 )
 """Numbers of devices, stages and replicas; the later ones leave devices idle."""
-NETWORKS = Path(__file__).resolve().parents[1] / "data" / "networks"
+NETWORKS = Path(__file__).resolve().parents[2] / "data" / "networks"
 
 
 def drawn(kind: str, n: int, seed: int, one_way: bool) -> Topology:

@@ -9,15 +9,15 @@ import pytest
 from bound_networks import drawn_case, optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_networks import KINDS, network, optimum_s
+from planning_networks import KINDS, found_after, network, optimum_s
 
 from dtfm_lab.domain.job import JOBS, Job
+from dtfm_lab.extensions.proofs import exact as module
+from dtfm_lab.extensions.proofs.exact import exact
+from dtfm_lab.extensions.proofs.optima import candidate_groups, exhaustive
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import plan, search
-from dtfm_lab.planning.bounds.optima import candidate_groups, exhaustive
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.planners import exact as module
-from dtfm_lab.planning.planners.exact import exact
 from dtfm_lab.planning.problem import Problem
 
 SHAPES = [(8, 2, 4), (8, 4, 2), (8, 8, 1), (8, 1, 8), (7, 3, 2), (7, 2, 3), (6, 2, 2), (6, 4, 1), (5, 1, 3), (6, 3, 2)]
@@ -51,7 +51,7 @@ def test_a_long_search_yields_between_and_finds_the_same(monkeypatch):
     _, topology, job = drawn_case(7 * 3 + 1)
     pair = pair_costs(topology, job)
     _, cost_s = optimum(pair, job.n_stages, job.n_replicas)
-    monkeypatch.setattr("dtfm_lab.planning.bounds.optima.STEPS", 7)
+    monkeypatch.setattr("dtfm_lab.extensions.proofs.optima.STEPS", 7)
     *between, last = exhaustive(pair, job.n_stages, *candidate_groups(pair, job.n_replicas, np.inf))
     assert len(between) > 5
     assert last.cost_s == pytest.approx(cost_s, rel=1e-12)
@@ -102,10 +102,16 @@ def test_many_devices_all_different_say_how_far_the_proof_got():
     assert plan(topology, job, "exact", steps=2).gap > 0
 
 
+@pytest.mark.parametrize("kind", ["even", "asymmetric"])
+def test_how_long_kernels_take_to_compile_decides_nothing(kind, monkeypatch):
+    monkeypatch.setattr(module, "increasing_bounds", lambda *upper: (upper[-1] * (0.9 + 1e-3 * k) for k in range(99)))
+    assert found_after(0, kind, "exact") == found_after(1, kind, "exact") == found_after(40, kind, "exact")
+
+
 INTERRUPTED = """
 import os, signal, time
 from ortools.sat.python import cp_model
-from dtfm_lab.planning.bounds.optima import cp_solver
+from dtfm_lab.extensions.proofs.optima import cp_solver
 cp_solver(1.0).solve(cp_model.CpModel())
 try:
     os.kill(os.getpid(), signal.SIGINT)

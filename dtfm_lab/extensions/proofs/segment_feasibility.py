@@ -48,7 +48,7 @@ import numpy.typing as npt
 import scipy
 
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.optima import cp_solver
+from dtfm_lab.extensions.proofs.optima import cp_solver
 from dtfm_lab.planning.cost import PairCosts
 
 Flags = npt.NDArray[np.bool_]
@@ -73,7 +73,7 @@ class GroupBudget:
     @cached_property
     def feasible(self) -> tuple[Flags, Flags]:
         """(N,) devices that can be in some group, (N, N) pairs that can share one."""
-        from dtfm_lab.planning.kernels.eligibility import clear_unaffordable
+        from dtfm_lab.extensions.proofs.kernels.eligibility import clear_unaffordable
 
         n = len(self.nearest)
         eligible, allowed = np.ones(n, dtype=np.bool_), np.ones((n, n), dtype=np.bool_)
@@ -101,7 +101,7 @@ class GroupBudget:
 
     def eligible(self, below_s: float) -> dict[int, Flags]:
         """By segment length: (N,) devices eligible for one as long or longer, with hops below a level."""
-        from dtfm_lab.planning.kernels.eligibility import clear_ineligible
+        from dtfm_lab.extensions.proofs.kernels.eligibility import clear_ineligible
 
         eligible, allowed = self.feasible
         by_length = {1: eligible}

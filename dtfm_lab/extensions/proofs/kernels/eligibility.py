@@ -1,4 +1,4 @@
-"""Which devices are eligible under a budget, compiled; ``bounds.segment_feasibility`` defines that and proves it."""
+"""Which devices are eligible under a budget, compiled; ``segment_feasibility`` defines that and proves it."""
 
 import numpy as np
 import numpy.typing as npt

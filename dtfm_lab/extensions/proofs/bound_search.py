@@ -13,10 +13,10 @@ from typing import TypeAlias
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.extensions.proofs.optima import candidate_groups, exhaustive
+from dtfm_lab.extensions.proofs.segment_feasibility import GroupBudget, clusters, segments_feasible
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs, least_hop_sum_s, nearest_partners
-from dtfm_lab.planning.bounds.optima import candidate_groups, exhaustive
 from dtfm_lab.planning.bounds.search_bound import SearchBound
-from dtfm_lab.planning.bounds.segment_feasibility import GroupBudget, clusters, segments_feasible
 from dtfm_lab.planning.cost import PairCosts
 from dtfm_lab.planning.jit_warmup import start_compiling
 from dtfm_lab.planning.problem import Problem

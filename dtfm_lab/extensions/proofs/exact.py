@@ -1,7 +1,7 @@
 """Finds the best placement and proves it: by enumeration of few devices, or by branch and bound with a solver.
 
 Few groups: every chain of them is tried. Few classes of interchangeable devices: a constraint solver works on counts
-(``bounds.optima``). Otherwise the evolutionary search runs, alternating with the bound of ``bound_search``; that proves
+(``optima``). Otherwise the evolutionary search runs, alternating with the bound of ``bound_search``; that proves
 less, and leaves a gap.
 
 Whatever may take long runs as a background task, and a search yields every tenth of a second, so that it can be
@@ -19,10 +19,10 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.extensions.proofs.bound_search import DEVICES_UP_TO, increasing_bounds, least_hops_s
+from dtfm_lab.extensions.proofs.optima import ClassSolver, candidate_groups, class_problem, exhaustive
 from dtfm_lab.planning.background_tasks import BackgroundTask
-from dtfm_lab.planning.bounds.bound_search import DEVICES_UP_TO, increasing_bounds, least_hops_s
 from dtfm_lab.planning.bounds.lower_bound import least_hop_sum_s
-from dtfm_lab.planning.bounds.optima import ClassSolver, candidate_groups, class_problem, exhaustive
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.problem import Generation, Problem, planners
 
@@ -47,7 +47,6 @@ _Range: TypeAlias = tuple[float, float, float, float, tuple[float, ...]]
 """A range of data-parallel cost: its bound, both ends, the effort to spend, and lower bounds of the dearest hops."""
 
 
-@planners.register("exact")
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
     """The best placement with proof; ends when it is proven or when nothing more can be proved."""
     first = _first_incumbent(problem, rng)

@@ -65,7 +65,7 @@ def exhaustive(
     A partial chain is pruned when its slowest group, its hops and the cheapest hop for each missing stage cost no
     less than the incumbent.
     """
-    from dtfm_lab.planning.kernels.chains import search_chains, weigh_disjoint
+    from dtfm_lab.extensions.proofs.kernels.chains import search_chains, weigh_disjoint
 
     masks = (np.int64(1) << groups).sum(axis=1)
     weights_s = np.empty((len(groups), len(groups)))
