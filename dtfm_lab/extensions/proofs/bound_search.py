@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.extensions.proofs.optima import candidate_groups, exhaustive
+from dtfm_lab.extensions.proofs.optima import candidate_groups, exhaustive, has_solver
 from dtfm_lab.extensions.proofs.segment_feasibility import GroupBudget, clusters, segments_feasible
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs, least_hop_sum_s, nearest_partners
 from dtfm_lab.planning.bounds.search_bound import SearchBound
@@ -195,11 +195,11 @@ class RisingBound(SearchBound):
 
     A timed search spends at most ``SHARE`` of its time on turns. A search that is limited by steps has the k-th turn
     after its generation k x k, counted from 1, so that equal steps prove equal bounds. There are no turns where
-    ``enabled`` is False, nor after a generation whose planner proved a bound itself.
+    ``enabled`` is False or OR-tools is not installed, nor after a generation whose planner proved a bound itself.
     """
 
     def __init__(self, problem: Problem, timed: bool, enabled: bool = True) -> None:
-        super().__init__(problem, timed, enabled)
+        super().__init__(problem, timed, enabled and has_solver())
         self._steps: Iterator[float] | None = None
         self._turns = 0
         self._spent_s = 0.0

@@ -20,7 +20,7 @@ import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.extensions.proofs.bound_search import DEVICES_UP_TO, increasing_bounds, least_hops_s
-from dtfm_lab.extensions.proofs.optima import ClassSolver, candidate_groups, class_problem, exhaustive
+from dtfm_lab.extensions.proofs.optima import ClassSolver, candidate_groups, class_problem, exhaustive, require_solver
 from dtfm_lab.planning.background_tasks import BackgroundTask
 from dtfm_lab.planning.bounds.lower_bound import least_hop_sum_s
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
@@ -59,7 +59,9 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
     groups = yield from _wait(listing, first)
     if groups is not None:
         yield from _enumerate_chains(problem, *groups, first)
-    elif len(np.unique(problem.classes)) <= CLASSES_UP_TO:
+        return
+    require_solver()
+    if len(np.unique(problem.classes)) <= CLASSES_UP_TO:
         yield from _branch_and_bound(problem, first, rng)
     else:
         yield from _search_and_bound(replace(problem, start=first.best), first, rng)

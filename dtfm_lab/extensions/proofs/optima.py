@@ -12,12 +12,15 @@ Costs are in small units, rounded down: what the solver proves infeasible in uni
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import combinations, pairwise
 from math import comb
 from typing import Any
 
 import numpy as np
 
+from dtfm_lab.domain.errors import MissingExtra
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.cost import PairCosts, align, group_costs
@@ -184,7 +187,7 @@ class ClassSolver:
     @property
     def result(self) -> SolverResult:
         """Available once ``wait`` has returned True, or after ``close``."""
-        from ortools.sat.python import cp_model
+        cp_model = solver_library()
 
         status = self._solving.result
         if status == cp_model.INFEASIBLE:
@@ -200,7 +203,7 @@ def _model(
     problem: ClassProblem, low_s: float, high_s: float, limit_s: float, hint: IntArray, hops_s: tuple[float, ...]
 ) -> tuple[Any, list[Any]]:
     """The solver's model and its (S, T) count variables."""
-    from ortools.sat.python import cp_model
+    cp_model = solver_library()
 
     n_stages, n_replicas, sizes = problem.n_stages, problem.n_replicas, problem.sizes.tolist()
     limit = _n_units(problem)
@@ -290,13 +293,30 @@ def _first_from(switches: dict[int, Any], least: int) -> list[Any]:
     return [on for level, on in sorted(switches.items()) if level >= least][:1]
 
 
+def has_solver() -> bool:
+    """Whether OR-tools is installed."""
+    return find_spec("ortools") is not None
+
+
+def require_solver() -> None:
+    """Raise MissingExtra where OR-tools is not installed."""
+    if not has_solver():
+        raise MissingExtra("a proof needs ortools, which is not installed: pip install 'dtfm_lab[proofs]'")
+
+
+def solver_library() -> Any:
+    """OR-tools' CP-SAT, imported when first asked: that takes some tenths of a second. Raises MissingExtra."""
+    require_solver()
+    return import_module("ortools.sat.python.cp_model")
+
+
 def cp_solver(effort: float, seed: int = 0) -> Any:
     """A CP-SAT solver with a limit of deterministic time, about seconds.
 
     In OR-Tools 9.15 presolve merges at-most-one constraints into linear ones wrongly (its issue 5293): of our small
     models with large coefficients, half were declared infeasible though they are feasible. Without that step none was.
     """
-    from ortools.sat.python import cp_model
+    cp_model = solver_library()
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1

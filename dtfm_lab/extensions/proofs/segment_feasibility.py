@@ -48,7 +48,7 @@ import numpy.typing as npt
 import scipy
 
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.extensions.proofs.optima import cp_solver
+from dtfm_lab.extensions.proofs.optima import cp_solver, solver_library
 from dtfm_lab.planning.cost import PairCosts
 
 Flags = npt.NDArray[np.bool_]
@@ -203,7 +203,7 @@ class _Level:
 
 def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], effort: float) -> bool:
     """False where segments of these lengths are proved infeasible."""
-    from ortools.sat.python import cp_model
+    cp_model = solver_library()
 
     model = cp_model.CpModel()
     n_replicas, components = budget.n_replicas, range(len(level.members))
@@ -256,7 +256,7 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
     effort
         Deterministic time of the solver.
     """
-    from ortools.sat.python import cp_model
+    cp_model = solver_library()
 
     eligible = budget.feasible[0]
     devices = np.flatnonzero(eligible)
