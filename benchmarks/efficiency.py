@@ -22,8 +22,8 @@ from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.network.device import HARDWARE
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA
-from dtfm_lab.published.row import numbers
-from dtfm_lab.published.systems import megatron, simumax, torchtitan, vtrain, zero_bubble
+from dtfm_lab.extensions.published.row import numbers
+from dtfm_lab.extensions.published.systems import megatron, simumax, torchtitan, vtrain, zero_bubble
 from dtfm_lab.simulation import efficiency
 from dtfm_lab.simulation.simulate import iteration_seconds
 

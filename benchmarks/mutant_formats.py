@@ -33,10 +33,10 @@ def formats() -> dict[str, Format]:
     from dtfm_lab.course.handed_in import pack
     from dtfm_lab.course.progress import Progress, read_progress, save_progress
     from dtfm_lab.course.teaching import assignment
+    from dtfm_lab.extensions.published.own import read_rows
     from dtfm_lab.files.models import load_model
     from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
     from dtfm_lab.planning.evaluate import evaluate
-    from dtfm_lab.published.own import read_rows
     from dtfm_lab.runtime.multihost.hosts import load_hosts
     from dtfm_lab.runtime.protocol.run_options import RunSpec
     from dtfm_lab.simulation.schedules import schedules

@@ -13,7 +13,6 @@ from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     advise,
     course,
     hosts,
-    ledgers,
     machine,
     networks,
     plans,

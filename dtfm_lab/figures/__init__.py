@@ -15,7 +15,6 @@ from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.replans import replans
 from dtfm_lab.figures.results.comparison import blame, comparison
 from dtfm_lab.figures.results.guesses import guesses
-from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.sensitivity import sensitivity
 from dtfm_lab.figures.results.sweep import sweep
@@ -31,7 +30,7 @@ from dtfm_lab.figures.timeline.race import race
 
 __all__ = [
     "alt_text", "availability", "blame", "bubble", "coarse_graph", "comparison", "convergence", "cost_breakdown",
-    "crossings", "frontier", "gantt", "guesses", "history", "ledger", "link_matrix", "losses", "matching",
+    "crossings", "frontier", "gantt", "guesses", "history", "link_matrix", "losses", "matching",
     "memory_over_time", "network", "network_map", "plan_map", "race", "replans", "save", "sensitivity", "strategies",
     "sweep", "theme", "waterfall",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ the names of extensions too, which are imported when they are used.
 
 from typing import Any
 
-from dtfm_lab import published, systems
+from dtfm_lab import systems
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.extension import attribute, offered
@@ -22,7 +22,7 @@ from dtfm_lab.lab.advising import advise
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
-from dtfm_lab.lab.runs import compare, memory, reproduce, run, simulate, start, sweep
+from dtfm_lab.lab.runs import compare, memory, run, simulate, start, sweep
 from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
@@ -52,10 +52,8 @@ __all__ = [
     "plan",
     "planners",
     "policies",
-    "published",
     "replan",
     "replay",
-    "reproduce",
     "run",
     "save",
     "schedules",

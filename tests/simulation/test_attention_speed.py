@@ -7,9 +7,9 @@ import pytest
 
 from dtfm_lab.domain.job import MODELS, Job, llama
 from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.extensions.published.row import numbers
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.published.row import numbers
 from dtfm_lab.simulation import efficiency, simulate
 from dtfm_lab.simulation.efficiency import KERNEL_HEAD, PRODUCTS, ShareFactor, efficiency_of, peak_of
 from dtfm_lab.simulation.simulate import iteration_seconds

@@ -9,9 +9,9 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import TINY, Job, device_gradient_bytes
 from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.published.systems.megatron import measured, selene
-from dtfm_lab.published.systems.zero_bubble import SCHEDULES, settings_of
-from dtfm_lab.published.systems.zero_bubble import plan_of as zero_bubble
+from dtfm_lab.extensions.published.systems.megatron import measured, selene
+from dtfm_lab.extensions.published.systems.zero_bubble import SCHEDULES, settings_of
+from dtfm_lab.extensions.published.systems.zero_bubble import plan_of as zero_bubble
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.efficiency import EFFICIENCY
 from dtfm_lab.systems import Budget, outcome_of

@@ -10,9 +10,9 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.extensions.published.sailor_records import plan_of, shared_cards
+from dtfm_lab.extensions.published.systems.sailor import packaged
 from dtfm_lab.planning import evaluate
-from dtfm_lab.published.sailor_records import plan_of, shared_cards
-from dtfm_lab.published.systems.sailor import packaged
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.systems import Budget, outcome_of, variant, work_of
