@@ -3,16 +3,18 @@
 import sys
 from typing import Any
 
-from dtfm_lab import lab
-from dtfm_lab.cli.options import cli, command_line_options, file_option, gathered, json_option, shapeless_options
+import click
+
+from dtfm_lab.cli.options import command_line_options, file_option, gathered, json_option, shapeless_options
 from dtfm_lab.cli.terminal import print_json, print_report, row_progress
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.extensions.advice import advising
+from dtfm_lab.extensions.advice.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.files.reading import ending_of
-from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 
 
-@cli.command()
+@click.command()
 @shapeless_options
 @gathered(command_line_options(AdviceOptions), into="options")
 @file_option("-o", "--output", help=f"Write it to this file: {', '.join(ENDINGS)}.")
@@ -30,7 +32,7 @@ def advise(topology: Topology, job: Job, options: dict[str, Any], output: str | 
         return "ways" if found.best is None else f"ways  best so far: {found.best.name}"
 
     with row_progress("advise", described, "ways", says_total="wanted") as show:
-        found = lab.advise(topology, job, progress=show, **options)
+        found = advising.advise(topology, job, progress=show, **options)
     if output is not None:
         found.save(output)
     if as_json:

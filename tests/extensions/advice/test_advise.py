@@ -16,11 +16,11 @@ import dtfm_lab as lab
 from dtfm_lab.domain.network import BETWEEN, HARDWARE, Estimate
 from dtfm_lab.domain.report import as_html
 from dtfm_lab.domain.units import from_gbps
-from dtfm_lab.lab.advice import SLOWER, Advice
-from dtfm_lab.lab.ways import LINE_BYTES_PER_S, watts_of, with_one_more
+from dtfm_lab.extensions.advice.advice import SLOWER, Advice
+from dtfm_lab.extensions.advice.ways import LINE_BYTES_PER_S, watts_of, with_one_more
 
 TOKENS = 100e6
-CATALOGUE = Path(__file__).parents[1] / "data" / "machines" / "vms.csv"
+CATALOGUE = Path(__file__).parents[2] / "data" / "machines" / "vms.csv"
 SHORT = ("--catalogue", str(CATALOGUE))
 HEAD = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice\n"
 
@@ -266,3 +266,12 @@ def test_a_name_that_moved_still_works_and_says_where_it_is() -> None:
 def test_dollars_of_a_page_are_no_formula_to_a_notebook():
     html = as_html(["for $5.42 the cheapest, for **$6.32** the fastest"])
     assert html.count("<span>$</span>") == html.count("$") == 2
+
+
+def test_a_module_of_ones_own_is_counted_in_samples():
+    tiny = lab.load_job("tiny")
+    own = tiny.with_fields(model=replace(tiny.model, source="own.py:module"), n_stages=None, n_replicas=None)
+    page = str(lab.advise("volunteers", own, tokens="1M", steps=1))
+    assert "1 M samples" in page
+    assert "samples/s" in page
+    assert "tokens" not in page

@@ -11,8 +11,8 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
-from dtfm_lab.lab.advice import Advice, AdviceOptions
-from dtfm_lab.lab.advising import growing_advice
+from dtfm_lab.extensions.advice.advice import Advice, AdviceOptions
+from dtfm_lab.extensions.advice.advising import growing_advice
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     Panel,
@@ -36,8 +36,14 @@ if TYPE_CHECKING:
 
 STEP = "advice"
 """Name of this pane."""
-LIMITS = ("deadline_days", "budget_dollars", "electricity_per_kwh", "seconds", "seed")
-"""Options of ``lab.advise`` that stand behind the row's menu."""
+LIMITS = {
+    "deadline_days": "Deadline (days)",
+    "budget_dollars": "Budget ($)",
+    "electricity_per_kwh": "Electricity ($/kWh)",
+    "seconds": "",
+    "seed": "",
+}
+"""Options of ``lab.advise`` behind the row's menu, with labels where the name is not clear enough."""
 USUAL_TOKENS = "100M"
 OTHER = "the network or the job has changed"
 NOTHING_YET = (
@@ -61,7 +67,10 @@ class AdvicePanel(Panel):
         self._options = {name: options[name] for name in ("tokens", *LIMITS)}
         self.tokens = control_for(options["tokens"], width="150px", label_width="52px")
         self.tokens.value = USUAL_TOKENS
-        limits = {name: control_for(options[name], width="260px", label_width="140px") for name in LIMITS}
+        limits = {
+            name: control_for(options[name], label=label, width="260px", label_width="140px")
+            for name, label in LIMITS.items()
+        }
         self._controls = {"tokens": self.tokens, **limits}
         self.start = button("Where to train?", "", "Plan every way to train so many tokens", "auto", style="primary")
         self.stop = button("Stop", "", "End after the way at hand and keep those so far", "auto")

@@ -27,10 +27,8 @@ from dtfm_lab.domain.units import (
     money,
     plain_rows,
 )
-from dtfm_lab.files.reading import ending_of, write_text
-from dtfm_lab.lab.advice_origins import origins_of
-from dtfm_lab.lab.arguments import Progress
-from dtfm_lab.lab.ways import (
+from dtfm_lab.extensions.advice.origins import origins_of
+from dtfm_lab.extensions.advice.ways import (
     DAY_S,
     MIXED,
     OWN,
@@ -41,6 +39,8 @@ from dtfm_lab.lab.ways import (
     number,
     unit_of,
 )
+from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.lab.arguments import Progress
 
 DEFAULT_SECONDS = 12.0
 """Of all searches together."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loops import until
 
 import dtfm_lab as lab
-from dtfm_lab.widgets.advice import NOTHING_YET, OTHER, AdvicePanel
+from dtfm_lab.extensions.advice.pane import NOTHING_YET, OTHER, AdvicePanel
 from dtfm_lab.widgets.lab_state import LabState
 
 
