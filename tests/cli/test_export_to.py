@@ -15,7 +15,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import MODELS
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import signed_share
-from dtfm_lab.files.machines.skypilot import spelled_out
+from dtfm_lab.extensions.machines.skypilot import spelled_out
 from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS, Launched, accelerator_of, launched
 from dtfm_lab.systems import from_flags
 

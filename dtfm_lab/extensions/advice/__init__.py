@@ -4,11 +4,11 @@ from dtfm_lab.domain.extension import Extension
 
 EXTENSION = Extension(
     name="advice",
-    needs=("elasticity",),
+    needs=("machines", "elasticity"),
     api={"advise": "dtfm_lab.extensions.advice.advising:advise"},
     commands={
         "advise": (
-            "dtfm_lab.extensions.advice.command:advise",
+            "dtfm_lab.extensions.advice.commands:advise",
             "Say where to train: at home, in the cloud, both or not at all.",
         )
     },

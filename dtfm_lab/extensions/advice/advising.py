@@ -17,7 +17,7 @@ from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.advice.advice import DEFAULT_SECONDS, Advice, AdviceOptions, Fit, Gain, Spot
 from dtfm_lab.extensions.advice.ways import RENTED, Way, room_of, ways_of, with_one_more
-from dtfm_lab.files.machines.skypilot import Offers, is_catalogue, read_catalogue
+from dtfm_lab.extensions.machines.skypilot import Offers, is_catalogue, read_catalogue
 from dtfm_lab.files.reading import read_text
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
 from dtfm_lab.lab.histories import OF_ONE_SHAPE, replay

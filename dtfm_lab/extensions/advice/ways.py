@@ -17,10 +17,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import HARDWARE, INSIDE, Device, Estimate, Topology, at_their_ends, hardware_of, known_gpu
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_bytes
-from dtfm_lab.files.machines import Gpu, Host
-from dtfm_lab.files.machines.links import as_modules, inside
-from dtfm_lab.files.machines.network import ESTIMATED_SPREAD
-from dtfm_lab.files.machines.skypilot import Offers, spelled_out
+from dtfm_lab.extensions.machines.links import as_modules, inside
+from dtfm_lab.extensions.machines.network import ESTIMATED_SPREAD
+from dtfm_lab.extensions.machines.seen import Gpu, Host
+from dtfm_lab.extensions.machines.skypilot import Offers, spelled_out
 from dtfm_lab.planning import search, simulated
 from dtfm_lab.planning.iteration.fitting import Room, room_for
 from dtfm_lab.simulation.simulate import iteration_seconds, simulate

@@ -20,7 +20,7 @@ from dtfm_lab.extensions.advice.advice import SLOWER, Advice
 from dtfm_lab.extensions.advice.ways import LINE_BYTES_PER_S, watts_of, with_one_more
 
 TOKENS = 100e6
-CATALOGUE = Path(__file__).parents[2] / "data" / "machines" / "vms.csv"
+CATALOGUE = Path(__file__).parents[1] / "machines" / "recorded" / "vms.csv"
 SHORT = ("--catalogue", str(CATALOGUE))
 HEAD = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice\n"
 

@@ -9,9 +9,9 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import counted
-from dtfm_lab.files.machines.cloud_names import INSTANCE_LABELS, PRODUCT_LABELS, gpu_of_instance, gpu_of_label
-from dtfm_lab.files.machines.clusters import cluster
-from dtfm_lab.files.machines.seen import Gpu, Host, Seen, Told
+from dtfm_lab.extensions.machines.cloud_names import INSTANCE_LABELS, PRODUCT_LABELS, gpu_of_instance, gpu_of_label
+from dtfm_lab.extensions.machines.clusters import cluster
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen, Told
 from dtfm_lab.files.reading import parse
 
 MIB = 2**20

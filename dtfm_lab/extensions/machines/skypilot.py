@@ -10,8 +10,8 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import HARDWARE, as_number, known_gpu, shortened, variants_of
 from dtfm_lab.domain.units import GiB
-from dtfm_lab.files.machines.links import as_modules
-from dtfm_lab.files.machines.seen import Gpu, Host, Seen, Told
+from dtfm_lab.extensions.machines.links import as_modules
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen, Told
 from dtfm_lab.files.reading import cells_of, parse
 
 MOST_NODES = 512

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import GB, format_gbps, to_gbps
-from dtfm_lab.files.machines.links import fabric_bytes_per_s, nvlink_bytes_per_s
-from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen
-from dtfm_lab.files.machines.text import plain_lines, unprefixed
+from dtfm_lab.extensions.machines.links import fabric_bytes_per_s, nvlink_bytes_per_s
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Measurement, Seen
+from dtfm_lab.extensions.machines.text import plain_lines, unprefixed
 
 TOOL = "NCCL's tests"
 TEST = re.compile(

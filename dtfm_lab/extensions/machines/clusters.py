@@ -14,7 +14,7 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.files.machines.seen import Gpu, Host, Seen, Told
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen, Told
 from dtfm_lab.files.reading import parse
 
 MOST_GPUS = 64

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.files.machines import clusters, driver, iperf, kubernetes, nccl, skypilot
-from dtfm_lab.files.machines.seen import Seen
-from dtfm_lab.files.machines.text import documents
+from dtfm_lab.extensions.machines import clusters, driver, iperf, kubernetes, nccl, skypilot
+from dtfm_lab.extensions.machines.seen import Seen
+from dtfm_lab.extensions.machines.text import documents
 from dtfm_lab.files.reading import MOST_YAML_BYTES, mapping_of, read_text
 
 MOST_BYTES = 2**26

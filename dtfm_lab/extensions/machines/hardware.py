@@ -6,7 +6,7 @@ from typing import Any
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import HARDWARE, as_number, hardware_of, known_gpu, variants_of
 from dtfm_lab.domain.units import TERA, GiB
-from dtfm_lab.files.machines.seen import Gpu, Host
+from dtfm_lab.extensions.machines.seen import Gpu, Host
 
 
 class GivenHardware:

@@ -18,10 +18,12 @@ from typing import Any, Self, TypeGuard
 from dtfm_lab.domain.errors import LabError, RunError, TopologyError
 from dtfm_lab.domain.network import Topology, check_text, hardware_of, known_gpu, shortened
 from dtfm_lab.domain.units import from_gbps, from_ms, to_gbps, to_ms
-from dtfm_lab.files.machines import Gpu, Host, Measurement, Seen, network_from, ssh_config_among
-from dtfm_lab.runtime.probe.messages import REACH_S
-from dtfm_lab.runtime.probe.ssh_host import HostLost, SshHost, plain
-from dtfm_lab.runtime.probe.timing import bandwidth_of, checked_timing, one_way_s, sentence_of_pair
+from dtfm_lab.extensions.machines.network import network_from
+from dtfm_lab.extensions.machines.probe.messages import REACH_S
+from dtfm_lab.extensions.machines.probe.ssh_host import HostLost, SshHost, plain
+from dtfm_lab.extensions.machines.probe.timing import bandwidth_of, checked_timing, one_way_s, sentence_of_pair
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Measurement, Seen
+from dtfm_lab.extensions.machines.sources import ssh_config_among
 from dtfm_lab.runtime.protocol.channels import ConnectionLost
 from dtfm_lab.runtime.protocol.connections import is_loopback
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import FloatArray, format_s, to_gbps
-from dtfm_lab.runtime.probe.messages import SIZES
+from dtfm_lab.extensions.machines.probe.messages import SIZES
 from dtfm_lab.runtime.protocol.channels import ConnectionLost
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import GB, format_gbps, from_gbps, to_gbps
-from dtfm_lab.files.machines.seen import Gpu, Host
+from dtfm_lab.extensions.machines.seen import Gpu, Host
 
 NVLINK_S, PCIE_S = 1e-5, 2e-5
 """Seconds of a message of no length inside a host, as the networks that come with the lab have them."""

@@ -13,7 +13,7 @@ from dtfm_lab.domain.network import LINK_SPREAD, find_place, link_between
 from dtfm_lab.domain.units import GB, TERA, GiB, from_gbps
 from dtfm_lab.files import load_topology, save_topology
 
-RECORDED = Path(__file__).parents[1] / "data" / "machines"
+RECORDED = Path(__file__).with_name("recorded")
 
 
 def network(*names, **told):

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.files.machines.seen import Gpu, Host, Seen
-from dtfm_lab.files.machines.text import unprefixed
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen
+from dtfm_lab.extensions.machines.text import unprefixed
 
 MIB = 2**20
 CONNECTED = re.compile(r"NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")

@@ -22,8 +22,8 @@ from dtfm_lab.domain.network import (
 )
 from dtfm_lab.domain.registry import listed, unknown
 from dtfm_lab.domain.units import counted, format_gbps, format_s, to_gbps
-from dtfm_lab.files.machines.hardware import GivenHardware
-from dtfm_lab.files.machines.links import (
+from dtfm_lab.extensions.machines.hardware import GivenHardware
+from dtfm_lab.extensions.machines.links import (
     NVLINK_S,
     PCIE_S,
     USUAL_PCIE,
@@ -32,8 +32,8 @@ from dtfm_lab.files.machines.links import (
     bridge_bytes_per_s,
     inside,
 )
-from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen
-from dtfm_lab.files.machines.sources import READ, read_sources
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Measurement, Seen
+from dtfm_lab.extensions.machines.sources import READ, read_sources
 from dtfm_lab.files.reading import located
 
 ESTIMATED_SPREAD = 0.5

@@ -8,10 +8,10 @@ import pytest
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import HARDWARE, at_their_ends, estimated, known_gpu
 from dtfm_lab.domain.units import GB, GiB, from_gbps
+from dtfm_lab.extensions.machines.cloud_names import INSTANCES, LABELS
+from dtfm_lab.extensions.machines.links import NVLINKS, bridge_bytes_per_s
+from dtfm_lab.extensions.machines.seen import Gpu
 from dtfm_lab.files import load_topology, save_topology
-from dtfm_lab.files.machines.cloud_names import INSTANCES, LABELS
-from dtfm_lab.files.machines.links import NVLINKS, bridge_bytes_per_s
-from dtfm_lab.files.machines.seen import Gpu
 
 OLD, NEW = "type   redop     time   algbw   busbw  error", "type   redop    root     time   algbw   busbw #wrong"
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import format_gbps, to_gbps
-from dtfm_lab.files.machines.seen import Measurement, Seen, Told
+from dtfm_lab.extensions.machines.seen import Measurement, Seen, Told
 from dtfm_lab.files.reading import parse
 
 STATES_LIMITS = 3, 10

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dtfm_lab.runtime.probe.timing import bandwidth_of, one_way_s
+from dtfm_lab.extensions.machines.probe.timing import bandwidth_of, one_way_s
 
 
 def test_one_way_is_a_round_trip_less_half_of_a_small_one_and_never_less_for_more():

@@ -16,8 +16,9 @@ from typing import IO, Any
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LONGEST_NAME
-from dtfm_lab.files.machines import Host, read_smi, read_topo
-from dtfm_lab.runtime.probe import messages
+from dtfm_lab.extensions.machines.driver import read_smi, read_topo
+from dtfm_lab.extensions.machines.probe import messages
+from dtfm_lab.extensions.machines.seen import Host
 from dtfm_lab.runtime.protocol.channels import ConnectionLost, values_of
 
 ENDS_S = 900.0

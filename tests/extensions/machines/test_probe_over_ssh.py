@@ -28,10 +28,10 @@ from slow_proxy import Line, slow_proxy
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.network import LINK_SPREAD
-from dtfm_lab.files.machines.network import ESTIMATED_SPREAD
-from dtfm_lab.runtime.probe import messages, over_ssh, probe_over_ssh, ssh_host
+from dtfm_lab.extensions.machines.network import ESTIMATED_SPREAD
+from dtfm_lab.extensions.machines.probe import messages, over_ssh, probe_over_ssh, ssh_host
 
-RECORDED = Path(__file__).parents[1] / "data" / "machines"
+RECORDED = Path(__file__).with_name("recorded")
 SSH = """#!/bin/sh
 while [ "$1" != -- ]; do [ "$1" = -G ] && exit 1; shift; done
 export SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" PATH="$HOSTS/$2.bin:$PATH"
@@ -288,7 +288,7 @@ def test_the_command_probes_and_writes(hosts, shell, refuses):
     assert "3 devices: 1 T4, 2 A100" in out
     assert "pair 1 of 1: ada - alan: " in err
     assert lab.load_topology("mine.yaml").names == ("ada", "alan-0", "alan-1")
-    refuses("wanted dtfm-lab network from FILE..., or probe HOST..., not 'probe'", "network", "probe")
+    refuses("Missing argument 'HOST... [from FILE...]'", "network", "probe")
 
 
 def test_real_sshd(tmp_path):

@@ -4,6 +4,6 @@
 token that ssh carries; none is encrypted.
 """
 
-from dtfm_lab.runtime.probe.over_ssh import probe_over_ssh
+from dtfm_lab.extensions.machines.probe.over_ssh import probe_over_ssh
 
 __all__ = ["probe_over_ssh"]
