@@ -6,7 +6,6 @@ the names of extensions too, which are imported when they are used.
 
 from typing import Any
 
-from dtfm_lab import systems
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.extension import attribute, offered
@@ -22,7 +21,6 @@ from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
 from dtfm_lab.lab.runs import compare, memory, run, simulate, start, sweep
-from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
 
@@ -58,9 +56,7 @@ __all__ = [
     "search",
     "simulate",
     "start",
-    "strategies",
     "sweep",
-    "systems",
     "with_job",
 ]
 

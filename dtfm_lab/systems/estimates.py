@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.network import ENDS, Topology, at_their_ends, estimates_of
+from dtfm_lab.domain.network import Topology, at_their_ends
+from dtfm_lab.domain.network.estimates import ENDS, estimates_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.systems.outcome import Outcome

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.extension import load
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.trace.causes import COMPUTE
+from dtfm_lab.domain.trace.causes import COMPUTE, GATHERING
 from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.simulation.durations import pass_times
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.systems.strategy import Budget, Strategy
-
-GATHERING = "gathering"
-"""Messages inside a pass: parameters gathered and gradients scattered layer by layer, sums of GPUs that share one."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,6 +100,15 @@ class Outcome:
         if self.iteration_s is None:
             return {}
         return causes_of(self.plan, self.trace, self.iteration_s, self.budget.efficiency)
+
+    def why(self, against: Any = None, *, progress: Callable[[Any], object] | None = None) -> Any:
+        """Return the ``Why`` of this system: the iteration with one thing taken away at a time, each simulated.
+
+        ``against`` the outcomes, one of them or a plan of your own, it also leads from one to the other, choice by
+        choice (``.towards``, for ``lab.figures.waterfall``). ``progress`` is called with every explanation so far;
+        Ctrl-C keeps it.
+        """
+        return load("dtfm_lab.systems.why:why_of")(self, against, progress)  # which is made of outcomes
 
     @property
     def sentence(self) -> str:

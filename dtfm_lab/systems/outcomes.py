@@ -19,22 +19,18 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
-from dtfm_lab.domain.trace.causes import CAUSES, COMPUTE, Cause
+from dtfm_lab.domain.report import CHANGES, Part, ReportSection, Table, as_html, as_markdown, as_page
+from dtfm_lab.domain.trace.causes import STACKED
 from dtfm_lab.domain.units import format_s, format_share, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.systems.choosing import Asked, chosen, outcomes_in_order
 from dtfm_lab.systems.estimates import note_on
-from dtfm_lab.systems.outcome import GATHERING, Outcome
+from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.strategy import NOT_MODELLED, Budget
 
 ENDINGS = (".html", ".md", ".csv", ".json")
 """Endings of the files that outcomes are written to."""
-STACKED = (COMPUTE, GATHERING, *(cause.value for cause in CAUSES if cause is not Cause.DEPENDENCY))
-"""Causes in the order in which bars stack them, the same in all."""
-CHANGES = "†"
-"""Mark of a system that changes the training itself."""
 FAR, LONGEST = 5.0, 4.0
 """Where the slowest takes more than ``FAR`` times the median, bars are cut at ``LONGEST`` times the median."""
 

@@ -4,7 +4,7 @@ it to a faster system."""
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +18,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_s, plain_rows
 from dtfm_lab.simulation.efficiency import speeds_of
+from dtfm_lab.simulation.task_runner import received
 from dtfm_lab.systems.ablations import Ablation, placements, stream_ablations
 from dtfm_lab.systems.outcome import Outcome, predicted
 from dtfm_lab.systems.outcomes import Outcomes
@@ -190,6 +191,13 @@ class Why:
         """The source of the strategy's assumption that is taken away; empty where it is none."""
         wanted = ASSUMED.get(one.name, one.name)
         return next((each.source for each in self.outcome.strategy.assumptions if each.name == wanted), "")
+
+
+def why_of(
+    outcome: Outcome, against: Outcome | Outcomes | Plan | None, progress: Callable[[Why], object] | None
+) -> Why:
+    """Return the whole explanation, or what there was of it when it was stopped."""
+    return received(stream_why(outcome, against), progress, newest=1)[-1]
 
 
 def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = None) -> Iterator[Why]:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
-from dtfm_lab.cli.strategies import _assumable, system_names
+from dtfm_lab.extensions.systems.commands import _assumable, system_names
 
 SMALL = ("lecture-hall", "--job", "tiny", "--steps", "1")
 
@@ -58,7 +58,7 @@ def test_ctrl_c_keeps_those_so_far(monkeypatch):
         return ask(topology, job, progress=stop, **options)
 
     ask = lab.strategies
-    monkeypatch.setattr("dtfm_lab.cli.strategies.lab.strategies", interrupted)
+    monkeypatch.setattr("dtfm_lab.extensions.systems.commands.lab.strategies", interrupted)
     ran = invoked("strategies", *SMALL)
     assert ran.exit_code == 130
     assert re.search(r"1 of \d+ systems so far, .+ is fastest", ran.stdout)

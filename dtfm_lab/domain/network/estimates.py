@@ -12,9 +12,9 @@ from dtfm_lab.domain.network.topology import Topology
 NEAR = 1e-9
 """Share by which a link's bandwidth may differ from its estimate's: that of a file, in Gbit/s."""
 ENDS = {True: "as fast as they may be", False: "as slow as they may be"}
-"""In words, by ``most`` of ``at_their_ends``."""
+"""What the links are at either end of their estimates, for ``at_their_ends(most=...)``."""
 MOST_SHOWN = 4
-"""Most estimates that ``estimates_of`` names."""
+"""Most estimates that a note names."""
 
 
 def estimated(topology: Topology) -> tuple[Estimate, ...]:

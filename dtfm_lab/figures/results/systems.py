@@ -9,7 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.trace.causes import COMPUTE
+from dtfm_lab.domain.report import CHANGES
+from dtfm_lab.domain.trace.causes import COMPUTE, STACKED
 from dtfm_lab.domain.units import counted, format_s, format_share
 from dtfm_lab.figures.palette import CATEGORIES, CAUSE_COLORS, EDGES, GREY, LINE_GREY
 from dtfm_lab.figures.theme import (
@@ -25,7 +26,7 @@ from dtfm_lab.figures.theme import (
     wrapped,
 )
 from dtfm_lab.systems import CrossingPoint, Crossings, Outcomes
-from dtfm_lab.systems.outcomes import CHANGES, STACKED, Bar, bars
+from dtfm_lab.systems.outcomes import Bar, bars
 
 OURS = "dtfm-lab"
 HIGHLIGHT = "rgba(128, 128, 128, 0.13)"

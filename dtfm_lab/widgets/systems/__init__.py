@@ -13,8 +13,8 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
+from dtfm_lab.domain.report import CHANGES
 from dtfm_lab.systems import Outcome, Outcomes, Strategy, strategies
-from dtfm_lab.systems.outcomes import CHANGES
 from dtfm_lab.systems.strategy import NOT_MODELLED
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (

@@ -13,9 +13,10 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.report import CHANGES
 from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.systems import Assumption, Outcome, Outcomes, Strategy, strategies
-from dtfm_lab.systems.outcomes import CHANGES, Bar, bars
+from dtfm_lab.systems.outcomes import Bar, bars
 from dtfm_lab.systems.why import MOST_CAUSES, Why, stream_why
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, classed, control_for, value_of

@@ -13,13 +13,11 @@ import click
 from click.core import ParameterSource
 from rich.text import Text
 
-from dtfm_lab import files, lab
+from dtfm_lab import files
 from dtfm_lab.cli.options import (
-    STRATEGIES,
     Command,
     Decorator,
     assigned,
-    cli,
     command_line_options,
     completing,
     executor_option,
@@ -36,18 +34,21 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.report import CHANGES
+from dtfm_lab.extensions.systems.asked import CrossingOptions
+from dtfm_lab.extensions.systems.asked import strategies as asked_of
 from dtfm_lab.files.reading import ending_of, explained, write_text
-from dtfm_lab.lab.strategies import CrossingOptions
-from dtfm_lab.systems import Crossings, Outcomes, Strategy, from_flags, strategies, variant
+from dtfm_lab.systems import Budget, Crossings, Outcomes, Strategy, from_flags, strategies, variant
 from dtfm_lab.systems.choosing import chosen
 from dtfm_lab.systems.crossings import compared_by_default
-from dtfm_lab.systems.outcomes import CHANGES, ENDINGS, report_of
+from dtfm_lab.systems.outcomes import ENDINGS, report_of
 from dtfm_lab.systems.strategy import NOT_MODELLED
 
 PICTURES = (".svg", ".pdf", ".png")
 """Endings of files that get the figure."""
 CROSSINGS = command_line_options(CrossingOptions, "systems", "values", "executor", "progress")
 CROSSING_ENDINGS = (".html", *PICTURES, ".csv", ".json")
+STRATEGIES = command_line_options(Budget)
 system_names = completing(strategies)
 _Listing = listing("Systems", strategies)
 
@@ -84,7 +85,7 @@ def _asked_systems(by_default: str) -> Decorator:
     return decorate
 
 
-@cli.command("strategies", cls=_Listing)
+@click.command(cls=_Listing)
 @work_options
 @_asked_systems("all")
 @click.option(
@@ -142,7 +143,7 @@ def strategies_command(
             raise unknown("system among those asked", why, labels)
         why = named[0]
     with row_progress("strategies", noun="systems", total=len(asked)) as show:
-        found = lab.strategies(topology, job, systems=asked, executor=executor, progress=show, **budget)
+        found = asked_of(topology, job, systems=asked, executor=executor, progress=show, **budget)
     if plans is not None:
         _save_plans(found, Path(plans))
     if output is not None and output.lower().endswith(PICTURES):
@@ -151,7 +152,7 @@ def strategies_command(
         figures.save(figures.strategies(found), output)
     elif output is not None:
         found.save(output)
-    explained = None if why is None or found.stopped else lab.explain(found[why], found)
+    explained = None if why is None or found.stopped else found[why].why(found)
     if as_json:
         more = {} if explained is None else {"why": explained.summary()}
         print_json(found.to_dict() | more | ({"remarks": remarks} if flags is not None else {}))
@@ -165,7 +166,7 @@ def strategies_command(
         sys.exit(130)
 
 
-@cli.command("strategies --crossings", cls=_Listing)
+@click.command(cls=_Listing)
 @work_options
 @click.option(
     "--values", metavar="V,V...|LOW:HIGH:N", help="Its values: Gbit/s, ms, sequences, or times the devices' speed."
@@ -195,7 +196,7 @@ def crossings_command(
         asked = [*(names or compared_by_default(None)), *variants_of(assumed)]
     options["values"] = None if values is None else _values(values)
     with row_progress("crossings", lambda found: f"values  {found.latest}") as show:
-        found = lab.strategies(topology, job, systems=asked, executor=executor, progress=show, **options)
+        found = asked_of(topology, job, systems=asked, executor=executor, progress=show, **options)
     if output is not None:
         _write_crossings(found, output)
     if as_json:
@@ -248,7 +249,7 @@ def _values(text: str) -> list[float] | tuple[float, float, int]:
         raise click.UsageError(f"--values is {text!r}; wanted numbers, such as 0.1,1,10 or 0.1:10:9") from None
 
 
-@cli.command("strategies --list")
+@click.command()
 @click.argument("names", nargs=-1, metavar="[SYSTEM]...", shell_complete=system_names)
 @json_option
 def systems_command(names: tuple[str, ...], as_json: bool) -> None:
