@@ -35,6 +35,7 @@ def formats() -> dict[str, Format]:
     from dtfm_lab.course.progress import Progress, read_progress, save_progress
     from dtfm_lab.course.teaching import assignment
     from dtfm_lab.extensions.published.own import read_rows
+    from dtfm_lab.extensions.systems.api import from_flags
     from dtfm_lab.files.models import load_model
     from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
     from dtfm_lab.planning.evaluate import evaluate
@@ -42,7 +43,6 @@ def formats() -> dict[str, Format]:
     from dtfm_lab.runtime.protocol.run_options import RunSpec
     from dtfm_lab.simulation.schedules import schedules
     from dtfm_lab.simulation.simulate import simulate
-    from dtfm_lab.systems import from_flags
 
     def texts(*names: str) -> tuple[bytes, ...]:
         return tuple((DATA / name).read_bytes() for name in names)

@@ -247,7 +247,7 @@ def explain(plan: Plan | Explainable | str, against: Any = None, *, progress: Pr
 
     What explains itself, such as an outcome of another system, has a method ``why``, which is called.
     """
-    if isinstance(plan, Explainable) and not isinstance(plan, Explanation):  # whose ``why`` takes a device
+    if not isinstance(plan, Plan | str | Explanation) and isinstance(plan, Explainable):
         return plan.why(against, progress=progress)
     if against is not None:
         raise PlanError("against is for what is compared with others; wanted lab.compare for two plans")

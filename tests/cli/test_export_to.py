@@ -16,8 +16,8 @@ from dtfm_lab.domain.job import MODELS
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import signed_share
 from dtfm_lab.extensions.machines.skypilot import spelled_out
+from dtfm_lab.extensions.systems.api import from_flags
 from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS, Launched, accelerator_of, launched
-from dtfm_lab.systems import from_flags
 
 N = 8
 NETWORK = lab.Topology.from_matrices(np.full((N, N), 0.1), np.full((N, N), 100.0), gpu=["A100"] * N)

@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from dtfm_lab.extensions.published import ledger
 from dtfm_lab.extensions.published.ledger import Ledger
+from dtfm_lab.extensions.published.row import Row
 from dtfm_lab.extensions.published.sources import Source
 
 
 def reproduce(
-    *sources: str | Source, own: str | os.PathLike[str] | None = None, progress: Callable[[Any], object] | None = None
+    *sources: str | Source, own: str | os.PathLike[str] | None = None, progress: Callable[[Row], None] | None = None
 ) -> Ledger:
     """Predict what others measured: every published row beside our prediction, with its band, source and assumptions.
 

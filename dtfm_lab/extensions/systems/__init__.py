@@ -4,11 +4,11 @@ from dtfm_lab.domain.extension import Extension
 
 EXTENSION = Extension(
     name="systems",
-    api={"strategies": "dtfm_lab.extensions.systems.asked:strategies", "systems": "dtfm_lab.systems"},
+    api={"strategies": "dtfm_lab.extensions.systems.asked:strategies", "systems": "dtfm_lab.extensions.systems.api"},
     figures={
-        "crossings": "dtfm_lab.figures.results.systems:crossings",
-        "strategies": "dtfm_lab.figures.results.systems:strategies",
-        "waterfall": "dtfm_lab.figures.results.waterfall:waterfall",
+        "crossings": "dtfm_lab.extensions.systems.figures.outcomes:crossings",
+        "strategies": "dtfm_lab.extensions.systems.figures.outcomes:strategies",
+        "waterfall": "dtfm_lab.extensions.systems.figures.waterfall:waterfall",
     },
     commands={
         "strategies": (
@@ -24,5 +24,5 @@ EXTENSION = Extension(
             "List the training systems that have a model: what is assumed of each, and where that is from.",
         ),
     },
-    panes={"systems": "dtfm_lab.widgets.systems:systems_step"},
+    panes={"systems": "dtfm_lab.extensions.systems.pane:systems_step"},
 )

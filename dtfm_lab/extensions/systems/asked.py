@@ -4,18 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ParamSpec, Protocol, cast, overload
 
-from dtfm_lab import systems as models
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import Option, check_options, part_of
+from dtfm_lab.extensions.systems import api as models
+from dtfm_lab.extensions.systems.api import Budget, Crossings, Outcomes, stream_crossings
+from dtfm_lab.extensions.systems.choosing import Asked, chosen
+from dtfm_lab.extensions.systems.crossings import compared_by_default
+from dtfm_lab.extensions.systems.variations import AXES, BETWEEN, Axis, variation
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.simulation.executors import AnyExecutor, opened
-from dtfm_lab.systems import Budget, Crossings, Outcomes, stream_crossings
-from dtfm_lab.systems.choosing import Asked, chosen
-from dtfm_lab.systems.crossings import compared_by_default
-from dtfm_lab.systems.variations import AXES, BETWEEN, Axis, variation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,14 +35,14 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.report import CHANGES
+from dtfm_lab.extensions.systems.api import Budget, Crossings, Outcomes, Strategy, from_flags, strategies, variant
 from dtfm_lab.extensions.systems.asked import CrossingOptions
 from dtfm_lab.extensions.systems.asked import strategies as asked_of
+from dtfm_lab.extensions.systems.choosing import chosen
+from dtfm_lab.extensions.systems.crossings import compared_by_default
+from dtfm_lab.extensions.systems.outcomes import ENDINGS, report_of
+from dtfm_lab.extensions.systems.strategy import NOT_MODELLED
 from dtfm_lab.files.reading import ending_of, explained, write_text
-from dtfm_lab.systems import Budget, Crossings, Outcomes, Strategy, from_flags, strategies, variant
-from dtfm_lab.systems.choosing import chosen
-from dtfm_lab.systems.crossings import compared_by_default
-from dtfm_lab.systems.outcomes import ENDINGS, report_of
-from dtfm_lab.systems.strategy import NOT_MODELLED
 
 PICTURES = (".svg", ".pdf", ".png")
 """Endings of files that get the figure."""

@@ -1,20 +1,16 @@
 """Our replay beside the simulators of Oobleck, Varuna and Bamboo: the same numbers where their defects are mended."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from rules_of_others import Defects, events_of, redundant, restarting
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import State
 from dtfm_lab.elasticity import Costs, TableFleet, policy_of, replay
 from dtfm_lab.extensions.published.row import numbers
 from dtfm_lab.extensions.published.systems.oobleck import TRACES, history, in_heap_order, inputs, loses_steps
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "elasticity"))
-from rules_of_others import Defects, events_of, redundant, restarting
 
 SIMULATED = {
     (line["system"], line["model"]): {trace: float(line[trace]) for trace in TRACES}

@@ -21,9 +21,9 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.extensions.published.row import Evidence, Row, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import measured_model
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
-from dtfm_lab.systems.modelled.diloco import DiLoCo
 
 MODELS = {"1B": (10**9, 24, 0.1), "10B": (10**10, 48, 0.8), "100B": (10**11, 108, 4.9)}
 """Parameters, layers and seconds of a step without communication, from the same table."""
