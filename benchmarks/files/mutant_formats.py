@@ -13,6 +13,7 @@ import numpy as np
 import yaml
 
 DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
+RECORDED = DATA.parent / "extensions" / "machines" / "recorded"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def formats() -> dict[str, Format]:
         return tuple((DATA / name).read_bytes() for name in names)
 
     def with_others(*names: str) -> Callable[[Path], object]:
-        return lambda path: files.load_topology([path, *(DATA / "machines" / name for name in names)])
+        return lambda path: files.load_topology([path, *(RECORDED / name for name in names)])
 
     def written(write: Callable[[Any, Path], object], thing: object, ending: str) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +132,7 @@ def formats() -> dict[str, Format]:
         "students": Format(".txt", (b"ada\nalan\ngrace\n",), read_students),
         "progress": Format(".json", (written(save_progress, Progress("ada", {}, []), ".json"),), read_progress),
         **{
-            name: Format(ending, texts(*(f"machines/{each}" for each in names)), with_others(*others))
+            name: Format(ending, tuple((RECORDED / each).read_bytes() for each in names), with_others(*others))
             for name, (ending, names, others) in machines.items()
         },
     }

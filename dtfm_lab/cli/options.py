@@ -30,7 +30,7 @@ from dtfm_lab.simulation.variations import OF_THE_JOB
 
 
 class Commands(click.Group):
-    """The group of commands, which chooses a subject by its option.
+    """The group of commands, which chooses a subject by its option, or by a word such as ``network from``.
 
     Commands of extensions are imported when they are called; the help shows the lines that their extension declares.
     """
@@ -65,7 +65,9 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if subject := next((each for each in sorted(self.known) if each.endswith(f" --{args[0]}")), None):
+        if subject := next(
+            (each for each in sorted(self.known) if each.endswith((f" {args[0]}", f" --{args[0]}"))), None
+        ):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
         self.imported(args[0])
         name, command, rest = super().resolve_command(ctx, args)
@@ -85,8 +87,12 @@ class Commands(click.Group):
             if of == name and option and option not in has:
                 chosen = self.get_command(ctx, subject)
                 assert chosen is not None
-                about = f"{chosen.get_short_help_str(1000)} See dtfm-lab {subject} --help."
-                command.params.append(click.Option([option], is_flag=True, expose_value=False, help=about))
+                about, more = chosen.get_short_help_str(1000), f"dtfm-lab {subject} --help"
+                if option.startswith("-"):
+                    help_text = f"{about} See {more}."
+                    command.params.append(click.Option([option], is_flag=True, expose_value=False, help=help_text))
+                elif more not in (command.epilog or ""):
+                    command.epilog = f"{command.epilog or ''}\n\n{more}: {about}".strip()
 
 
 def _spread(words: Iterable[str]) -> Iterator[str]:

@@ -17,7 +17,6 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.elasticity import policies
 from dtfm_lab.files import load_availability, load_plan, load_trace, save
 from dtfm_lab.lab import missions
-from dtfm_lab.lab.advising import advise
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
@@ -34,7 +33,6 @@ __all__ = [
     "Schedule",
     "Topology",
     "Trace",
-    "advise",
     "compare",
     "evaluate",
     "explain",

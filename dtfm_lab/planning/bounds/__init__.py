@@ -1,7 +1,3 @@
-"""Lower bounds on the communication cost, and optima with proof.
-
-``lower_bound`` is quick, ``bound_search`` tightens it for as long as a search goes on;
-``optima`` finds the optimum of small and of regular networks.
-"""
+"""Lower bounds on the communication cost: ``lower_bound`` is quick, ``search_bound`` is that of a search as it runs."""
 
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
