@@ -42,7 +42,7 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix planning/, test_cost.py test_evaluate.py) \
 	$(addprefix simulation/, test_schedules.py test_textbook_times.py test_simulate.py test_sharding.py) \
 	extensions/published/test_rows.py \
-	$(addprefix systems/, test_launch_flags.py test_outcomes.py) \
+	$(addprefix extensions/systems/, test_launch_flags.py test_outcomes.py) \
 	$(addprefix runtime/, test_refusals.py test_gradient_shards.py test_codec.py test_no_pickles.py) \
 	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
 	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py) \

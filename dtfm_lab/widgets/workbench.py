@@ -126,7 +126,8 @@ class Lab(w.VBox):
                 self.bar.view.observe(lambda change: self._keep_for(autosave, change["new"]), "visitor")
             halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
             self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
-            parts = [w.HTML(f"<style>{markup.CSS}{markup.PANES_CSS}</style>", layout=w.Layout(display="none"))]
+            css = "".join([markup.CSS, markup.PANES_CSS, *(step.css for step in self.steps)])
+            parts = [w.HTML(f"<style>{css}</style>", layout=w.Layout(display="none"))]
             parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
             parts += [] if self.autosave is None else [self.autosave.view]
             super().__init__(parts)
