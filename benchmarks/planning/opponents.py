@@ -22,10 +22,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.shape_searches import ShapeSearch
-from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.planning.iteration.tables_of import SearchTarget, tables_of
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.shape_searches import Nearness, ShapeSearch, tables_of
 
 FACTORS = (1, 2, 3, 4, 8, math.inf)
 """Forwards ahead as multiples of 1F1B's; infinitely many are GPipe's."""

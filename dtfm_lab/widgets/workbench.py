@@ -22,7 +22,7 @@ from dtfm_lab.figures.maps.network import thumbnail_svg
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.arguments import as_plan_or_network
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.planning.objectives import network_of
+from dtfm_lab.planning.search import network_of
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.comparing import ComparePanel
@@ -126,7 +126,8 @@ class Lab(w.VBox):
                 self.bar.view.observe(lambda change: self._keep_for(autosave, change["new"]), "visitor")
             halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
             self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
-            parts = [w.HTML(f"<style>{markup.CSS}{markup.PANES_CSS}</style>", layout=w.Layout(display="none"))]
+            css = "".join([markup.CSS, markup.PANES_CSS, *(step.css for step in self.steps)])
+            parts = [w.HTML(f"<style>{css}</style>", layout=w.Layout(display="none"))]
             parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
             parts += [] if self.autosave is None else [self.autosave.view]
             super().__init__(parts)

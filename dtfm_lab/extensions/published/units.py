@@ -14,12 +14,12 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace, predicted_ends
 from dtfm_lab.domain.units import GB, TERA, GiB, format_share
 from dtfm_lab.extensions.published.row import Row
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.extensions.systems.strategy import Budget, Strategy
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.iteration.structured.layouts import in_order
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.efficiency import efficiency_of
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.systems.strategy import Budget, Strategy
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted
-from dtfm_lab.systems import Outcome, Outcomes
+from dtfm_lab.extensions.systems.api import Outcome, Outcomes
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed
 from dtfm_lab.widgets.lab_state import LabState

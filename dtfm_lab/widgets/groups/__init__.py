@@ -11,7 +11,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, counted, format_s, format_share, to_gbps, to_ms
 from dtfm_lab.planning import Explanation, explain
 from dtfm_lab.planning.cost import EXACT_UP_TO, path_cost, shortest_path
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, segments, show, spacer, toolbar

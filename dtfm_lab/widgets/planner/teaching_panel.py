@@ -15,7 +15,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.planning import evaluate, plan, simulated
 from dtfm_lab.planning.problem import PopulationFrame
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.planning.teaching import PACE_S, SEED, teach
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import SavedControls, classed, controls_for, more_menu, spacer

@@ -58,6 +58,8 @@ class LabStep:
     """Text of the button that calls ``panel.redo`` where the step is out of date; empty for no button."""
     asked_for: bool = False
     """Whether it shows what a person asked for, such as a measurement, which no new plan makes again."""
+    css: str = ""
+    """Styles of the pane, beside those that all share."""
     position: int = 1000
     """Where its tab stands among the others, in ascending order."""
 

@@ -22,7 +22,7 @@ class View(Kept, anywidget.AnyWidget):
     """
 
     own_id = Unicode().tag(sync=True)
-    """By which its page finds its model, should that have been late: ``js/shared/view.js``."""
+    """By which its page finds its model, should that have been late: ``tools/js/shared/view.js``."""
 
     def __init_subclass__(cls, page: str = "", **options: Any) -> None:
         folder = page or cls.__module__.removeprefix(f"{__package__}.").partition(".")[0]
