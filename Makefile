@@ -42,7 +42,7 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix planning/, test_cost.py test_evaluate.py) \
 	$(addprefix simulation/, test_schedules.py test_textbook_times.py test_simulate.py test_sharding.py) \
 	extensions/published/test_rows.py \
-	$(addprefix systems/, test_launch_flags.py test_outcomes.py) \
+	$(addprefix extensions/systems/, test_launch_flags.py test_outcomes.py) \
 	$(addprefix runtime/, test_refusals.py test_gradient_shards.py test_codec.py test_no_pickles.py) \
 	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
 	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py) \
@@ -134,7 +134,7 @@ slides: $(VENV)/.lab
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:
-	cd js && npm ci --no-audit --no-fund && npm run build
+	cd tools/js && npm ci --no-audit --no-fund && npm run build
 
 # Stills and a moving picture of the lab for the README, in both themes: some ten minutes, with a Chromium.
 pictures: $(VENV)/.dev
@@ -166,4 +166,4 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	touch $@ $(VENV)/.lab $(VENV)/.docs
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules
+	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/js/node_modules

@@ -13,6 +13,7 @@ import numpy as np
 import yaml
 
 DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
+RECORDED = DATA.parent / "extensions" / "machines" / "recorded"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ def formats() -> dict[str, Format]:
     from dtfm_lab.course.progress import Progress, read_progress, save_progress
     from dtfm_lab.course.teaching import assignment
     from dtfm_lab.extensions.published.own import read_rows
+    from dtfm_lab.extensions.systems.api import from_flags
     from dtfm_lab.files.models import load_model
     from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
     from dtfm_lab.planning.evaluate import evaluate
@@ -41,13 +43,12 @@ def formats() -> dict[str, Format]:
     from dtfm_lab.runtime.protocol.run_options import RunSpec
     from dtfm_lab.simulation.schedules import schedules
     from dtfm_lab.simulation.simulate import simulate
-    from dtfm_lab.systems import from_flags
 
     def texts(*names: str) -> tuple[bytes, ...]:
         return tuple((DATA / name).read_bytes() for name in names)
 
     def with_others(*names: str) -> Callable[[Path], object]:
-        return lambda path: files.load_topology([path, *(DATA / "machines" / name for name in names)])
+        return lambda path: files.load_topology([path, *(RECORDED / name for name in names)])
 
     def written(write: Callable[[Any, Path], object], thing: object, ending: str) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +132,7 @@ def formats() -> dict[str, Format]:
         "students": Format(".txt", (b"ada\nalan\ngrace\n",), read_students),
         "progress": Format(".json", (written(save_progress, Progress("ada", {}, []), ".json"),), read_progress),
         **{
-            name: Format(ending, texts(*(f"machines/{each}" for each in names)), with_others(*others))
+            name: Format(ending, tuple((RECORDED / each).read_bytes() for each in names), with_others(*others))
             for name, (ending, names, others) in machines.items()
         },
     }

@@ -13,10 +13,10 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab import files
-from dtfm_lab.systems import Budget, Outcome, outcome_of, work_of
-from dtfm_lab.systems.bound import fits
-from dtfm_lab.systems.choosing import chosen
-from dtfm_lab.systems.strategy import Branch
+from dtfm_lab.extensions.systems.api import Budget, Outcome, outcome_of, work_of
+from dtfm_lab.extensions.systems.bound import fits
+from dtfm_lab.extensions.systems.choosing import chosen
+from dtfm_lab.extensions.systems.strategy import Branch
 
 GOAL_S = 10.0
 """Of any network."""

@@ -26,8 +26,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, variant
-from dtfm_lab.systems.grids import in_rank_order, shapes
+from dtfm_lab.extensions.systems.api import Budget, Outcome, Outcomes, Strategy, variant
+from dtfm_lab.extensions.systems.grids import in_rank_order, shapes
 
 EVERY = 8
 """Iterations that DiLoCo's workers step alone; the papers' 100 and 500 are no small run."""

@@ -17,7 +17,6 @@ from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     plans,
     predictions,
     runs,
-    strategies,
 )
 from dtfm_lab.cli.options import cli, no_such_option
 from dtfm_lab.domain.errors import LabError, RunError

@@ -19,19 +19,18 @@ from dtfm_lab.cli.terminal import print_notes, waiting
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.extension import load, offered
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
+from dtfm_lab.domain.job.options import OF_ONE_SHAPE
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of, refuse_unknown
 from dtfm_lab.lab.arguments import FrontierBudget, PlanOptions, SearchBudget, SimulationOptions
-from dtfm_lab.lab.histories import OF_ONE_SHAPE
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.variations import OF_THE_JOB
-from dtfm_lab.systems import Budget
 
 
 class Commands(click.Group):
-    """The group of commands, which chooses a subject by its option.
+    """The group of commands, which chooses a subject by its option, or by a word such as ``network from``.
 
     Commands of extensions are imported when they are called; the help shows the lines that their extension declares.
     """
@@ -66,7 +65,9 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if subject := next((each for each in sorted(self.known) if each.endswith(f" --{args[0]}")), None):
+        if subject := next(
+            (each for each in sorted(self.known) if each.endswith((f" {args[0]}", f" --{args[0]}"))), None
+        ):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
         self.imported(args[0])
         name, command, rest = super().resolve_command(ctx, args)
@@ -86,8 +87,12 @@ class Commands(click.Group):
             if of == name and option and option not in has:
                 chosen = self.get_command(ctx, subject)
                 assert chosen is not None
-                about = f"{chosen.get_short_help_str(1000)} See dtfm-lab {subject} --help."
-                command.params.append(click.Option([option], is_flag=True, expose_value=False, help=about))
+                about, more = chosen.get_short_help_str(1000), f"dtfm-lab {subject} --help"
+                if option.startswith("-"):
+                    help_text = f"{about} See {more}."
+                    command.params.append(click.Option([option], is_flag=True, expose_value=False, help=help_text))
+                elif more not in (command.epilog or ""):
+                    command.epilog = f"{command.epilog or ''}\n\n{more}: {about}".strip()
 
 
 def _spread(words: Iterable[str]) -> Iterator[str]:
@@ -137,7 +142,6 @@ SEARCH = command_line_options(SearchBudget)
 FRONTIER = command_line_options(FrontierBudget)
 SIMULATION = command_line_options(SimulationOptions)
 RUN = command_line_options(RunOptions)
-STRATEGIES = command_line_options(Budget)
 
 
 def told(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:

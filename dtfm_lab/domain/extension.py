@@ -38,7 +38,7 @@ class Extension:
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Place and one line of help of each command of ``dtfm-lab``, a ``click.Command``.
 
-    A subject such as ``explain --worth`` is an option of a command that has options of its own.
+    A subject such as ``explain --worth`` or ``network from`` is a command that another chooses by an option or a word.
     """
     panes: Mapping[str, str] = field(default_factory=dict)
     """Places of functions that take the ``Lab`` and return a ``LabStep``, by the pane's name.

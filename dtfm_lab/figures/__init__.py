@@ -18,8 +18,6 @@ from dtfm_lab.figures.results.guesses import guesses
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.sensitivity import sensitivity
 from dtfm_lab.figures.results.sweep import sweep
-from dtfm_lab.figures.results.systems import crossings, strategies
-from dtfm_lab.figures.results.waterfall import waterfall
 from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
 from dtfm_lab.figures.timeline.bubble import bubble
@@ -30,9 +28,9 @@ from dtfm_lab.figures.timeline.race import race
 
 __all__ = [
     "alt_text", "availability", "blame", "bubble", "coarse_graph", "comparison", "convergence", "cost_breakdown",
-    "crossings", "frontier", "gantt", "guesses", "history", "link_matrix", "losses", "matching",
-    "memory_over_time", "network", "network_map", "plan_map", "race", "replans", "save", "sensitivity", "strategies",
-    "sweep", "theme", "waterfall",
+    "frontier", "gantt", "guesses", "history", "link_matrix", "losses", "matching",
+    "memory_over_time", "network", "network_map", "plan_map", "race", "replans", "save", "sensitivity", "sweep",
+    "theme",
 ]  # fmt: skip
 __all__ += sorted(offered("figures"))  # which are imported when they are used
 

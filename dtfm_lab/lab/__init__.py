@@ -6,7 +6,6 @@ the names of extensions too, which are imported when they are used.
 
 from typing import Any
 
-from dtfm_lab import systems
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.extension import attribute, offered
@@ -18,12 +17,10 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.elasticity import policies
 from dtfm_lab.files import load_availability, load_plan, load_trace, save
 from dtfm_lab.lab import missions
-from dtfm_lab.lab.advising import advise
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
 from dtfm_lab.lab.runs import compare, memory, run, simulate, start, sweep
-from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
 
@@ -36,7 +33,6 @@ __all__ = [
     "Schedule",
     "Topology",
     "Trace",
-    "advise",
     "compare",
     "evaluate",
     "explain",
@@ -60,9 +56,7 @@ __all__ = [
     "search",
     "simulate",
     "start",
-    "strategies",
     "sweep",
-    "systems",
     "with_job",
 ]
 

@@ -19,7 +19,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.domain.units import IntArray, counted
 from dtfm_lab.planning.background_tasks import BackgroundTasks
-from dtfm_lab.planning.bounds.bound_search import CommunicationBound
+from dtfm_lab.planning.bounds.search_bound import search_bound
 from dtfm_lab.planning.cost import PairCosts, lower_bound_s, pair_costs, price_placement, quick_bound_s
 from dtfm_lab.planning.problem import Generation, Population, Problem, canonical_order, planners
 from dtfm_lab.simulation.durations import tensor_gpus
@@ -340,7 +340,7 @@ def _communication_steps(request: SearchRequest, job: Job, start: IntArray | Non
         start=None if start is None else np.argsort(order)[start],
         background_tasks=request.background_tasks,
     )
-    bound = CommunicationBound(problem, timed=request.steps is None, enabled=request.improve_bound)
+    bound = search_bound(problem, timed=request.steps is None, enabled=request.improve_bound)
 
     def step_of(found: Generation, generation: int, spent_s: Callable[[], float]) -> PlanStep:
         held = found.held

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import PlanError
@@ -26,6 +24,7 @@ from dtfm_lab.lab.arguments import as_plan_or_network
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.planning.search import network_of
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.comparing import ComparePanel
 from dtfm_lab.widgets.controls import Panel, button, classed, mark
 from dtfm_lab.widgets.groups import GroupsPanel
@@ -42,6 +41,7 @@ from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.plan_words import result_words
 from dtfm_lab.widgets.planner.replanning import BackgroundBound, LiveReplanning
+from dtfm_lab.widgets.quiet import untold
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
@@ -51,7 +51,6 @@ from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend
-from dtfm_lab.widgets.views.view import untold
 from dtfm_lab.widgets.what_if import WhatIfPanel
 
 log = logging.getLogger(__name__)
@@ -127,7 +126,8 @@ class Lab(w.VBox):
                 self.bar.view.observe(lambda change: self._keep_for(autosave, change["new"]), "visitor")
             halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
             self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
-            parts = [w.HTML(f"<style>{markup.CSS}{markup.PANES_CSS}</style>", layout=w.Layout(display="none"))]
+            css = "".join([markup.CSS, markup.PANES_CSS, *(step.css for step in self.steps)])
+            parts = [w.HTML(f"<style>{css}</style>", layout=w.Layout(display="none"))]
             parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
             parts += [] if self.autosave is None else [self.autosave.view]
             super().__init__(parts)

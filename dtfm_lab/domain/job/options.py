@@ -45,6 +45,8 @@ LEFT_TO_PLANNERS = (
     *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),
 )
 """Fields that a planner chooses where they are None."""
+OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
+"""Fields that hold for one number of devices: where that changes, every plan chooses them."""
 BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
 GRADIENT = Option(
     help="One stage's gradient, as the communication cost counts it.",

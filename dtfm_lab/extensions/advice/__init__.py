@@ -4,5 +4,13 @@ from dtfm_lab.domain.extension import Extension
 
 EXTENSION = Extension(
     name="advice",
-    panes={"advice": "dtfm_lab.widgets.advice:advice_step"},
+    needs=("machines", "elasticity"),
+    api={"advise": "dtfm_lab.extensions.advice.advising:advise"},
+    commands={
+        "advise": (
+            "dtfm_lab.extensions.advice.commands:advise",
+            "Say where to train: at home, in the cloud, both or not at all.",
+        )
+    },
+    panes={"advice": "dtfm_lab.extensions.advice.pane:advice_step"},
 )

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import ipywidgets as w
-
 from dtfm_lab import lab
 from dtfm_lab.course import LESSONS, Mission, Verdict, missions
 from dtfm_lab.course.graded import assignment_of
@@ -22,7 +20,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted
-from dtfm_lab.systems import Outcome, Outcomes
+from dtfm_lab.extensions.systems.api import Outcome, Outcomes
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import inline_markdown, markdown

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-import ipywidgets as w
-
 from dtfm_lab.domain.network import find_place
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, mark, more_menu, show, spacer, toggle
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link
@@ -59,6 +58,8 @@ class LabStep:
     """Text of the button that calls ``panel.redo`` where the step is out of date; empty for no button."""
     asked_for: bool = False
     """Whether it shows what a person asked for, such as a measurement, which no new plan makes again."""
+    css: str = ""
+    """Styles of the pane, beside those that all share."""
     position: int = 1000
     """Where its tab stands among the others, in ascending order."""
 

@@ -25,11 +25,11 @@ from dtfm_lab.extensions.published.row import Evidence, band_by_rule
 from dtfm_lab.extensions.published.row import numbers as packaged
 from dtfm_lab.extensions.published.systems.zero_bubble import SCHEDULES, profile, settings_of
 from dtfm_lab.extensions.published.units import measured_model
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.engine import PlacedTasks, without_edges
 from dtfm_lab.simulation.schedules import schedules
-from dtfm_lab.systems.modelled.diloco import DiLoCo
 
 DATA = Path(__file__).parents[2] / "data" / "published"
 

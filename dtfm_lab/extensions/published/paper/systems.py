@@ -26,15 +26,15 @@ from dtfm_lab.extensions.published.paper.settings import (
     efficiency,
 )
 from dtfm_lab.extensions.published.row import document
+from dtfm_lab.extensions.systems.api import Budget, Outcome, Strategy, outcome_of
+from dtfm_lab.extensions.systems.grids import in_rank_order
+from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
+from dtfm_lab.extensions.systems.modelled.dt_fm import DTFM, DTFMRandom, random_ranks
+from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, Megatron
+from dtfm_lab.extensions.systems.strategy import Branch, described, priced
+from dtfm_lab.extensions.systems.waterfall import Switch, Waterfall, waterfall
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning import evaluate, plan
-from dtfm_lab.systems import Budget, Outcome, Strategy, outcome_of
-from dtfm_lab.systems.grids import in_rank_order
-from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
-from dtfm_lab.systems.modelled.dt_fm import DTFM, DTFMRandom, random_ranks
-from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
-from dtfm_lab.systems.strategy import Branch, described, priced
-from dtfm_lab.systems.waterfall import Switch, Waterfall, waterfall
 
 RESULTS = "DT-FM's authors, results/NeurIPS2022_submission.md of DS3Lab/Decentralized_FM_alpha"
 STEPS = 20

@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.extensions.published.paper.settings import BATCHES, CASES, LAYERS, Setting, settings
 from dtfm_lab.extensions.published.paper.systems import SYSTEMS, outcome, published_name, rival
 from dtfm_lab.extensions.published.row import document
-from dtfm_lab.systems import Budget, Outcome
+from dtfm_lab.extensions.systems.api import Budget, Outcome
 
 Seconds = Callable[[str, Setting], float | None]
 """Seconds of a system in a setting; None where there are none."""

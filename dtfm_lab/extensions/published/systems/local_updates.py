@@ -13,9 +13,9 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.extensions.published.row import Evidence, Row, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import measured_model
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
-from dtfm_lab.systems.modelled.diloco import DiLoCo
 
 PARAMETERS = 10_200_000_000
 LOCAL_STEPS, STEP_S = 100, 22.8

@@ -14,9 +14,9 @@ from dtfm_lab.domain.units import TERA
 from dtfm_lab.extensions.published.row import Evidence, Row, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import hosts_of, only_plan, simulated_row
-from dtfm_lab.systems import Strategy
-from dtfm_lab.systems.modelled.deepspeed import DeepSpeedZero3
-from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
+from dtfm_lab.extensions.systems.api import Strategy
+from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedZero3
+from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, Megatron
 
 SEQUENCE, VOCABULARY = 2048, 51200
 """Narayanan et al. 2021, section 5."""

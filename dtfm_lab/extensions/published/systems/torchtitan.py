@@ -14,7 +14,7 @@ from dtfm_lab.domain.units import GiB
 from dtfm_lab.extensions.published.row import Evidence, Row, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import ALLOCATED, RESERVED, hosts_of, only_plan, simulated_row
-from dtfm_lab.systems.modelled.data_parallel import FSDP
+from dtfm_lab.extensions.systems.modelled.data_parallel import FSDP
 
 LOCAL_BATCH = 2
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 450e9, 8 * 50e9
