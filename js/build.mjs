@@ -8,11 +8,13 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const VIEWS = here("../dtfm_lab/widgets/views");
 const STATIC = here("../dtfm_lab/widgets/static");
 const named = process.argv.slice(2).filter((word) => !word.startsWith("--")); // npm run build -- gantt: this one only
-const all = readdirSync(VIEWS).filter((name) => existsSync(`${VIEWS}/${name}/view.js`)).sort();
+const all = readdirSync(VIEWS)
+  .filter((name) => existsSync(`${VIEWS}/${name}/view.js`))
+  .sort();
 
 const entries = (named.length ? named : all).flatMap((name) =>
-  ["js", "css"].filter((kind) => existsSync(`${VIEWS}/${name}/view.${kind}`))
-    .map((kind) => ({ in: `${VIEWS}/${name}/view.${kind}`, out: name })));
+  ["js", "css"].filter((kind) => existsSync(`${VIEWS}/${name}/view.${kind}`)).map((kind) => ({ in: `${VIEWS}/${name}/view.${kind}`, out: name })),
+);
 
 /** Leaves out what the editor has no use for: cytoscape's WebGL renderer and its layouts by forces and by breadth. */
 const UNUSED = /cytoscape.src.extensions.(renderer.canvas.webgl.drawing-redraw-webgl|layout.cose|layout.breadthfirst)\.mjs$/;

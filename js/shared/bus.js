@@ -8,7 +8,9 @@ function send(el, name, detail) {
 
 /** `handler(detail)` for what another view, or this one, of the same lab has sent, until clean-up. */
 function receive(el, name, handler, cleanUp) {
-  const listen = ({ detail }) => { if (detail.root === rootOf(el)) handler(detail); };
+  const listen = ({ detail }) => {
+    if (detail.root === rootOf(el)) handler(detail);
+  };
   document.addEventListener(name, listen);
   cleanUp.add(() => document.removeEventListener(name, listen));
 }
@@ -27,7 +29,8 @@ export const shines = (el, what) => ({
     pointedAt = currentTarget;
     const look = () => {
       if (pointedAt !== currentTarget) return; // something else is pointed at since
-      if (currentTarget.matches(":hover")) requestAnimationFrame(look); // one that is taken away is told of no leave
+      if (currentTarget.matches(":hover"))
+        requestAnimationFrame(look); // one that is taken away is told of no leave
       else shine(el, null);
     };
     requestAnimationFrame(look);
@@ -35,8 +38,7 @@ export const shines = (el, what) => ({
 });
 
 /** `handler(what, isOwn)` whenever something else is pointed at; `isOwn` where this very view has said so. */
-export const onShine = (el, handler, cleanUp) =>
-  receive(el, "dtfm-shine", ({ what, from }) => handler(what, from === el), cleanUp);
+export const onShine = (el, handler, cleanUp) => receive(el, "dtfm-shine", ({ what, from }) => handler(what, from === el), cleanUp);
 
 /** Says which moment of the iteration is shown: {t_s, playing}; null for none. */
 export const tellTime = (el, time) => send(el, "dtfm-time", { time });

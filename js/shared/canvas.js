@@ -16,7 +16,10 @@ export function sharpCanvas(box, paint, cleanUp) {
   function repaint() {
     size ??= [box.clientWidth, box.clientHeight];
     const [width, height] = size;
-    if (!width || !height) { size = null; return; } // hidden, or without a style sheet for a moment, or not in the page yet
+    if (!width || !height) {
+      size = null;
+      return;
+    } // hidden, or without a style sheet for a moment, or not in the page yet
     const ratio = window.devicePixelRatio || 1;
     const [pixelWidth, pixelHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (element.width !== pixelWidth || element.height !== pixelHeight) {
@@ -29,7 +32,14 @@ export function sharpCanvas(box, paint, cleanUp) {
   }
 
   const draw = oncePerFrame(repaint, cleanUp);
-  onResize(box, () => { size = null; draw(); }, cleanUp);
+  onResize(
+    box,
+    () => {
+      size = null;
+      draw();
+    },
+    cleanUp,
+  );
   onTheme(draw, cleanUp);
   return { element, draw };
 }
@@ -47,6 +57,8 @@ export function tooltip(box) {
       element.style.left = `${Math.max(4, left)}px`;
       element.style.top = `${below ? y + 16 : Math.max(2, y - element.offsetHeight - 10)}px`;
     },
-    hide() { element.hidden = true; },
+    hide() {
+      element.hidden = true;
+    },
   };
 }

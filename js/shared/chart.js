@@ -18,7 +18,10 @@ const STEP_PX = 8; // of an arrow key
  * `words(x)` is what the tooltip says at a place on the x axis. `drawn` is called after each drawing.
  */
 export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
-  let plot = null, built = "", shown = null, theme = readTheme(box);
+  let plot = null,
+    built = "",
+    shown = null,
+    theme = readTheme(box);
   const tip = tooltip(box);
   const draw = oncePerFrame(update, cleanUp);
 
@@ -35,7 +38,13 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
     }
     const lines = shown.curves.flatMap((curve) => curve.lines);
     const data = uPlot.join(shown.curves.map(({ xs, lines: own }) => [xs, ...own.map(({ ys }) => ys)]));
-    const wanted = JSON.stringify([shown.x.log, shown.y.log, shown.between, shown.x.label, lines.map(({ width: wide, dash, stepped }) => [wide, dash, stepped])]);
+    const wanted = JSON.stringify([
+      shown.x.log,
+      shown.y.log,
+      shown.between,
+      shown.x.label,
+      lines.map(({ width: wide, dash, stepped }) => [wide, dash, stepped]),
+    ]);
     if (wanted !== built) {
       plot?.destroy();
       plot = new uPlot(options(lines, width, height), data, box);
@@ -52,15 +61,36 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
     const axis = { font: theme.font, labelFont: theme.font, stroke: () => theme.softText, labelSize: 16, labelGap: 0 };
     const quiet = { show: false };
     return {
-      width, height, padding: [14, 84, 0, 0], legend: quiet,
+      width,
+      height,
+      padding: [14, 84, 0, 0],
+      legend: quiet,
       cursor: { y: false, points: quiet, drag: { x: false, y: false } },
       scales: {
         x: { time: false, distr: shown.x.log ? 3 : 1, range: () => [shown.x.low, shown.x.high] },
         y: { distr: shown.y.log ? 3 : 1, range: () => [shown.y.low, shown.y.high] },
       },
       axes: [
-        { ...axis, label: shown.x.label || null, size: 24, grid: quiet, ticks: { size: 4, stroke: () => theme.border }, splits: xTicks, filter: (_, splits) => splits, values: (_, splits) => splits.map(shown.x.format) },
-        { ...axis, label: shown.y.label || null, size: 46, gap: 3, grid: { stroke: () => theme.softBorder, width: 1 }, ticks: quiet, splits: yTicks, values: yLabels },
+        {
+          ...axis,
+          label: shown.x.label || null,
+          size: 24,
+          grid: quiet,
+          ticks: { size: 4, stroke: () => theme.border },
+          splits: xTicks,
+          filter: (_, splits) => splits,
+          values: (_, splits) => splits.map(shown.x.format),
+        },
+        {
+          ...axis,
+          label: shown.y.label || null,
+          size: 46,
+          gap: 3,
+          grid: { stroke: () => theme.softBorder, width: 1 },
+          ticks: quiet,
+          splits: yTicks,
+          values: yLabels,
+        },
       ],
       series: [{}, ...lines.map(series)],
       bands: shown.between ? [{ series: shown.between.map((index) => index + 1), fill: () => faded(lineAt(shown.between[1] + 1).color, 0.12) }] : [],
@@ -71,10 +101,17 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
   function series({ width, dash, stepped, alpha = 1 }) {
     const color = (_, index) => lineAt(index).color;
     return {
-      width, dash, alpha, stroke: color, spanGaps: true,
+      width,
+      dash,
+      alpha,
+      stroke: color,
+      spanGaps: true,
       paths: stepped ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear(),
       points: {
-        show: (_, index) => Boolean(lineAt(index).marked?.length), size: 6, fill: color, width: 0,
+        show: (_, index) => Boolean(lineAt(index).marked?.length),
+        size: 6,
+        fill: color,
+        width: 0,
         filter: (u, index) => (lineAt(index).marked ?? []).map((x) => u.data[0].indexOf(x)).filter((at) => at >= 0),
       },
     };
@@ -85,13 +122,17 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
     return shown.x.whole ? marks.filter(Number.isInteger) : marks;
   }
 
-  const yTicks = (u, _, low, high) => shown.y.log ? logTicks(low, high) : ticks(low, high, u.bbox.height / devicePixelRatio / 36);
-  const yLabels = (_, splits) => splits.map((value) => shown.y.log ? figures(value * (shown.y.times ?? 1)) : tickLabel(value * (shown.y.times ?? 1), (splits[1] - splits[0]) * (shown.y.times ?? 1)));
+  const yTicks = (u, _, low, high) => (shown.y.log ? logTicks(low, high) : ticks(low, high, u.bbox.height / devicePixelRatio / 36));
+  const yLabels = (_, splits) =>
+    splits.map((value) =>
+      shown.y.log ? figures(value * (shown.y.times ?? 1)) : tickLabel(value * (shown.y.times ?? 1), (splits[1] - splits[0]) * (shown.y.times ?? 1)),
+    );
 
   /** The last values at the right edge, pushed apart where they would cover each other. */
   function paintEnds(u) {
     const [ratio, { ctx: context, bbox }] = [devicePixelRatio, u];
-    const bottom = (bbox.top + bbox.height) / ratio, right = (bbox.left + bbox.width) / ratio;
+    const bottom = (bbox.top + bbox.height) / ratio,
+      right = (bbox.left + bbox.width) / ratio;
     const labels = shown.ends.map((end) => ({ ...end, y: u.valToPos(end.value, "y", true) / ratio })).sort((one, other) => one.y - other.y);
     for (let at = 1; at < labels.length; at++) labels[at].y = Math.max(labels[at].y, labels[at - 1].y + LABEL_PX);
     for (let at = labels.length - 1, floor = bottom; at >= 0; at--, floor -= LABEL_PX) labels[at].y = Math.min(labels[at].y, floor);
@@ -126,8 +167,11 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
       context.lineTo(ways[index], bottom);
       context.stroke();
     });
-    shown.marks.forEach(({ text, color }, index) => { // after all lines, none of which crosses them
-      const at = ways[index], wide = context.measureText(text).width, fits = at + 6 + wide < right;
+    shown.marks.forEach(({ text, color }, index) => {
+      // after all lines, none of which crosses them
+      const at = ways[index],
+        wide = context.measureText(text).width,
+        fits = at + 6 + wide < right;
       const y = top + 8 + 14 * (index % 3);
       context.fillStyle = theme.surface;
       context.fillRect(fits ? at + 3 : at - 7 - wide, y - 7, wide + 6, 14);
@@ -160,7 +204,13 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
 }
 
 /** A hexadecimal colour that lets so much through. */
-const faded = (color, share) => (/^#[0-9a-f]{6}$/i.test(color) ? color + Math.round(share * 255).toString(16).padStart(2, "0") : "transparent");
+const faded = (color, share) =>
+  /^#[0-9a-f]{6}$/i.test(color)
+    ? color
+      + Math.round(share * 255)
+        .toString(16)
+        .padStart(2, "0")
+    : "transparent";
 
 /** Lowest and highest of values, with some room around. */
 export function extent(values, room) {

@@ -11,7 +11,8 @@ export function dialog(el, { className, label, onClose = () => {} }, ...children
   const card = h("div", { class: "dtfm-dialog-card", role: "dialog", "aria-modal": "true", "aria-label": label, tabindex: "-1" }, ...children);
   const box = h("div", { class: `dtfm dtfm-dialog ${className}`, id: `dtfm-dialog-${++made}`, "data-lm-suppress-shortcuts": "true", hidden: true }, card);
   el.append(box);
-  let covered = [], before = null;
+  let covered = [],
+    before = null;
 
   function open(focus = card) {
     if (!box.hidden) return;
@@ -38,15 +39,33 @@ export function dialog(el, { className, label, onClose = () => {} }, ...children
 
   function onKey(event) {
     event.stopPropagation();
-    if (event.key === "Escape") { event.preventDefault(); close(); }
+    if (event.key === "Escape") {
+      event.preventDefault();
+      close();
+    }
     if (event.key !== "Tab") return;
     const stops = stopsIn(card);
     const [first, last] = [stops[0], stops.at(-1)];
     const leaves = event.shiftKey ? [first, card].includes(document.activeElement) : document.activeElement === last;
-    if (leaves && first) { event.preventDefault(); (event.shiftKey ? last : first).focus(); }
+    if (leaves && first) {
+      event.preventDefault();
+      (event.shiftKey ? last : first).focus();
+    }
   }
 
   box.addEventListener("keydown", onKey);
-  box.addEventListener("pointerdown", (event) => { if (event.target === box) close(); });
-  return { box, card, open, close, isOpen: () => !box.hidden, remove: () => { for (const child of covered) child.inert = false; box.remove(); } };
+  box.addEventListener("pointerdown", (event) => {
+    if (event.target === box) close();
+  });
+  return {
+    box,
+    card,
+    open,
+    close,
+    isOpen: () => !box.hidden,
+    remove: () => {
+      for (const child of covered) child.inert = false;
+      box.remove();
+    },
+  };
 }

@@ -33,7 +33,14 @@ export function frame(className, label, role = "group") {
 /** Collects what a view must undo when it goes; `render` returns `cleanUp.run`. */
 export function cleanUps() {
   const steps = [];
-  return { add: (step) => steps.push(step), run: () => steps.splice(0).reverse().forEach((step) => step()) };
+  return {
+    add: (step) => steps.push(step),
+    run: () =>
+      steps
+        .splice(0)
+        .reverse()
+        .forEach((step) => step()),
+  };
 }
 
 /** Calls `handler` on change of any of the traits, until clean-up. */
@@ -49,16 +56,26 @@ export function oncePerFrame(work, cleanUp) {
   let pending = 0;
   cleanUp.add(() => cancelAnimationFrame(pending));
   return () => {
-    if (!pending) pending = requestAnimationFrame(() => { pending = 0; work(); });
+    if (!pending)
+      pending = requestAnimationFrame(() => {
+        pending = 0;
+        work();
+      });
   };
 }
 
 /** Once for all that one message changes, before the next frame: for what has to be painted in that frame. */
 export function oncePerMessage(work, cleanUp) {
   let [pending, ended] = [false, false];
-  cleanUp.add(() => { ended = true; });
+  cleanUp.add(() => {
+    ended = true;
+  });
   return () => {
-    if (!pending) queueMicrotask(() => { pending = false; if (!ended) work(); });
+    if (!pending)
+      queueMicrotask(() => {
+        pending = false;
+        if (!ended) work();
+      });
     pending = true;
   };
 }
@@ -94,5 +111,7 @@ const STOPS = "button, [href], input:not([type=hidden]), select, textarea, summa
 
 /** What the Tab key stops at in a part of the page, in its order. */
 export function stopsIn(box) {
-  return [...box.querySelectorAll(STOPS)].filter((one) => one.tabIndex >= 0 && !one.disabled && one.checkVisibility({ visibilityProperty: true }) && !one.closest("[inert]"));
+  return [...box.querySelectorAll(STOPS)].filter(
+    (one) => one.tabIndex >= 0 && !one.disabled && one.checkVisibility({ visibilityProperty: true }) && !one.closest("[inert]"),
+  );
 }

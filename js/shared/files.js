@@ -9,20 +9,36 @@ export function dropZone(root, send, refuse, cleanUp) {
   root.append(cover);
   const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
   const on = {
-    dragenter: () => { cover.hidden = false; },
-    dragover: (event) => { event.dataTransfer.dropEffect = "copy"; cover.hidden = false; },
-    dragleave: (event) => { if (!root.contains(event.relatedTarget)) cover.hidden = true; },
+    dragenter: () => {
+      cover.hidden = false;
+    },
+    dragover: (event) => {
+      event.dataTransfer.dropEffect = "copy";
+      cover.hidden = false;
+    },
+    dragleave: (event) => {
+      if (!root.contains(event.relatedTarget)) cover.hidden = true;
+    },
     drop: async (event) => {
       cover.hidden = true;
       const files = [...event.dataTransfer.files];
       const size = files.reduce((sum, file) => sum + file.size, 0);
       if (size > MOST_BYTES) return refuse(`${files[0].name} has ${(size / 1e6).toFixed(1)} MB; wanted at most 8 MB here, or its path in the field “File”`);
       const buffers = await Promise.all(files.map((file) => file.arrayBuffer()));
-      if (files.length) send(files.map((file) => file.name), buffers);
+      if (files.length)
+        send(
+          files.map((file) => file.name),
+          buffers,
+        );
     },
   };
   for (const [name, act] of Object.entries(on)) {
-    const handler = (event) => { if (!hasFiles(event)) return; event.preventDefault(); event.stopPropagation(); act(event); };
+    const handler = (event) => {
+      if (!hasFiles(event)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      act(event);
+    };
     root.addEventListener(name, handler);
     cleanUp.add(() => root.removeEventListener(name, handler));
   }

@@ -18,7 +18,12 @@ export const draggedMs = (ms, px) => rounded(Math.min(MOST_MS, Math.max(0, (ms +
 export function saved(model) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ACKNOWLEDGED_WITHIN_MS);
-    const status = ({ content }) => { if (content.execution_state === "idle") { clearTimeout(timer); resolve(); } };
+    const status = ({ content }) => {
+      if (content.execution_state === "idle") {
+        clearTimeout(timer);
+        resolve();
+      }
+    };
     model.save_changes({ iopub: { status } });
   });
 }
@@ -61,7 +66,9 @@ export function gesture(model, set) {
       ending = true;
       if (!waiting) finish();
     },
-    get open() { return open && !ending; },
+    get open() {
+      return open && !ending;
+    },
   };
 }
 
@@ -77,7 +84,12 @@ export function linkLabel(name, still = false) {
     return [gbps, ms];
   };
   if (still) return { element: h("div", { class: "dtfm-link dtfm-link-still", title: name }, first, second), write };
-  const element = h("div", { class: "dtfm-link", role: "slider", tabindex: "0", "aria-valuemin": String(LEAST_GBPS), "aria-valuemax": String(MOST_GBPS) }, first, second);
+  const element = h(
+    "div",
+    { class: "dtfm-link", role: "slider", tabindex: "0", "aria-valuemin": String(LEAST_GBPS), "aria-valuemax": String(MOST_GBPS) },
+    first,
+    second,
+  );
   element.setAttribute("aria-label", `Link ${name}: left and right change its bandwidth, up and down its latency`);
   element.title = `${name}\nDrag sideways: bandwidth. Shift, or up and down: latency.`;
   return {
@@ -131,9 +143,10 @@ export function linkDrag(label, model, link, cleanUp) {
     }
     const px = drag.alongX ? dx : dy;
     const { before } = drag;
-    const next = drag.axis === "latency"
-      ? { ...before, latency_ms: draggedMs(before.latency_ms, px) }
-      : { ...before, bandwidth_gbps: draggedGbps(before.bandwidth_gbps, px) };
+    const next =
+      drag.axis === "latency"
+        ? { ...before, latency_ms: draggedMs(before.latency_ms, px) }
+        : { ...before, bandwidth_gbps: draggedGbps(before.bandwidth_gbps, px) };
     if (!drag.now || next.latency_ms !== drag.now.latency_ms || next.bandwidth_gbps !== drag.now.bandwidth_gbps) take(next, before);
   }
 
@@ -158,10 +171,13 @@ export function linkDrag(label, model, link, cleanUp) {
         const px = event.shiftKey ? 40 : 8;
         const before = link.read();
         sending.begin();
-        take({
-          latency_ms: step[1] ? apart(before.latency_ms, draggedMs(before.latency_ms, step[1] * px), step[1] * 0.1) : before.latency_ms,
-          bandwidth_gbps: step[0] ? draggedGbps(before.bandwidth_gbps, step[0] * px) : before.bandwidth_gbps,
-        }, before);
+        take(
+          {
+            latency_ms: step[1] ? apart(before.latency_ms, draggedMs(before.latency_ms, step[1] * px), step[1] * 0.1) : before.latency_ms,
+            bandwidth_gbps: step[0] ? draggedGbps(before.bandwidth_gbps, step[0] * px) : before.bandwidth_gbps,
+          },
+          before,
+        );
         clearTimeout(keysDone);
         keysDone = setTimeout(sending.end, KEYS_END_MS);
       }
@@ -170,7 +186,10 @@ export function linkDrag(label, model, link, cleanUp) {
     event.stopPropagation();
   }
 
-  const endKeys = () => { clearTimeout(keysDone); if (sending.open && !drag) sending.end(); };
+  const endKeys = () => {
+    clearTimeout(keysDone);
+    if (sending.open && !drag) sending.end();
+  };
   const on = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: up, keydown: key, blur: endKeys };
   for (const [name, handler] of Object.entries(on)) label.addEventListener(name, handler);
   cleanUp.add(() => {

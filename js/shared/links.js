@@ -3,7 +3,12 @@
 /** Pixels: 0.01 Gbit/s is a hair, 1 Gbit/s three, 100 Gbit/s and more seven. */
 export const linkWidth = (gbps) => Math.min(7, Math.max(1, 3.4 + 1.4 * Math.log10(Math.max(gbps, 1e-4))));
 
-const DASHES = [[30, []], [80, [10, 4]], [150, [5, 4]], [Infinity, [1.5, 5]]];
+const DASHES = [
+  [30, []],
+  [80, [10, 4]],
+  [150, [5, 4]],
+  [Infinity, [1.5, 5]],
+];
 
 /** The dash pattern in pixels: solid below 30 ms, long below 80, short below 150, dots above. */
 export const linkDash = (latencyMs) => DASHES.find(([below]) => latencyMs < below)?.[1] ?? DASHES.at(-1)[1];

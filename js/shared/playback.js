@@ -14,12 +14,16 @@ export const playbackRows = (view) => typed(view, Float32Array);
  * as indices into `playback_devices` and the share of the action that is over, 0 to 1.
  */
 export function playbackAt(rows, t_s) {
-  const computing = [], messages = [];
+  const computing = [],
+    messages = [];
   for (let at = 0; at + WIDTH <= rows.length && rows[at] <= t_s; at += WIDTH) {
-    const start = rows[at], end = rows[at + 1];
+    const start = rows[at],
+      end = rows[at + 1];
     if (end <= t_s) continue;
-    const share = (t_s - start) / (end - start), kind = PLAYED[rows[at + 2]];
-    const source = rows[at + 3], target = rows[at + 4];
+    const share = (t_s - start) / (end - start),
+      kind = PLAYED[rows[at + 2]];
+    const source = rows[at + 3],
+      target = rows[at + 4];
     if (target < 0) computing.push({ device: source, kind, share });
     else messages.push({ source, target, kind, share });
   }

@@ -11,7 +11,9 @@ export function roving(container, items, columns) {
     for (const other of items()) other.tabIndex = other === item ? 0 : -1;
   }
 
-  container.addEventListener("focusin", (event) => { if (items().includes(event.target)) stopAt(event.target); });
+  container.addEventListener("focusin", (event) => {
+    if (items().includes(event.target)) stopAt(event.target);
+  });
   container.addEventListener("keydown", (event) => {
     const all = items();
     const at = all.indexOf(event.target);

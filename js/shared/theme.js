@@ -28,7 +28,8 @@ const rampColors = new Map();
 
 /** Hexadecimal sRGB; channels outside the gamut are clipped. */
 function fromOklch(lightness, chroma, hue) {
-  const a = chroma * Math.cos(hue), b = chroma * Math.sin(hue);
+  const a = chroma * Math.cos(hue),
+    b = chroma * Math.sin(hue);
   const long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
   const medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
   const short = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
@@ -37,7 +38,17 @@ function fromOklch(lightness, chroma, hue) {
     -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
     -0.0041960863 * long - 0.7034186147 * medium + 1.707614701 * short,
   ];
-  return "#" + linear.map((channel) => toByte(Math.min(1, Math.max(0, channel))).toString(16).padStart(2, "0").toUpperCase()).join("");
+  return (
+    "#"
+    + linear
+      .map((channel) =>
+        toByte(Math.min(1, Math.max(0, channel)))
+          .toString(16)
+          .padStart(2, "0")
+          .toUpperCase(),
+      )
+      .join("")
+  );
 }
 
 /** A linear channel from 0 to 1 as a byte of sRGB. */
@@ -103,18 +114,23 @@ export function isDark(color) {
 }
 
 /** After a theme is named: when it is read again in any case, and how long for a late style sheet, in tenths of a second. */
-const SETTLED_LOOKS = 3, MOST_LOOKS = 50;
+const SETTLED_LOOKS = 3,
+  MOST_LOOKS = 50;
 const paper = () => getComputedStyle(document.body).getPropertyValue("--jp-layout-color0");
 
 /** Calls `handler` when the notebook changes its theme, until clean-up. */
 export function onTheme(handler, cleanUp) {
   // JupyterLab names the theme on the body before its style sheet is in force: a moment, or a second on a busy machine.
   let looking = 0;
-  const changed = () => { themes = new WeakMap(); handler(); };
+  const changed = () => {
+    themes = new WeakMap();
+    handler();
+  };
   const observer = new MutationObserver(() => {
     changed();
     clearInterval(looking);
-    let looks = 0, seen = paper();
+    let looks = 0,
+      seen = paper();
     looking = setInterval(() => {
       const now = paper();
       looks += 1;
@@ -127,7 +143,10 @@ export function onTheme(handler, cleanUp) {
     attributes: true,
     attributeFilter: ["class", "data-jp-theme-name", "data-jp-theme-light", "data-theme"],
   });
-  cleanUp.add(() => { observer.disconnect(); clearInterval(looking); });
+  cleanUp.add(() => {
+    observer.disconnect();
+    clearInterval(looking);
+  });
 }
 
 const RAMP = ["#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154"]; // viridis, light is cheap

@@ -13,7 +13,8 @@ export function meaning(term, [words, also]) {
 /** Shows the sentence of any `[data-word]` in the lab of `el`, at hover and focus, until clean-up. `tables()` is [words, also]. */
 export function explainWords(el, tables, cleanUp) {
   const tip = h("div", { class: "dtfm dtfm-word-tip", role: "tooltip", id: `dtfm-word-${Math.random().toString(36).slice(2)}`, hidden: true });
-  let shown = null, waiting = 0;
+  let shown = null,
+    waiting = 0;
 
   function show(target) {
     const sentence = meaning(target.dataset.word, tables());
@@ -24,7 +25,8 @@ export function explainWords(el, tables, cleanUp) {
     document.body.append(tip);
     tip.hidden = false;
     target.setAttribute("aria-describedby", tip.id);
-    const at = target.getBoundingClientRect(), size = tip.getBoundingClientRect();
+    const at = target.getBoundingClientRect(),
+      size = tip.getBoundingClientRect();
     const below = at.bottom + 6 + size.height <= innerHeight;
     tip.style.left = `${Math.max(8, Math.min(at.left, innerWidth - size.width - 8))}px`;
     tip.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - size.height - 6)}px`;
@@ -48,10 +50,18 @@ export function explainWords(el, tables, cleanUp) {
       hide();
       if (target) waiting = setTimeout(show, 250, target);
     },
-    focusin: (event) => { const target = marked(event); if (target?.matches(":focus-visible")) show(target); },
+    focusin: (event) => {
+      const target = marked(event);
+      if (target?.matches(":focus-visible")) show(target);
+    },
     focusout: hide,
     pointerdown: hide,
-    keydown: (event) => { if (event.key === "Escape" && shown) { hide(); event.stopPropagation(); } },
+    keydown: (event) => {
+      if (event.key === "Escape" && shown) {
+        hide();
+        event.stopPropagation();
+      }
+    },
     scroll: hide,
   };
   for (const [name, listener] of Object.entries(listeners)) document.addEventListener(name, listener, true);

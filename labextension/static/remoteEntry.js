@@ -4,9 +4,9 @@
   const OPEN = "dtfm-lab:open";
   const SOURCE = "import dtfm_lab as lab\n\nlab.Lab()";
   const ICON =
-    '<svg xmlns="http://www.w3.org/2000/svg" width="24" height="24" viewBox="0 0 24 24"><path d="M5 17 10 7l4 9 5-10" fill="none" ' +
-    'stroke="#8d8a99" stroke-width="1.4"/><circle cx="5" cy="17" r="3.4" fill="#3a2d96"/><circle cx="10" cy="7" r="3.4" fill="#7a4fb5"/>' +
-    '<circle cx="14" cy="16" r="3.4" fill="#c46bbf"/><circle cx="19" cy="6" r="3.4" fill="#f5a3cd"/></svg>';
+    '<svg xmlns="http://www.w3.org/2000/svg" width="24" height="24" viewBox="0 0 24 24"><path d="M5 17 10 7l4 9 5-10" fill="none" '
+    + 'stroke="#8d8a99" stroke-width="1.4"/><circle cx="5" cy="17" r="3.4" fill="#3a2d96"/><circle cx="10" cy="7" r="3.4" fill="#7a4fb5"/>'
+    + '<circle cx="14" cy="16" r="3.4" fill="#c46bbf"/><circle cx="19" cy="6" r="3.4" fill="#f5a3cd"/></svg>';
   // In a tab of its own the lab fills the tab, however high that is.
   const STYLE = `
     .dtfm-lab-tab { position: relative; container-type: size; overflow: hidden; background: var(--jp-layout-color1); }
@@ -42,7 +42,7 @@
   function pythonKernel(manager) {
     const { specs } = manager.kernelspecs;
     const isPython = (name) => specs?.kernelspecs[name]?.language?.toLowerCase() === "python";
-    return isPython(specs?.default) ? specs.default : Object.keys(specs?.kernelspecs ?? {}).find(isPython) ?? "python3";
+    return isPython(specs?.default) ? specs.default : (Object.keys(specs?.kernelspecs ?? {}).find(isPython) ?? "python3");
   }
 
   /** Writes a notebook with one cell; its path. */
@@ -142,7 +142,7 @@
 
         /** `path` is of a notebook whose tab is put back; without it, a new notebook is written and run. */
         async function open({ path, cwd = "" }) {
-          const tab = tabOf(path ?? await write(app.serviceManager, cwd), kit);
+          const tab = tabOf(path ?? (await write(app.serviceManager, cwd)), kit);
           tab.actions = notebook.NotebookActions;
           app.shell.add(tab, "main");
           await tabs.add(tab);
@@ -151,7 +151,9 @@
             app.shell.activateById(tab.id);
             if (window.innerWidth < 1700) app.shell.collapseLeft?.();
           }
-          filled.catch((error) => { tab.line.textContent = `The lab could not be opened: ${error.message ?? error}`; });
+          filled.catch((error) => {
+            tab.line.textContent = `The lab could not be opened: ${error.message ?? error}`;
+          });
           return tab;
         }
 
@@ -170,7 +172,9 @@
 
   window._JUPYTERLAB = window._JUPYTERLAB || {};
   window._JUPYTERLAB["dtfm-lab"] = {
-    init: (scope) => { shared = scope; },
+    init: (scope) => {
+      shared = scope;
+    },
     get: async () => {
       const made = { __esModule: true, default: await plugin() };
       return () => made;

@@ -4,7 +4,8 @@
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
   const whole = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
-  const length = new DataView(whole).getUint32(0, true), begin = 4 + length;
+  const length = new DataView(whole).getUint32(0, true),
+    begin = 4 + length;
   const revive = (_, value) => (Array.isArray(value?.buffer) ? new DataView(whole, begin + value.buffer[0], value.buffer[1]) : value);
   return JSON.parse(new TextDecoder().decode(new Uint8Array(whole, 4, length)), revive);
 }
@@ -16,36 +17,48 @@ function modelOf(traits, answer) {
   return {
     traits,
     get: (name) => traits[name],
-    set(name, value) { if (traits[name] !== value) this.setAll({ [name]: value }); },
+    set(name, value) {
+      if (traits[name] !== value) this.setAll({ [name]: value });
+    },
     /** All of them before anybody hears of one, as they belong together. */
     setAll(values) {
       Object.assign(traits, values);
       for (const name of Object.keys(values)) for (const handler of [...heard(`change:${name}`)]) handler();
     },
-    save_changes(callbacks) { callbacks?.iopub?.status({ content: { execution_state: "idle" } }); },
+    save_changes(callbacks) {
+      callbacks?.iopub?.status({ content: { execution_state: "idle" } });
+    },
     send: answer,
     on: (event, handler) => handlers.set(event, [...heard(event), handler]),
-    off: (event, handler) => handlers.set(event, heard(event).filter((one) => one !== handler)),
+    off: (event, handler) =>
+      handlers.set(
+        event,
+        heard(event).filter((one) => one !== handler),
+      ),
   };
 }
 
 /** Follows the reader's system: the body is named as JupyterLab names it, which is where views look. */
 function dress() {
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const show = () => { document.body.dataset.jpThemeLight = String(!system.matches); };
+  const show = () => {
+    document.body.dataset.jpThemeLight = String(!system.matches);
+  };
   system.addEventListener("change", show);
   show();
 }
 
 /** What is selected in one view is selected in the other, as the lab's state has it. */
 function linked(map, gantt) {
-  const follow = (from, to) => from.on("change:selected", () => {
-    if (JSON.stringify(from.get("selected")) !== JSON.stringify(to.get("selected"))) to.set("selected", from.get("selected"));
-  });
+  const follow = (from, to) =>
+    from.on("change:selected", () => {
+      if (JSON.stringify(from.get("selected")) !== JSON.stringify(to.get("selected"))) to.set("selected", from.get("selected"));
+    });
   follow(map, gantt);
   follow(gantt, map);
   gantt.on("change:selected_stage", () => {
-    const { stage: _, ...highlight } = map.get("highlight"), stage = gantt.get("selected_stage");
+    const { stage: _, ...highlight } = map.get("highlight"),
+      stage = gantt.get("selected_stage");
     map.set("highlight", stage < 0 ? highlight : { ...highlight, stage });
   });
 }
@@ -60,7 +73,8 @@ const endsOf = (line) => line.regions ?? [line.from, line.to];
 function answering(made, { pairs, batches }, batchOf) {
   const first = Object.fromEntries(Object.entries(made).map(([name, model]) => [name, { ...model.traits }]));
   const { document } = first.map;
-  let shown = {}, drawn = document;
+  let shown = {},
+    drawn = document;
 
   function show(answer, letGo = true) {
     for (const [name, model] of Object.entries(made)) {
@@ -69,14 +83,19 @@ function answering(made, { pairs, batches }, batchOf) {
       if (Object.keys(changed).length) model.setAll(changed);
     }
     shown = answer;
-    if (letGo) { drawn = answer.map?.document ?? document; made.map.set("document", drawn); }
+    if (letGo) {
+      drawn = answer.map?.document ?? document;
+      made.map.set("document", drawn);
+    }
     batchOf(batches.find((one) => one[1] === answer)?.[0] ?? batches.find(([, one]) => !Object.keys(one).length)[0]);
   }
 
   const written = (of) => new Map(of.between.map((line) => [sorted(endsOf(line)), line]));
   let nearest = null;
   made.map.on("change:document", () => {
-    const next = made.map.get("document"), before = written(drawn), base = written(document);
+    const next = made.map.get("document"),
+      before = written(drawn),
+      base = written(document);
     const dragged = [...written(next)].find(([pair, line]) => JSON.stringify(line) !== JSON.stringify(before.get(pair)));
     if (next === drawn || !dragged) return;
     const [pair, { bandwidth_gbps: gbps }] = dragged;
@@ -85,19 +104,43 @@ function answering(made, { pairs, batches }, batchOf) {
     nearest = near[0][1];
     if (nearest !== shown) show(nearest, false);
   });
-  return { show, letGo: () => { if (nearest) show(nearest); nearest = null; }, back: () => show({}) };
+  return {
+    show,
+    letGo: () => {
+      if (nearest) show(nearest);
+      nearest = null;
+    },
+    back: () => show({}),
+  };
 }
 
 /** The line of what can be asked: batches, the way back, other networks, and how it was found. */
 function asksOf({ batches, others, note }, act) {
-  const make = (tag, traits, ...children) => { const element = Object.assign(document.createElement(tag), traits); element.append(...children); return element; };
+  const make = (tag, traits, ...children) => {
+    const element = Object.assign(document.createElement(tag), traits);
+    element.append(...children);
+    return element;
+  };
   const choices = batches.map(([batch]) => make("button", { type: "button", textContent: batch, onclick: () => act.batch(batch) }));
-  const elsewhere = make("select", { onchange: ({ target }) => { location.href = target.value; } },
-    ...Object.entries(others).map(([title, address]) => make("option", { textContent: title, value: address, selected: !address })));
+  const elsewhere = make(
+    "select",
+    {
+      onchange: ({ target }) => {
+        location.href = target.value;
+      },
+    },
+    ...Object.entries(others).map(([title, address]) => make("option", { textContent: title, value: address, selected: !address })),
+  );
   elsewhere.setAttribute("aria-label", "Network");
-  const line = make("div", { className: "dtfm-still-asks" }, elsewhere, make("b", { textContent: "Drag a link's label sideways" }),
+  const line = make(
+    "div",
+    { className: "dtfm-still-asks" },
+    elsewhere,
+    make("b", { textContent: "Drag a link's label sideways" }),
     ...(batches.length > 1 ? [make("span", { textContent: "or train with a batch of" }), make("span", { className: "dtfm-still-batches" }, ...choices)] : []),
-    make("button", { type: "button", textContent: "As it was", onclick: act.back }), make("small", { textContent: note, title: note }));
+    make("button", { type: "button", textContent: "As it was", onclick: act.back }),
+    make("small", { textContent: note, title: note }),
+  );
   return { line, mark: (batch) => choices.forEach((one, at) => one.setAttribute("aria-pressed", String(batches[at][0] === batch))) };
 }
 

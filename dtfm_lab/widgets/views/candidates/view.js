@@ -16,7 +16,10 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, caption), h("div", { class: "dtfm-candidates-scroll" }, table));
   el.append(root);
 
-  const choose = (name) => { model.set("chosen", name); model.save_changes(); };
+  const choose = (name) => {
+    model.set("chosen", name);
+    model.save_changes();
+  };
 
   function show() {
     const [rows, chosen, stale] = [model.get("rows"), model.get("chosen"), model.get("stale")];
@@ -33,18 +36,39 @@ function render({ model, el }) {
   }
 
   function line(row, { chosen, slowest, best }) {
-    const name = h("th", { scope: "row" }, h("button", {
-      type: "button", "data-name": row.name, "aria-pressed": String(chosen), title: `Show ${row.name}`,
-    }, row.name));
+    const name = h(
+      "th",
+      { scope: "row" },
+      h(
+        "button",
+        {
+          type: "button",
+          "data-name": row.name,
+          "aria-pressed": String(chosen),
+          title: `Show ${row.name}`,
+        },
+        row.name,
+      ),
+    );
     const onclick = () => choose(row.name);
     if (row.problem) return h("tr", { onclick }, name, h("td", { colspan: "4", class: "dtfm-problem" }, row.problem));
     if (!("iteration_s" in row)) return h("tr", { onclick, class: "dtfm-pending" }, name, h("td", { colspan: "4" }, "…"));
     const share = slowest > 0 ? row.iteration_s / slowest : 0;
-    const time = h("td", { class: "dtfm-time" },
+    const time = h(
+      "td",
+      { class: "dtfm-time" },
       h("i", { class: "dtfm-length", style: `width:${(share * 100).toFixed(1)}%` }),
-      h("span", {}, `${seconds(row.iteration_s)}${best ? " · fastest that fits" : ""}`));
-    return h("tr", { onclick }, name, time, h("td", {}, `${(row.bubble * 100).toFixed(1)} %`), h("td", {}, row.memory),
-      h("td", { class: row.fits ? "" : "dtfm-no" }, row.fits ? "yes" : "\u26a0\ufe0e no"));
+      h("span", {}, `${seconds(row.iteration_s)}${best ? " · fastest that fits" : ""}`),
+    );
+    return h(
+      "tr",
+      { onclick },
+      name,
+      time,
+      h("td", {}, `${(row.bubble * 100).toFixed(1)} %`),
+      h("td", {}, row.memory),
+      h("td", { class: row.fits ? "" : "dtfm-no" }, row.fits ? "yes" : "\u26a0\ufe0e no"),
+    );
   }
 
   onTraits(model, ["rows", "chosen", "title", "caption", "stale"], show, cleanUp);

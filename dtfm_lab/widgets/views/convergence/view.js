@@ -22,7 +22,8 @@ function render({ model, el }) {
   const title = h("strong");
   const legend = h("div", { class: "dtfm-legend" });
   const across = Object.entries(ACROSS).map(([name, text]) =>
-    h("button", { type: "button", "data-across": name, title: `Show ${text} across`, onclick: () => chooseAcross(name) }, text));
+    h("button", { type: "button", "data-across": name, title: `Show ${text} across`, onclick: () => chooseAcross(name) }, text),
+  );
   const scale = h("button", { type: "button", class: "dtfm-scale", onclick: toggleScale });
   const box = h("div", { class: "dtfm-box" });
   const empty = h("div", { class: "dtfm-empty" });
@@ -30,16 +31,23 @@ function render({ model, el }) {
   const announced = h("div", { class: "dtfm-announced", "aria-live": "polite" });
   const root = frame("dtfm-convergence", "Convergence of the search");
   root.append(
-    h("div", { class: "dtfm-heading" }, title, legend,
-      h("div", { class: "dtfm-across", role: "group", "aria-label": "What is across" }, ...across), scale),
-    box, caption, announced,
+    h("div", { class: "dtfm-heading" }, title, legend, h("div", { class: "dtfm-across", role: "group", "aria-label": "What is across" }, ...across), scale),
+    box,
+    caption,
+    announced,
   );
   el.append(root);
   cleanUp.add(() => clearTimeout(settling));
 
-  const { draw, move } = lineChart(box, (theme) => (curves.size ? plotted(curves, axis(), theme) : null), told, cleanUp, () => {
-    root.dataset.drawn = String(++drawn);
-  });
+  const { draw, move } = lineChart(
+    box,
+    (theme) => (curves.size ? plotted(curves, axis(), theme) : null),
+    told,
+    cleanUp,
+    () => {
+      root.dataset.drawn = String(++drawn);
+    },
+  );
   box.append(empty);
   root.addEventListener("keydown", moveCursor);
 
@@ -85,7 +93,9 @@ function render({ model, el }) {
   function showCaption(text) {
     caption.textContent = text;
     clearTimeout(settling);
-    settling = setTimeout(() => { announced.textContent = text; }, SETTLED_MS);
+    settling = setTimeout(() => {
+      announced.textContent = text;
+    }, SETTLED_MS);
   }
 
   function showScale() {
@@ -130,8 +140,24 @@ function render({ model, el }) {
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
   onTraits(model, ["title", "height", "noun"], showTexts, cleanUp);
-  onTraits(model, ["noun", "unit", "bound_label", "empty"], () => { showLegend(); draw(); }, cleanUp);
-  onTraits(model, ["against", "clock"], () => { showScale(); draw(); }, cleanUp);
+  onTraits(
+    model,
+    ["noun", "unit", "bound_label", "empty"],
+    () => {
+      showLegend();
+      draw();
+    },
+    cleanUp,
+  );
+  onTraits(
+    model,
+    ["against", "clock"],
+    () => {
+      showScale();
+      draw();
+    },
+    cleanUp,
+  );
   onTheme(showLegend, cleanUp);
   showTexts();
   showLegend();

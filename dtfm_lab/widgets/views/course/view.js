@@ -55,18 +55,33 @@ function render({ model, el }) {
     ];
     if (!missions.length) return h("div", { class: "dtfm-course-lesson" }, h("div", { class: "dtfm-course-summary" }, ...head));
     const summary = h("summary", { class: "dtfm-course-summary", "data-key": `lesson ${name}`, onclick: () => touched.set(name, !box.open) }, ...head);
-    const box = h("details", { class: "dtfm-course-lesson", open: holds || (touched.get(name) ?? isNext) }, summary,
-      ...missions.flatMap((mission) => missionOf(mission, chosen)));
+    const box = h(
+      "details",
+      { class: "dtfm-course-lesson", open: holds || (touched.get(name) ?? isNext) },
+      summary,
+      ...missions.flatMap((mission) => missionOf(mission, chosen)),
+    );
     return box;
   }
 
   function missionOf({ name, title, minutes, passed, note }, chosen) {
     const open = name === chosen;
-    const button = h("button", {
-      type: "button", class: "dtfm-course-mission", "data-key": `mission ${name}`, "data-name": name, "data-passed": String(passed),
-      "aria-expanded": String(open), "aria-controls": open ? `${id}-detail` : null, onclick: () => choose(name),
-    }, h("span", { class: "dtfm-course-mark", role: "img", "aria-label": passed ? "won" : "not won yet" }, passed ? "✓" : ""),
-    h("span", { class: "dtfm-course-name" }, title), h("span", { class: "dtfm-course-note" }, [note, `${minutes} min`].filter(Boolean).join(" · ")));
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: "dtfm-course-mission",
+        "data-key": `mission ${name}`,
+        "data-name": name,
+        "data-passed": String(passed),
+        "aria-expanded": String(open),
+        "aria-controls": open ? `${id}-detail` : null,
+        onclick: () => choose(name),
+      },
+      h("span", { class: "dtfm-course-mark", role: "img", "aria-label": passed ? "won" : "not won yet" }, passed ? "✓" : ""),
+      h("span", { class: "dtfm-course-name" }, title),
+      h("span", { class: "dtfm-course-note" }, [note, `${minutes} min`].filter(Boolean).join(" · ")),
+    );
     rows.set(name, button);
     return open ? [button, detail.box] : [button];
   }
@@ -106,12 +121,27 @@ function makeDetail(id, press) {
   const off = h("span", { class: "dtfm-course-note" });
   const cell = h("code");
   const inCell = h("p", { class: "dtfm-course-wanted" }, "In a cell: ", cell);
-  const box = h("div", { class: "dtfm-course-detail", id: `${id}-detail`, role: "region", "aria-label": "Mission" },
-    task, wanted, onScreen, form, inCell, verdict, hints,
-    h("div", { class: "dtfm-course-row" }, hint, answer, off), code);
-  const submit = (event) => { event.preventDefault(); if (field.value.trim()) press("typed", { text: field.value }); };
+  const box = h(
+    "div",
+    { class: "dtfm-course-detail", id: `${id}-detail`, role: "region", "aria-label": "Mission" },
+    task,
+    wanted,
+    onScreen,
+    form,
+    inCell,
+    verdict,
+    hints,
+    h("div", { class: "dtfm-course-row" }, hint, answer, off),
+    code,
+  );
+  const submit = (event) => {
+    event.preventDefault();
+    if (field.value.trim()) press("typed", { text: field.value });
+  };
   form.addEventListener("submit", submit);
-  form.addEventListener("keydown", (event) => { if (event.key === "Enter") submit(event); });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") submit(event);
+  });
   let name = "";
 
   function show(detail) {
@@ -137,9 +167,18 @@ function makeDetail(id, press) {
     verdict.hidden = !said.reason;
     verdict.dataset.passed = String(Boolean(said.passed));
     const words = said.reason ? `<b>${said.passed ? "✓ Won" : "Not yet"}:</b> ${said.reason}` : "";
-    if (verdict.dataset.words !== words) { verdict.innerHTML = words; verdict.dataset.words = words; }
+    if (verdict.dataset.words !== words) {
+      verdict.innerHTML = words;
+      verdict.dataset.words = words;
+    }
     hints.hidden = !texts.length;
-    hints.replaceChildren(...texts.map((text) => { const item = h("li"); item.innerHTML = text; return item; }));
+    hints.replaceChildren(
+      ...texts.map((text) => {
+        const item = h("li");
+        item.innerHTML = text;
+        return item;
+      }),
+    );
     const left = nHints - texts.length;
     hint.hidden = left <= 0;
     hint.textContent = texts.length ? `Another hint (${left} left)` : `A hint (of ${nHints})`;

@@ -23,7 +23,8 @@ function render({ model, el }) {
   }
 
   function showNow() {
-    const device = chosen(), running = model.get("running");
+    const device = chosen(),
+      running = model.get("running");
     const why = devices().length ? model.get("hint") : "No plan yet: its devices can be disturbed while they run";
     const picked = device && model.get("selected").includes(device.name);
     whom.textContent = picked && running ? ` ${device.name}` : "";
@@ -31,10 +32,13 @@ function render({ model, el }) {
     button.title = button.disabled ? why : "Kill, pause or slow a device while it runs";
     if (button.disabled) menu.close();
     if (!device) return;
-    const states = model.get("states"), state = states[device.name] ?? {};
+    const states = model.get("states"),
+      state = states[device.name] ?? {};
     const may = new Set(state.may ?? []);
     menu.fill({
-      devices: devices().map((one) => ({ ...one, condition: states[one.name]?.condition ?? "" })), device, state,
+      devices: devices().map((one) => ({ ...one, condition: states[one.name]?.condition ?? "" })),
+      device,
+      state,
       actions: model.get("actions").map((action) => ({ ...action, possible: may.has(action.do) })),
       hint: may.size ? "" : model.get("hint"),
     });

@@ -50,37 +50,57 @@ function render({ model, el }) {
   const now = () => present;
   const filled = () => model.get("filled");
 
-  const graph = topologyGraph(stage, {
-    chosen: sendSelection,
-    moved: (places) => edit(docs.moveDevices(now(), places)),
-    added: addDevice,
-    joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
-    swapped(a, b) {
-      graph.draw(now()); // devices stay where they are: their tasks change places
-      model.send({ kind: "swap", a, b });
+  const graph = topologyGraph(
+    stage,
+    {
+      chosen: sendSelection,
+      moved: (places) => edit(docs.moveDevices(now(), places)),
+      added: addDevice,
+      joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
+      swapped(a, b) {
+        graph.draw(now()); // devices stay where they are: their tasks change places
+        model.send({ kind: "swap", a, b });
+      },
+      opened: (data) => (data.kind === "region" ? graph.choose({ devices: membersOf([data.name]) }) : openForm()),
+      pointed: (data) => point(data),
+      changed: () => draw(),
     },
-    opened: (data) => (data.kind === "region" ? graph.choose({ devices: membersOf([data.name]) }) : openForm()),
-    pointed: (data) => point(data),
-    changed: () => draw(),
-  }, () => ({ highlight: model.get("highlight"), filled: filled() }), cleanUp);
+    () => ({ highlight: model.get("highlight"), filled: filled() }),
+    cleanUp,
+  );
 
   const { draw } = sharpCanvas(over, picture, cleanUp);
   const stages = badges(() => draw());
   const recovering = recoveries(() => draw());
-  const labels = labelLayer(model, {
-    read: (line) => conditionsOf(now(), line.kind, line.ends, filled()),
-    set: (line, { latency_ms, bandwidth_gbps }) => putDragged(withConditions(line, { latency_ms, bandwidth_gbps })),
-    press(line, event) {
-      if (event.type === "keydown" && graph.isSelected(line.id)) return openForm();
-      graph.choose(line.kind === "link" ? { links: [line.ends] } : { pairs: [line.ends] });
+  const labels = labelLayer(
+    model,
+    {
+      read: (line) => conditionsOf(now(), line.kind, line.ends, filled()),
+      set: (line, { latency_ms, bandwidth_gbps }) => putDragged(withConditions(line, { latency_ms, bandwidth_gbps })),
+      press(line, event) {
+        if (event.type === "keydown" && graph.isSelected(line.id)) return openForm();
+        graph.choose(line.kind === "link" ? { links: [line.ends] } : { pairs: [line.ends] });
+      },
+      point: (line) => point(line && { kind: line.kind, id: line.id, ends: line.ends }),
     },
-    point: (line) => point(line && { kind: line.kind, id: line.id, ends: line.ends }),
-  }, cleanUp);
+    cleanUp,
+  );
   const others = linkLabel("pairs without a line");
-  linkDrag(others.element, model, {
-    read: () => now().default, set: (conditions) => putDragged({ ...now(), default: { ...now().default, latency_ms: conditions.latency_ms, bandwidth_gbps: conditions.bandwidth_gbps } }),
-    show: (conditions) => others.write(conditions), press: () => { graph.choose({}); openForm(); },
-  }, cleanUp);
+  linkDrag(
+    others.element,
+    model,
+    {
+      read: () => now().default,
+      set: (conditions) =>
+        putDragged({ ...now(), default: { ...now().default, latency_ms: conditions.latency_ms, bandwidth_gbps: conditions.bandwidth_gbps } }),
+      show: (conditions) => others.write(conditions),
+      press: () => {
+        graph.choose({});
+        openForm();
+      },
+    },
+    cleanUp,
+  );
   const rest = h("div", { class: "dtfm-other-pairs", hidden: true }, h("span", {}, "Any other pair"), others.element);
   foot.prepend(rest);
   over.setAttribute("aria-hidden", "true");
@@ -102,7 +122,8 @@ function render({ model, el }) {
     const moved = key !== laidFor;
     if (moved) [laid, laidFor] = [layOut(context, scene, view, graph.peeked), key];
     const place = (name) => graph.place(name);
-    if (scene !== taken) { // edges are drawn anew a frame after the plan came, and the scene with them
+    if (scene !== taken) {
+      // edges are drawn anew a frame after the plan came, and the scene with them
       taken = scene;
       stages.take(scene.tasks, graph.place);
     }
@@ -111,7 +132,16 @@ function render({ model, el }) {
     const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
     if (shade < 1) draw();
     paint(context, scene, view, laid, {
-      theme, width, height, conditions, hovered, run, found, stage: model.get("highlight").stage ?? -1, aimed: graph.aimed(), under: graph.under(),
+      theme,
+      width,
+      height,
+      conditions,
+      hovered,
+      run,
+      found,
+      stage: model.get("highlight").stage ?? -1,
+      aimed: graph.aimed(),
+      under: graph.under(),
       selected: (kind, name) => graph.isSelected(kind === "link" || kind === "pair" ? name : `${kind}:${name}`),
       nSelected: graph.nSelected(),
       light: lit.what || !lit.up ? lightOf(lit.what ?? lit.before, scene) : null,
@@ -123,7 +153,11 @@ function render({ model, el }) {
     const labelled = JSON.stringify([key, hovered, labels.held(), scene.lines.filter(selected).map((line) => line.id)]);
     if (labelled === labelledFor.key && scene === labelledFor.scene) return; // a run moves no label
     labelledFor = { key: labelled, scene };
-    labels.show(scene.lines, placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 60 }, (line) => selected(line) || line.id === hovered || line.id === labels.held()), selected);
+    labels.show(
+      scene.lines,
+      placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 60 }, (line) => selected(line) || line.id === hovered || line.id === labels.held()),
+      selected,
+    );
   }
 
   function playedAt(t_s) {
@@ -141,10 +175,15 @@ function render({ model, el }) {
     if (id === hovered) return;
     hovered = id;
     root.style.cursor = "";
-    const what = !data ? null
-      : data.kind === "device" ? { devices: [data.name] }
-        : data.kind === "region" ? { devices: membersOf([data.name]) }
-          : data.kind === "link" ? { link: data.ends } : { devices: membersOf(data.ends) };
+    const what = !data
+      ? null
+      : data.kind === "device"
+        ? { devices: [data.name] }
+        : data.kind === "region"
+          ? { devices: membersOf([data.name]) }
+          : data.kind === "link"
+            ? { link: data.ends }
+            : { devices: membersOf(data.ends) };
     shine(root, what);
   }
 
@@ -166,7 +205,10 @@ function render({ model, el }) {
     if (!docs.same(links, model.get("links"))) model.set("links", links);
   }
 
-  const drawDragged = oncePerFrame(() => { graph.draw(present); refresh(); }, cleanUp);
+  const drawDragged = oncePerFrame(() => {
+    graph.draw(present);
+    refresh();
+  }, cleanUp);
 
   /** Sets the document as one of many while a label is dragged, whose hand sends it: before all is drawn, as that takes a while. */
   function putDragged(next) {
@@ -201,9 +243,9 @@ function render({ model, el }) {
   /** The link that is selected, drawn or not, as [from, to], or one that runs between the selected pair; empty for none. */
   function chosenLink() {
     const { links, pairs } = graph.chosen();
-    const ends = links.length === 1 ? links[0].ends : peeked() ?? (pairs.length === 1 ? standIns(pairs[0].ends) : null);
+    const ends = links.length === 1 ? links[0].ends : (peeked() ?? (pairs.length === 1 ? standIns(pairs[0].ends) : null));
     const way = facing();
-    return ends && way && samePair(ends, way) ? way : ends ?? [];
+    return ends && way && samePair(ends, way) ? way : (ends ?? []);
   }
 
   /** A device of each of two regions, for the views that know links of devices only; null where one is empty. */
@@ -231,7 +273,10 @@ function render({ model, el }) {
     edit(next, { devices: [name] });
   }
 
-  const membersOf = (regions) => now().devices.filter((device) => regions.includes(device.region)).map((device) => device.name);
+  const membersOf = (regions) =>
+    now()
+      .devices.filter((device) => regions.includes(device.region))
+      .map((device) => device.name);
 
   function remove() {
     const { devices, regions, links, pairs } = graph.chosen();
@@ -317,19 +362,89 @@ function render({ model, el }) {
   const always = () => true;
   const selectFirst = "select something first";
   const commands = [
-    { name: "undo", label: "Undo", keys: "Ctrl+Z", hint: "Undo", run: () => model.send({ kind: "undo" }), possible: () => model.get("can_undo"), why: "nothing has been changed" },
-    { name: "redo", label: "Redo", keys: "Ctrl+Y", hint: "Redo", run: () => model.send({ kind: "redo" }), possible: () => model.get("can_redo"), why: "nothing has been undone" },
+    {
+      name: "undo",
+      label: "Undo",
+      keys: "Ctrl+Z",
+      hint: "Undo",
+      run: () => model.send({ kind: "undo" }),
+      possible: () => model.get("can_undo"),
+      why: "nothing has been changed",
+    },
+    {
+      name: "redo",
+      label: "Redo",
+      keys: "Ctrl+Y",
+      hint: "Redo",
+      run: () => model.send({ kind: "redo" }),
+      possible: () => model.get("can_redo"),
+      why: "nothing has been undone",
+    },
     { name: "fit", label: "Fit", keys: "F", hint: "Show everything", run: graph.fit, possible: always, why: "" },
-    { name: "delete", label: "Delete", keys: "Del", hint: "Delete what is selected; a region goes with its devices", run: remove, possible: () => some("devices", "regions", "links", "pairs"), why: selectFirst },
-    { name: "duplicate", label: "Duplicate", keys: "Ctrl+D", hint: "Copy the selected devices, or a region with all that is in it", run: duplicate, possible: () => some("devices", "regions"), why: "select devices or a region first" },
-    { name: "group", label: "Group", keys: "G", hint: "Make a region of the selected devices", run: group, possible: () => some("devices"), why: "select devices first" },
-    { name: "ungroup", label: "Ungroup", keys: "Shift+G", hint: "Take devices out of their region", run: ungroup, possible: () => some("regions") || inRegion(), why: "select a region, or devices of one, first" },
-    { name: "arrange", label: "Arrange", keys: "no key", hint: "Lay devices out region by region", run: () => { edit(arranged(now())); graph.fit(); }, possible: () => now().devices.length > 1, why: "there are not two devices yet" },
+    {
+      name: "delete",
+      label: "Delete",
+      keys: "Del",
+      hint: "Delete what is selected; a region goes with its devices",
+      run: remove,
+      possible: () => some("devices", "regions", "links", "pairs"),
+      why: selectFirst,
+    },
+    {
+      name: "duplicate",
+      label: "Duplicate",
+      keys: "Ctrl+D",
+      hint: "Copy the selected devices, or a region with all that is in it",
+      run: duplicate,
+      possible: () => some("devices", "regions"),
+      why: "select devices or a region first",
+    },
+    {
+      name: "group",
+      label: "Group",
+      keys: "G",
+      hint: "Make a region of the selected devices",
+      run: group,
+      possible: () => some("devices"),
+      why: "select devices first",
+    },
+    {
+      name: "ungroup",
+      label: "Ungroup",
+      keys: "Shift+G",
+      hint: "Take devices out of their region",
+      run: ungroup,
+      possible: () => some("regions") || inRegion(),
+      why: "select a region, or devices of one, first",
+    },
+    {
+      name: "arrange",
+      label: "Arrange",
+      keys: "no key",
+      hint: "Lay devices out region by region",
+      run: () => {
+        edit(arranged(now()));
+        graph.fit();
+      },
+      possible: () => now().devices.length > 1,
+      why: "there are not two devices yet",
+    },
   ];
   const bar = toolbar(use, commands, () => (root.classList.contains("dtfm-form") ? closeForm() : openForm()), cleanUp, search.element);
   const silent = {
-    all: graph.chooseAll, none: () => { if (closeForm()) return; use("select"); graph.choose({}); }, search: () => { bar.show(true); search.focus(); }, enter,
-    next: () => step(1), previous: () => step(-1),
+    all: graph.chooseAll,
+    none: () => {
+      if (closeForm()) return;
+      use("select");
+      graph.choose({});
+    },
+    search: () => {
+      bar.show(true);
+      search.focus();
+    },
+    enter,
+    next: () => step(1),
+    previous: () => step(-1),
   };
 
   function use(nextTool) {
@@ -415,7 +530,12 @@ function render({ model, el }) {
   root.addEventListener("keydown", (event) => {
     if (/^(INPUT|SELECT)$/.test(event.target.tagName)) return;
     if (event.target.tagName === "BUTTON" && event.key === "Enter") return;
-    const command = (name) => silent[name] ?? (() => { const one = commands.find((each) => each.name === name); if (one.possible()) one.run(); });
+    const command = (name) =>
+      silent[name]
+      ?? (() => {
+        const one = commands.find((each) => each.name === name);
+        if (one.possible()) one.run();
+      });
     const action = meaning(event, use, command, nudge);
     if (!action) return;
     event.preventDefault();
@@ -428,17 +548,53 @@ function render({ model, el }) {
 
   // Both may change in one gesture, one after the other: they are read once both are there.
   let gone = false;
-  cleanUp.add(() => { gone = true; });
-  onTraits(model, ["outline", "links"], () => queueMicrotask(() => { if (!gone) reload(); }), cleanUp);
+  cleanUp.add(() => {
+    gone = true;
+  });
+  onTraits(
+    model,
+    ["outline", "links"],
+    () =>
+      queueMicrotask(() => {
+        if (!gone) reload();
+      }),
+    cleanUp,
+  );
   onTraits(model, ["selected"], takeSelection, cleanUp);
   onTraits(model, ["selected_link"], takeLink, cleanUp);
-  const redraw = oncePerFrame(() => { graph.redrawEdges(); refresh(); }, cleanUp);
+  const redraw = oncePerFrame(() => {
+    graph.redrawEdges();
+    refresh();
+  }, cleanUp);
   onTraits(model, ["highlight", "filled"], redraw, cleanUp);
   onTraits(model, ["gpus"], refresh, cleanUp);
-  onTraits(model, ["playback", "playback_devices"], () => { rows = playbackRows(model.get("playback")); draw(); }, cleanUp);
-  onTraits(model, ["conditions", "restored_from"], () => { recovering.take(model.get("conditions"), model.get("restored_from")); draw(); }, cleanUp);
+  onTraits(
+    model,
+    ["playback", "playback_devices"],
+    () => {
+      rows = playbackRows(model.get("playback"));
+      draw();
+    },
+    cleanUp,
+  );
+  onTraits(
+    model,
+    ["conditions", "restored_from"],
+    () => {
+      recovering.take(model.get("conditions"), model.get("restored_from"));
+      draw();
+    },
+    cleanUp,
+  );
   onShine(root, shone, cleanUp);
-  onTime(root, (moment) => { time = moment; draw(); }, cleanUp);
+  onTime(
+    root,
+    (moment) => {
+      time = moment;
+      draw();
+    },
+    cleanUp,
+  );
   onTraits(model, ["problem", "summary"], showStatus, cleanUp);
   onTraits(model, ["can_undo", "can_redo"], () => bar.update(tool), cleanUp);
   onDownload(model, cleanUp);
@@ -448,7 +604,9 @@ function render({ model, el }) {
   root.append(main, status);
   el.append(root);
   sized(model, el, root, main, cleanUp);
-  side.addEventListener("keydown", (event) => { if (event.key === "Escape" && closeForm()) event.stopPropagation(); });
+  side.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && closeForm()) event.stopPropagation();
+  });
   use("select");
   graph.draw(now());
   graph.choose({ devices: model.get("selected") });

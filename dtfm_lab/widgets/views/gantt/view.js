@@ -45,9 +45,15 @@ function render({ model, el }) {
   const tangle = h("span", { class: "dtfm-tangle", "aria-live": "polite" });
   const pathToggle = toggle("show_path", "Critical path", "What the iteration's length is made of (P)");
   const messagesToggle = toggle("show_messages", "Messages", "Arrows from sender to receiver (M)");
-  const zooms = h("span", { class: "dtfm-gantt-zooms", role: "group", "aria-label": "Zoom" },
-    ...[["−", "Zoom out (-)", () => view.zoom(1 / 0.6)], ["+", "Zoom in (+)", () => view.zoom(0.6)], ["All", "Show the whole iteration (0)", () => view.reset()]]
-      .map(([text, help, onclick]) => h("button", { type: "button", title: help, "aria-label": help, onclick }, text)));
+  const zooms = h(
+    "span",
+    { class: "dtfm-gantt-zooms", role: "group", "aria-label": "Zoom" },
+    ...[
+      ["−", "Zoom out (-)", () => view.zoom(1 / 0.6)],
+      ["+", "Zoom in (+)", () => view.zoom(0.6)],
+      ["All", "Show the whole iteration (0)", () => view.reset()],
+    ].map(([text, help, onclick]) => h("button", { type: "button", title: help, "aria-label": help, onclick }, text)),
+  );
   const root = frame("dtfm-gantt", "Schedule");
   const heading = h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), messagesToggle, pathToggle);
   root.append(heading, legend, box);
@@ -61,20 +67,43 @@ function render({ model, el }) {
   box.append(rows.element, empty, busy);
   const tip = tooltip(box);
   const light = lights(root, () => drawPointer(), cleanUp);
-  const glide = gliding(() => { follow(); draw(); }, cleanUp);
+  const glide = gliding(() => {
+    follow();
+    draw();
+  }, cleanUp);
   const pinned = pinnedBar(() => (state.overlays ? state.lower : state.upper), about, drawPointer);
-  const view = navigation(root, box, () => extentNow().whole, () => place, { changed: moved, clicked, scrolls: () => place !== null && place.contentHeight > place.rowsBottom - place.top + 1 }, cleanUp);
-  const overview = minimap(() => place && { state, left: place.left, right: place.right, whole: extentNow().whole }, () => version, view, cleanUp);
+  const view = navigation(
+    root,
+    box,
+    () => extentNow().whole,
+    () => place,
+    { changed: moved, clicked, scrolls: () => place !== null && place.contentHeight > place.rowsBottom - place.top + 1 },
+    cleanUp,
+  );
+  const overview = minimap(
+    () => place && { state, left: place.left, right: place.right, whole: extentNow().whole },
+    () => version,
+    view,
+    cleanUp,
+  );
   const shares = shareStrip();
   root.append(overview.element, shares.element, h("div", { class: "dtfm-gantt-foot" }, pinned.element, caption, tangle, hint, zooms));
   cleanUp.add(() => clearTimeout(rest));
 
-  function draw() { drawAll(); drawPointer(); overview.draw(); }
+  function draw() {
+    drawAll();
+    drawPointer();
+    overview.draw();
+  }
 
   function moved(isMoving) {
     moving = isMoving;
     clearTimeout(rest);
-    if (moving) rest = setTimeout(() => { moving = false; if (root.dataset.hurried) drawAll(); }, RESTED);
+    if (moving)
+      rest = setTimeout(() => {
+        moving = false;
+        if (root.dataset.hurried) drawAll();
+      }, RESTED);
     draw();
   }
 
@@ -82,8 +111,15 @@ function render({ model, el }) {
     const { left, top } = box.getBoundingClientRect();
     return { x: event.clientX - left, y: event.clientY - top };
   };
-  box.addEventListener("pointermove", (event) => { pointer = event.target.closest(".dtfm-gantt-row") ? null : spotOf(event); drawPointer(); });
-  box.addEventListener("pointerleave", () => { pointer = null; light.point(null); drawPointer(); });
+  box.addEventListener("pointermove", (event) => {
+    pointer = event.target.closest(".dtfm-gantt-row") ? null : spotOf(event);
+    drawPointer();
+  });
+  box.addEventListener("pointerleave", () => {
+    pointer = null;
+    light.point(null);
+    drawPointer();
+  });
   root.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const button = { p: pathToggle, m: messagesToggle }[event.key.toLowerCase()];
@@ -96,10 +132,17 @@ function render({ model, el }) {
   });
 
   function toggle(trait, text, help) {
-    return h("button", {
-      type: "button", title: help, "aria-pressed": "false", hidden: true,
-      onclick: () => flip(trait),
-    }, text);
+    return h(
+      "button",
+      {
+        type: "button",
+        title: help,
+        "aria-pressed": "false",
+        hidden: true,
+        onclick: () => flip(trait),
+      },
+      text,
+    );
   }
 
   function flip(trait) {
@@ -108,7 +151,9 @@ function render({ model, el }) {
   }
 
   /** With bars on their way, and the time axis too. */
-  function follow() { state = { ...state, isGliding: glide.isOn(), ends: glide.isOn() ? state.ends : model.get("ends") }; }
+  function follow() {
+    state = { ...state, isGliding: glide.isOn(), ends: glide.isOn() ? state.ends : model.get("ends") };
+  }
   const settled = () => extent(state.upper, state.lower, state.ends, model.get("time_unit"), model.get("interval"), state.gaps);
   function extentNow() {
     const last = settled();
@@ -120,7 +165,17 @@ function render({ model, el }) {
     place = null;
     drawPointer(); // what is under a pointer that rests is told anew, also where it was told in this frame already
     if (nothing()) return;
-    const look = { width, height, theme, ratio: window.devicePixelRatio || 1, span: view.visible(), whole: extentNow().whole, moving, scroll: rows.scroll(), fill: !model.get("height") };
+    const look = {
+      width,
+      height,
+      theme,
+      ratio: window.devicePixelRatio || 1,
+      span: view.visible(),
+      whole: extentNow().whole,
+      moving,
+      scroll: rows.scroll(),
+      fill: !model.get("height"),
+    };
     const painted = paintChart(context, look, { ...state, upper: glide.bars(state.upper), unit: settled().unit });
     place = painted.place;
     rows.show(place);
@@ -299,22 +354,36 @@ function render({ model, el }) {
     busy.hidden = !busy.textContent;
     box.classList.toggle("dtfm-gantt-stale", Boolean(model.get("stale")));
     empty.hidden = !nothing() || !busy.hidden;
-    for (const [name, is] of [["dtfm-gantt-fills", !height], ["dtfm-gantt-bare", isBare]]) root.classList.toggle(name, is);
+    for (const [name, is] of [
+      ["dtfm-gantt-fills", !height],
+      ["dtfm-gantt-bare", isBare],
+    ])
+      root.classList.toggle(name, is);
     el.classList.toggle("dtfm-gantt-fills", !height);
     box.style.height = height ? `${height}px` : "";
     showShares();
-    root.setAttribute("aria-label", [`${model.get("title")}: ${upper.count} predicted and ${lower.count} measured bars`, ...state.gaps.map(({ tip }) => tip)].join(". "));
+    root.setAttribute(
+      "aria-label",
+      [`${model.get("title")}: ${upper.count} predicted and ${lower.count} measured bars`, ...state.gaps.map(({ tip }) => tip)].join(". "),
+    );
     root.setAttribute("aria-busy", String(!busy.hidden));
     for (const [name, count] of Object.entries({
-      predicted: upper.count, measured: lower.count, path: path.bar.length,
-      messages: messages.leaves.length, gaps: state.gaps.length,
-    })) root.dataset[name] = String(count);
+      predicted: upper.count,
+      measured: lower.count,
+      path: path.bar.length,
+      messages: messages.leaves.length,
+      gaps: state.gaps.length,
+    }))
+      root.dataset[name] = String(count);
     for (const element of [hint, legend]) element.hidden = nothing() || isBare;
     heading.hidden = isBare;
     zooms.hidden = nothing();
     overview.element.hidden = nothing() || !model.get("overview");
     rows.element.hidden = nothing();
-    for (const [button, trait, there] of [[pathToggle, "show_path", path.bar.length], [messagesToggle, "show_messages", messages.leaves.length]]) {
+    for (const [button, trait, there] of [
+      [pathToggle, "show_path", path.bar.length],
+      [messagesToggle, "show_messages", messages.leaves.length],
+    ]) {
       button.hidden = !there;
       button.setAttribute("aria-pressed", String(model.get(trait)));
     }
@@ -342,9 +411,15 @@ function render({ model, el }) {
     } else if (message.kind === "png" && !nothing()) {
       const [width, height] = [box.clientWidth, box.clientHeight];
       const shown = { title: model.get("title"), caption: model.get("caption"), legend: used(false), width, height, ratio: PNG_RATIO };
-      const keep = (context, theme) => paintChart(context, { width, height, theme, ratio: PNG_RATIO, span: view.visible(), whole: extentNow().whole, moving: false, fill: !model.get("height") },
-        { ...state, unit: settled().unit });
-      picture(shown, keep).then((blob) => offer(blob, message.name)).then(draw);
+      const keep = (context, theme) =>
+        paintChart(
+          context,
+          { width, height, theme, ratio: PNG_RATIO, span: view.visible(), whole: extentNow().whole, moving: false, fill: !model.get("height") },
+          { ...state, unit: settled().unit },
+        );
+      picture(shown, keep)
+        .then((blob) => offer(blob, message.name))
+        .then(draw);
     }
   }
 

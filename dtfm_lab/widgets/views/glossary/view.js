@@ -18,7 +18,8 @@ function render({ model, el }) {
 
   function fill() {
     const wanted = search.value.trim().toLowerCase();
-    const found = Object.entries(model.get("words")).sort(([one], [other]) => (one < other ? -1 : 1))
+    const found = Object.entries(model.get("words"))
+      .sort(([one], [other]) => (one < other ? -1 : 1))
       .filter(([word, sentence]) => word.includes(wanted) || (wanted.length > 2 && sentence.toLowerCase().includes(wanted)));
     list.replaceChildren(...found.flatMap(([word, sentence]) => [h("dt", {}, word), h("dd", {}, sentence)]));
     if (!found.length) list.replaceChildren(h("dd", {}, `No word here has “${search.value.trim()}” in it.`));

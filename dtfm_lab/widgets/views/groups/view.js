@@ -42,7 +42,9 @@ function render({ model, el }) {
 
   const closer = h("button", { class: "dtfm-groups-close", type: "button", "aria-label": "Close the list", title: "Close", onclick: () => choose({}) }, "×");
 
-  let links = [], grid = null, size = "";
+  let links = [],
+    grid = null,
+    size = "";
   let data = gathered();
   const mode = () => model.get("mode");
   const step = () => (mode() === "weights" ? "e" : model.get("step"));
@@ -50,24 +52,40 @@ function render({ model, el }) {
   const isMatrix = () => mode() === "weights" || (mode() === "ring" && data.groups.length > MOST_IN_RING && step() >= "d");
   const tip = tooltip(box);
   const linkCanvas = sharpCanvas(linkBox, (context, width, height, theme) => paintLinks(context, links, theme), cleanUp);
-  const matrixCanvas = sharpCanvas(matrixBox, (context, width, height, theme) => {
-    grid = isMatrix() ? paintMatrix(context, width, height, { ...data, order: order(), step: step(), marked: marked() }, theme) : null;
-  }, cleanUp);
+  const matrixCanvas = sharpCanvas(
+    matrixBox,
+    (context, width, height, theme) => {
+      grid = isMatrix() ? paintMatrix(context, width, height, { ...data, order: order(), step: step(), marked: marked() }, theme) : null;
+    },
+    cleanUp,
+  );
   const drag = makeDrag(box, drawing, {
     state: () => ({ step: step(), canMove: model.get("can_move"), offers: model.get("offers"), places: data.places }),
-    send: (content) => model.send(content), press, tip,
+    send: (content) => model.send(content),
+    press,
+    tip,
   });
 
   function gathered() {
     const groups = model.get("groups");
     const places = new Map(groups.flatMap(({ devices }, stage) => devices.map((name, replica) => [name, { stage, replica }])));
-    const hop = model.get("selected_edge"), other = model.get("other_edge");
+    const hop = model.get("selected_edge"),
+      other = model.get("other_edge");
     const edge = hop >= 0 && hop < groups.length - 1 ? [hop, hop + 1] : other.length === 2 && other.every((k) => k < groups.length) ? other : null;
-    const pairs = !edge ? [] : hop >= 0 ? model.get("matchings")[hop] ?? [] : model.get("other_matching");
+    const pairs = !edge ? [] : hop >= 0 ? (model.get("matchings")[hop] ?? []) : model.get("other_matching");
     const slowest = pairs.reduce((worst, pair) => (worst && worst[2] >= pair[2] ? worst : pair), null);
     return {
-      groups, places, edge, pairs, link: slowest?.slice(0, 2), weights: model.get("weights"), idle: model.get("idle"),
-      network: model.get("network"), selected: model.get("selected"), group: model.get("selected_group"), cost: model.get("cost"),
+      groups,
+      places,
+      edge,
+      pairs,
+      link: slowest?.slice(0, 2),
+      weights: model.get("weights"),
+      idle: model.get("idle"),
+      network: model.get("network"),
+      selected: model.get("selected"),
+      group: model.get("selected_group"),
+      cost: model.get("cost"),
     };
   }
 
@@ -122,10 +140,17 @@ function render({ model, el }) {
     const edge = event.target.closest?.(".edge");
     const movable = found?.device && model.get("can_move") && step() !== "a";
     drawing.root.style.cursor = movable ? "grab" : found?.device || found?.stage >= 0 || edge ? "pointer" : "default";
-    const words = found?.device ? deviceWords(found.device, data)
-      : found?.stage >= 0 ? groupWords(data.groups[found.stage], step())
-      : edge ? edge.getAttribute("aria-label") : step() === "a" ? linkUnder(links, x, y)?.words : null;
-    if (words) tip.show(words, x, y); else tip.hide();
+    const words = found?.device
+      ? deviceWords(found.device, data)
+      : found?.stage >= 0
+        ? groupWords(data.groups[found.stage], step())
+        : edge
+          ? edge.getAttribute("aria-label")
+          : step() === "a"
+            ? linkUnder(links, x, y)?.words
+            : null;
+    if (words) tip.show(words, x, y);
+    else tip.hide();
     pointAt(found?.device ? { devices: [found.device] } : found?.stage >= 0 ? { stage: found.stage } : null);
   });
   drawing.root.addEventListener("pointerleave", () => {
@@ -160,9 +185,14 @@ function render({ model, el }) {
   root.addEventListener("keydown", (event) => {
     const { key } = event;
     const focused = event.target.dataset ?? {};
-    const handled = () => { event.preventDefault(); event.stopPropagation(); };
+    const handled = () => {
+      event.preventDefault();
+      event.stopPropagation();
+    };
     if (key === "Escape") {
-      if (drag.dragging()) drag.cancel(); else if (path.dragging()) path.cancel(); else choose({});
+      if (drag.dragging()) drag.cancel();
+      else if (path.dragging()) path.cancel();
+      else choose({});
       event.stopPropagation();
     } else if ((event.ctrlKey || event.metaKey) && key.toLowerCase() === "z" && model.get("can_move")) {
       model.send({ kind: event.shiftKey ? "redo" : "undo" });
@@ -206,8 +236,11 @@ function render({ model, el }) {
       return high > low * (1 + 1e-9) ? `an edge weighs ${seconds(low)} (thin) to ${seconds(high)} (thick)` : `every edge weighs ${seconds(low)}`;
     }
     return {
-      a: "wide lines are fast links", b: "at a group: seconds of averaging; the slowest has a thick edge",
-      c: "every two groups are joined by an edge", d: "", e: "in path order · at a line: seconds of the hop",
+      a: "wide lines are fast links",
+      b: "at a group: seconds of averaging; the slowest has a thick edge",
+      c: "every two groups are joined by an edge",
+      d: "",
+      e: "in path order · at a line: seconds of the hop",
     }[step()];
   }
 
@@ -227,7 +260,8 @@ function render({ model, el }) {
     root.dataset.groups = String(data.groups.length);
     root.dataset.mode = mode(); // before anything is measured
     const { clientWidth: width, clientHeight: high } = box;
-    if (width && high) { // a notebook takes cells out of the page while they are scrolled away
+    if (width && high) {
+      // a notebook takes cells out of the page while they are scrolled away
       const focused = root.contains(document.activeElement) ? document.activeElement.dataset?.key : null;
       if (size !== `${width} x ${high}`) standStill();
       size = `${width} x ${high}`;
@@ -283,11 +317,32 @@ function render({ model, el }) {
   onTraits(model, [...DRAWN, "title", "caption", "hint", "height"], draw, cleanUp);
   onTraits(model, ["step"], oncePerFrame(showStep, cleanUp), cleanUp);
   onTraits(model, ["mode"], draw, cleanUp);
-  onShine(root, (what) => { path.light(what); drawing.light(what); }, cleanUp);
+  onShine(
+    root,
+    (what) => {
+      path.light(what);
+      drawing.light(what);
+    },
+    cleanUp,
+  );
   onTheme(draw, cleanUp);
   onTraits(model, MARKED, mark, cleanUp);
-  onTraits(model, ["offers"], () => { drag.show(); if (isPath()) path.showPrices(); }, cleanUp);
-  onResize(box, () => { if (box.clientWidth && `${box.clientWidth} x ${box.clientHeight}` !== size) draw(); }, cleanUp);
+  onTraits(
+    model,
+    ["offers"],
+    () => {
+      drag.show();
+      if (isPath()) path.showPrices();
+    },
+    cleanUp,
+  );
+  onResize(
+    box,
+    () => {
+      if (box.clientWidth && `${box.clientWidth} x ${box.clientHeight}` !== size) draw();
+    },
+    cleanUp,
+  );
   drawNow();
   return cleanUp.run;
 }

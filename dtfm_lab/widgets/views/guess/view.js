@@ -74,12 +74,16 @@ function render({ model, el }) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     if (model.get("busy") || waits || field.value === "") return;
-    const tellWhy = () => { problem.textContent = NO_KERNEL; problem.hidden = false; };
+    const tellWhy = () => {
+      problem.textContent = NO_KERNEL;
+      problem.hidden = false;
+    };
     try {
       model.send({ kind: "guess", value: Number(field.value) });
       waits = setTimeout(tellWhy, PATIENCE_MS);
       show();
-    } catch { // the kernel has ended
+    } catch {
+      // the kernel has ended
       tellWhy();
     }
   });
@@ -135,14 +139,26 @@ function render({ model, el }) {
 
   function drawScale() {
     const marks = model.get("marks");
-    const axis = axisOf(marks.map(({ value }) => value), ...span());
+    const axis = axisOf(
+      marks.map(({ value }) => value),
+      ...span(),
+    );
     const at = (value) => `${(100 * axis.share(value)).toFixed(2)}%`;
     const side = (value) => (axis.share(value) > 0.75 ? "dtfm-left" : axis.share(value) < 0.25 ? "dtfm-right" : "");
     scale.replaceChildren(
       h("div", { class: "dtfm-guess-axis" }),
-      ...axis.ticks.map((value) => h("span", { class: "dtfm-guess-tick", style: `left:${at(value)}` }, Math.abs(value) >= 1e4 ? compact(value) : figures(value))),
-      ...marks.map(({ kind, value, text }) => h("span", { class: `dtfm-guess-mark dtfm-guess-${kind} ${side(value)}`, style: `left:${at(value)}` },
-        h("i"), h("b", {}, kind === "guess" ? `your guess ${text}` : `answer ${text}`))));
+      ...axis.ticks.map((value) =>
+        h("span", { class: "dtfm-guess-tick", style: `left:${at(value)}` }, Math.abs(value) >= 1e4 ? compact(value) : figures(value)),
+      ),
+      ...marks.map(({ kind, value, text }) =>
+        h(
+          "span",
+          { class: `dtfm-guess-mark dtfm-guess-${kind} ${side(value)}`, style: `left:${at(value)}` },
+          h("i"),
+          h("b", {}, kind === "guess" ? `your guess ${text}` : `answer ${text}`),
+        ),
+      ),
+    );
   }
 
   onTraits(model, ["words", "marks"], answered, cleanUp);

@@ -23,8 +23,16 @@ function render({ model, el }) {
     return h("b", { class: "dtfm-stage-chip", style: `background:${color};color:${inkOn(color)}` }, String(stage));
   };
   const select = (what) => model.send({ kind: "select", ...what });
-  const head = (facts, ...more) => h("div", { class: "dtfm-inspector-head" }, facts.stage >= 0 ? chip(facts.stage, facts.n_stages) : null,
-    h("h3", {}, facts.title), h("span", { class: "dtfm-soft" }, facts.hint), h("span", { class: "dtfm-grow" }), ...more);
+  const head = (facts, ...more) =>
+    h(
+      "div",
+      { class: "dtfm-inspector-head" },
+      facts.stage >= 0 ? chip(facts.stage, facts.n_stages) : null,
+      h("h3", {}, facts.title),
+      h("span", { class: "dtfm-soft" }, facts.hint),
+      h("span", { class: "dtfm-grow" }),
+      ...more,
+    );
   const close = () => h("button", { type: "button", class: "dtfm-let-go", title: "Let go of the selection (Esc)", onclick: () => select({}) }, "Close");
 
   function pipeline(facts) {
@@ -37,35 +45,82 @@ function render({ model, el }) {
     const slowest = Math.max(...hops.map(({ seconds }) => seconds), 0);
     const parts = [];
     for (const one of shown) {
-      if (!one) { parts.push(h("span", { class: "dtfm-left-out" }, "…")); continue; }
-      parts.push(h("button", {
-        type: "button", class: "dtfm-pipeline-stage", title: `Stage ${one.stage}, ${one.layers}, ${one.name}`,
-        onclick: () => select({ stage: one.stage }), ...shines(el, { stage: one.stage }),
-      }, chip(one.stage, n), h("span", {}, place(one.name)), h("small", {}, one.layers.replace(/layers? /, "").replace(" to ", "–"))));
+      if (!one) {
+        parts.push(h("span", { class: "dtfm-left-out" }, "…"));
+        continue;
+      }
+      parts.push(
+        h(
+          "button",
+          {
+            type: "button",
+            class: "dtfm-pipeline-stage",
+            title: `Stage ${one.stage}, ${one.layers}, ${one.name}`,
+            onclick: () => select({ stage: one.stage }),
+            ...shines(el, { stage: one.stage }),
+          },
+          chip(one.stage, n),
+          h("span", {}, place(one.name)),
+          h("small", {}, one.layers.replace(/layers? /, "").replace(" to ", "–")),
+        ),
+      );
       const hop = hops[one.stage];
-      if (hop && one !== shown.at(-1)) parts.push(h("span", { class: "dtfm-hop", title: `hop from stage ${one.stage} to ${one.stage + 1}: ${hop.text}` },
-        hop.text, h("i", { style: `height:${slowest ? 1 + 3 * hop.seconds / slowest : 1}px` })));
+      if (hop && one !== shown.at(-1))
+        parts.push(
+          h(
+            "span",
+            { class: "dtfm-hop", title: `hop from stage ${one.stage} to ${one.stage + 1}: ${hop.text}` },
+            hop.text,
+            h("i", { style: `height:${slowest ? 1 + (3 * hop.seconds) / slowest : 1}px` }),
+          ),
+        );
     }
     const sum = facts.total.flatMap(([value, words]) => [h("b", {}, value), ` ${words} `]);
-    return [head(facts, h("span", { class: "dtfm-soft dtfm-keep" }, "nothing selected")), h("div", { class: "dtfm-pipeline" }, ...parts),
-      h("p", {}, ...sum, h("span", { class: "dtfm-soft" }, "· click a device, stage or link"))];
+    return [
+      head(facts, h("span", { class: "dtfm-soft dtfm-keep" }, "nothing selected")),
+      h("div", { class: "dtfm-pipeline" }, ...parts),
+      h("p", {}, ...sum, h("span", { class: "dtfm-soft" }, "· click a device, stage or link")),
+    ];
   }
 
-  const rows = (facts) => h("dl", {}, ...facts.rows.flatMap(([name, text, stage]) => [
-    h("dt", {}, name), h("dd", {}, stage >= 0 && facts.n_stages ? chip(stage, facts.n_stages) : null, text)]));
+  const rows = (facts) =>
+    h(
+      "dl",
+      {},
+      ...facts.rows.flatMap(([name, text, stage]) => [h("dt", {}, name), h("dd", {}, stage >= 0 && facts.n_stages ? chip(stage, facts.n_stages) : null, text)]),
+    );
 
   function link(facts) {
     const now = { gbps: facts.gbps, ms: facts.ms };
     const send = (phase) => model.send({ kind: "link", ends: facts.ends, ...now, phase });
     const soon = oncePerFrame(() => send("move"), cleanUp);
-    const of = (key, label, unit, low, high) => logSlider({
-      label, unit, low, high, value: facts[key], format: short,
-      begin: () => { dragging = true; send("begin"); },
-      move: (value) => { now[key] = value; soon(); },
-      end: () => { send("move"); send("end"); dragging = false; },
-    });
-    return [head(facts, close()), h("div", { class: "dtfm-sliders" },
-      of("gbps", "Bandwidth", "Gbit/s", 0.01, 100), of("ms", "Latency", "ms", 0.1, 500)), rows(facts)];
+    const of = (key, label, unit, low, high) =>
+      logSlider({
+        label,
+        unit,
+        low,
+        high,
+        value: facts[key],
+        format: short,
+        begin: () => {
+          dragging = true;
+          send("begin");
+        },
+        move: (value) => {
+          now[key] = value;
+          soon();
+        },
+        end: () => {
+          send("move");
+          send("end");
+          dragging = false;
+        },
+      });
+    return [
+      head(facts, close()),
+      h("div", { class: "dtfm-sliders" }, of("gbps", "Bandwidth", "Gbit/s", 0.01, 100), of("ms", "Latency", "ms", 0.1, 500)),
+      rows(facts),
+    ];
   }
 
   function show() {
@@ -86,7 +141,7 @@ function render({ model, el }) {
   const observer = new ResizeObserver(later);
   observer.observe(el);
   cleanUp.add(() => observer.disconnect());
-  root.addEventListener("keydown", (event) => { 
+  root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || model.get("facts").kind === "pipeline") return;
     event.preventDefault(); // there was something to let go of
     select({});

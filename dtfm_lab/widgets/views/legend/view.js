@@ -13,13 +13,27 @@ function render({ model, el }) {
 
   function chips(n, dark) {
     const shown = n <= MOST_CHIPS ? [...Array(n).keys()] : [0, 1, 2, -1, n - 3, n - 2, n - 1];
-    return h("span", {}, "stage", h("span", { class: "dtfm-chips" }, ...shown.map((stage) => {
-      if (stage < 0) return h("span", {}, "…");
-      const color = stageColor(stage, n, dark);
-      return h("b", {
-        style: `background:${color};color:${inkOn(color)}`, ...shines(el, { stage }),
-      }, String(stage));
-    })));
+    return h(
+      "span",
+      {},
+      "stage",
+      h(
+        "span",
+        { class: "dtfm-chips" },
+        ...shown.map((stage) => {
+          if (stage < 0) return h("span", {}, "…");
+          const color = stageColor(stage, n, dark);
+          return h(
+            "b",
+            {
+              style: `background:${color};color:${inkOn(color)}`,
+              ...shines(el, { stage }),
+            },
+            String(stage),
+          );
+        }),
+      ),
+    );
   }
 
   const kind = (name, dark, words = name) => h("span", {}, h("i", { class: "dtfm-kind", style: `background:${kindColor(name, dark)}` }), words);
@@ -30,13 +44,19 @@ function render({ model, el }) {
   }
 
   function show() {
-    const theme = readTheme(el), n = model.get("n_stages");
+    const theme = readTheme(el),
+      n = model.get("n_stages");
     root.replaceChildren(
       ...(n ? [chips(n, theme.dark)] : []),
-      kind("forward", theme.dark), kind("backward", theme.dark), kind("averaging", theme.dark), kind("step", theme.dark, "optimiser"),
+      kind("forward", theme.dark),
+      kind("backward", theme.dark),
+      kind("averaging", theme.dark),
+      kind("step", theme.dark, "optimiser"),
       h("span", {}, hatch(theme.softText), "waits"),
       h("span", { class: "dtfm-lab-foot-links" }, "link: width is bandwidth, dashes are latency"),
-      h("span", { class: "dtfm-grow" }), h("span", { class: "dtfm-lab-foot-keys" }, model.get("shortcuts")));
+      h("span", { class: "dtfm-grow" }),
+      h("span", { class: "dtfm-lab-foot-keys" }, model.get("shortcuts")),
+    );
   }
   onTraits(model, ["n_stages", "shortcuts"], show, cleanUp);
   onTheme(show, cleanUp);

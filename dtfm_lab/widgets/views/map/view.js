@@ -23,7 +23,11 @@ import { paintBox, paintTarget } from "./page/paint.js";
 
 const own = (things, name) => (Object.hasOwn(things, name) ? things[name] : undefined); // "constructor" is a name too
 const NOTE_MS = 6000;
-const WORLD = [[-120, 5], [0, 5], [120, 5]]; // what is shown of the globe while fewer than two cities have devices
+const WORLD = [
+  [-120, 5],
+  [0, 5],
+  [120, 5],
+]; // what is shown of the globe while fewer than two cities have devices
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
@@ -40,7 +44,15 @@ function render({ model, el }) {
   const box = h("div", { class: "dtfm-box" });
   const empty = h("div", { class: "dtfm-map-float dtfm-map-hint", hidden: true });
   const note = h("div", { class: "dtfm-map-float dtfm-map-said", role: "status", hidden: true });
-  const camera = cameraOf(box, () => { drawGround(); drawAll(); }, isStill, cleanUp);
+  const camera = cameraOf(
+    box,
+    () => {
+      drawGround();
+      drawAll();
+    },
+    isStill,
+    cleanUp,
+  );
   const { element: groundCanvas, draw: drawGround } = sharpCanvas(box, paintWorld, cleanUp);
   const { element: pipesCanvas, draw: drawPipes } = sharpCanvas(box, (context, width, height, theme) => scene.paintStill(context, theme), cleanUp);
   const { element: canvas, draw: drawTop } = sharpCanvas(box, paintTop, cleanUp);
@@ -57,19 +69,42 @@ function render({ model, el }) {
     return new Set(present.devices.map(({ name }) => name).filter((name) => selected.has(name)));
   };
 
-  const scene = sceneOf({ model, chosen, camera, nameWidth: (name) => pen.measureText(name || "no region").width, bare: () => bare, hover: () => pointed, place: () => walk.place, aim: () => aim() });
+  const scene = sceneOf({
+    model,
+    chosen,
+    camera,
+    nameWidth: (name) => pen.measureText(name || "no region").width,
+    bare: () => bare,
+    hover: () => pointed,
+    place: () => walk.place,
+    aim: () => aim(),
+  });
   const walk = walker({
     cards: () => scene.layout.cards.filter(({ devices }) => devices.length),
     badges: () => scene.badges.filter(({ seen }) => seen > 0.5),
   });
   const still = model.get("still");
-  const tags = labels(model, box, still && !model.get("drags"), {
-    read: (key) => scene.conditions(key),
-    set: (key, conditions, before) => { present = changePair(present, scene.pairs.get(key), conditions, before); model.set("document", present); scene.renumber(present); drawAll(); },
-    press: (key) => choosePair(key),
-    point: (key) => point(key && { kind: "pair", key, ...endsOf(key) }),
-  }, cleanUp);
-  const endsOf = (key) => { const { a, b } = scene.pairs.get(key); return { a, b }; };
+  const tags = labels(
+    model,
+    box,
+    still && !model.get("drags"),
+    {
+      read: (key) => scene.conditions(key),
+      set: (key, conditions, before) => {
+        present = changePair(present, scene.pairs.get(key), conditions, before);
+        model.set("document", present);
+        scene.renumber(present);
+        drawAll();
+      },
+      press: (key) => choosePair(key),
+      point: (key) => point(key && { kind: "pair", key, ...endsOf(key) }),
+    },
+    cleanUp,
+  );
+  const endsOf = (key) => {
+    const { a, b } = scene.pairs.get(key);
+    return { a, b };
+  };
 
   const drawAll = oncePerFrame(() => {
     drawPipes();
@@ -135,26 +170,63 @@ function render({ model, el }) {
     say(lost > 0 ? `${words}; ${count(lost, "line")} of the region left behind went with it` : words);
   };
   const tell = {
-    chosen: (names, more) => { walk.leave(); scene.open(null); choose(names, more); },
+    chosen: (names, more) => {
+      walk.leave();
+      scene.open(null);
+      choose(names, more);
+    },
     boxed: (names) => choose(names, true),
     pairChosen: choosePair,
-    opened: (name) => { scene.open(name); refresh(); },
+    opened: (name) => {
+      scene.open(name);
+      refresh();
+    },
     missed: () => say("No city is near: let go close to one, or magnify; the field above finds cities by name"),
     added: add,
-    swapped: (a, b) => { model.send({ kind: "swap", a, b }); say(`${a} and ${b} change places in the plan`); },
+    swapped: (a, b) => {
+      model.send({ kind: "swap", a, b });
+      say(`${a} and ${b} change places in the plan`);
+    },
     devicesMoved: (names, city) => {
       const n = present.devices.filter(({ name, region }) => names.includes(name) && region !== city).length;
       moved(moveDevices(present, names, city), `${count(n, "device")} moved to ${city}`);
     },
     regionMoved: (from, city, hadPlace) => moved(moveRegion(present, from, city, hadPlace), `${from || "no region"} moved to ${city}`),
-    emptied: (region) => { choose([]); bare = region; say(`${region}: a region without devices`); refresh(); },
+    emptied: (region) => {
+      choose([]);
+      bare = region;
+      say(`${region}: a region without devices`);
+      refresh();
+    },
   };
-  const hand = gestures(root, box, {
-    scene: () => scene.hits(), cities: () => freeCities(), camera, selected: chosen, tool, hasPlan: () => scene.hasPlan, still,
-  }, tell, () => { trackPointer(); drawAll(); }, cleanUp);
+  const hand = gestures(
+    root,
+    box,
+    {
+      scene: () => scene.hits(),
+      cities: () => freeCities(),
+      camera,
+      selected: chosen,
+      tool,
+      hasPlan: () => scene.hasPlan,
+      still,
+    },
+    tell,
+    () => {
+      trackPointer();
+      drawAll();
+    },
+    cleanUp,
+  );
 
   /** Cities without a region, as far as the disc goes. */
-  const freeCities = () => (scene.layout?.ground ? cities.filter(({ place }) => !standing(regions, place)).map(({ name, place }) => ({ name, at: scene.homeOf(place) })).filter(({ at }) => camera.k < 0.97 || scene.isOnDisc(...at)) : []);
+  const freeCities = () =>
+    scene.layout?.ground
+      ? cities
+          .filter(({ place }) => !standing(regions, place))
+          .map(({ name, place }) => ({ name, at: scene.homeOf(place) }))
+          .filter(({ at }) => camera.k < 0.97 || scene.isOnDisc(...at))
+      : [];
   const carried = () => (hand.press && (hand.press.kind === "devices" || hand.press.kind === "region") ? hand.press : null);
   const aim = () => {
     if (!scene.layout || hand.partner()) return null;
@@ -180,55 +252,88 @@ function render({ model, el }) {
     movable: () => !still && chosen().size > 0,
     leave: () => root.focus({ preventScroll: true }),
   });
-  const gpus = h("select", { "aria-label": "GPU of new devices", title: "GPU of new devices", hidden: true, onchange: () => { model.set("gpu", gpus.value); model.save_changes(); } });
+  const gpus = h("select", {
+    "aria-label": "GPU of new devices",
+    title: "GPU of new devices",
+    hidden: true,
+    onchange: () => {
+      model.set("gpu", gpus.value);
+      model.save_changes();
+    },
+  });
   const offerGpus = () => {
     const kinds = model.get("gpus");
     gpus.replaceChildren(...kinds.map((gpu) => h("option", { value: gpu }, gpu)));
-    gpus.value = kinds.includes(model.get("gpu")) ? model.get("gpu") : kinds[0] ?? "";
+    gpus.value = kinds.includes(model.get("gpu")) ? model.get("gpu") : (kinds[0] ?? "");
   };
 
-  const use = (next) => { model.set("tool", next); model.save_changes(); refresh(); };
+  const use = (next) => {
+    model.set("tool", next);
+    model.save_changes();
+    refresh();
+  };
   const tellWalk = (place) => {
     if (!place) return;
     const hit = place.kind === "card" ? { kind: "region", name: place.name, card: scene.layout.byName.get(place.name) } : { kind: "device", name: place.name };
     point(hit);
     say(describe(hit, scene.facts(present)).replaceAll("\n", ", "));
   };
-  const bar = toolbar(root, {
-    add: () => use(tool() === "add" ? "select" : "add"), drop: () => use("select"),
-    remove() {
-      const gone = [...chosen()];
-      const words = gone.length ? `${count(gone.length, "device")} deleted` : `${bare} deleted`;
-      edit(gone.length ? removeDevices(present, gone) : removeRegions(present, [bare]), []);
-      bare = null;
-      say(words);
+  const bar = toolbar(
+    root,
+    {
+      add: () => use(tool() === "add" ? "select" : "add"),
+      drop: () => use("select"),
+      remove() {
+        const gone = [...chosen()];
+        const words = gone.length ? `${count(gone.length, "device")} deleted` : `${bare} deleted`;
+        edit(gone.length ? removeDevices(present, gone) : removeRegions(present, [bare]), []);
+        bare = null;
+        say(words);
+      },
+      undo: () => model.send({ kind: "undo" }),
+      redo: () => model.send({ kind: "redo" }),
+      all: () => choose(present.devices.map(({ name }) => name)),
+      fit: () => {
+        scene.open(null);
+        camera.home();
+        refresh();
+      },
+      closer: () => camera.zoom(1.4),
+      wider: () => camera.zoom(1 / 1.4),
+      pan: camera.pan,
+      step: (dx, dy) => {
+        tellWalk(walk.step(dx, dy));
+        drawAll();
+      },
+      enter() {
+        const { place } = walk;
+        if (place?.kind === "device") choose([place.name]);
+        else if (place) {
+          if (scene.layout.byName.get(place.name)?.more) scene.open(place.name);
+          scene.refreshBadges();
+          tellWalk(walk.enter());
+        }
+        drawAll();
+      },
+      toggle() {
+        const { place } = walk;
+        if (place) choose(place.kind === "device" ? [place.name] : scene.layout.byName.get(place.name).devices.map(({ name }) => name), true);
+      },
+      back() {
+        hand.cancel();
+        if (tool() !== "select") use("select");
+        else if (walk.back()) point(null);
+        else if (scene.opened) scene.open(null);
+        else choose([]);
+        refresh();
+      },
     },
-    undo: () => model.send({ kind: "undo" }), redo: () => model.send({ kind: "redo" }), all: () => choose(present.devices.map(({ name }) => name)),
-    fit: () => { scene.open(null); camera.home(); refresh(); }, closer: () => camera.zoom(1.4), wider: () => camera.zoom(1 / 1.4), pan: camera.pan,
-    step: (dx, dy) => { tellWalk(walk.step(dx, dy)); drawAll(); },
-    enter() {
-      const { place } = walk;
-      if (place?.kind === "device") choose([place.name]);
-      else if (place) {
-        if (scene.layout.byName.get(place.name)?.more) scene.open(place.name);
-        scene.refreshBadges();
-        tellWalk(walk.enter());
-      }
-      drawAll();
-    },
-    toggle() {
-      const { place } = walk;
-      if (place) choose(place.kind === "device" ? [place.name] : scene.layout.byName.get(place.name).devices.map(({ name }) => name), true);
-    },
-    back() {
-      hand.cancel();
-      if (tool() !== "select") use("select");
-      else if (walk.back()) point(null);
-      else if (scene.opened) scene.open(null);
-      else choose([]);
-      refresh();
-    },
-  }, tool, (what) => (what === "remove" ? chosen().size > 0 || bare !== null : model.get(`can_${what}`)), search, gpus, still);
+    tool,
+    (what) => (what === "remove" ? chosen().size > 0 || bare !== null : model.get(`can_${what}`)),
+    search,
+    gpus,
+    still,
+  );
 
   /** The document or the places changed: regions, cards and pipes are worked out anew. */
   function understand() {
@@ -240,12 +345,15 @@ function render({ model, el }) {
 
   function place(glide) {
     const known = regions.map(({ place: where }) => where).filter(Boolean);
-    scene.place(box.clientWidth, box.clientHeight, known, glide, (places) => (places.length > 1 ? globeFor(places) : places.length || !present.devices.length ? globeFor([...places, ...WORLD]) : null));
+    scene.place(box.clientWidth, box.clientHeight, known, glide, (places) =>
+      places.length > 1 ? globeFor(places) : places.length || !present.devices.length ? globeFor([...places, ...WORLD]) : null,
+    );
     drawGround();
     drawAll();
   }
 
-  let globe = null, globeKey = "";
+  let globe = null,
+    globeKey = "";
   function globeFor(places) {
     const key = JSON.stringify(places);
     if (key !== globeKey) {
@@ -269,7 +377,12 @@ function render({ model, el }) {
     if (goal || tool() === "add" || carried()) {
       const boxes = scene.layout.cards.map((card) => {
         const [x, y] = camera.toScreen(card.x, card.y);
-        return [x - (card.w / 2) * camera.cardScale, y - (card.h / 2) * camera.cardScale, x + (card.w / 2) * camera.cardScale, y + (card.h / 2) * camera.cardScale];
+        return [
+          x - (card.w / 2) * camera.cardScale,
+          y - (card.h / 2) * camera.cardScale,
+          x + (card.w / 2) * camera.cardScale,
+          y + (card.h / 2) * camera.cardScale,
+        ];
       });
       paintCities(context, freeCities(), camera, { width, height, theme, boxes, without: goal?.name });
     }
@@ -299,11 +412,21 @@ function render({ model, el }) {
     const load = carried();
     const other = hand.partner();
     const from = hand.press ? { x: hand.press.now[0], y: hand.press.now[1] } : hand.pointer;
-    const text = other ? `${hand.press.names[0]} and ${other} change places in the plan`
-      : load ? (goal ? `${count(load.names.length, "device")} to ${goal.name}${goal.known ? "" : ", a new region"}` : "")
-        : tool() === "add" ? (goal ? `add to ${goal.name || "no region"}${goal.known ? "" : ", a new region"}` : "")
-          : pointed && hand.pointer ? describe(pointed, scene.facts(present)) : "";
-    if (text && from && !hand.press?.hidden) tip.show(text, from.x, from.y); else tip.hide();
+    const text = other
+      ? `${hand.press.names[0]} and ${other} change places in the plan`
+      : load
+        ? goal
+          ? `${count(load.names.length, "device")} to ${goal.name}${goal.known ? "" : ", a new region"}`
+          : ""
+        : tool() === "add"
+          ? goal
+            ? `add to ${goal.name || "no region"}${goal.known ? "" : ", a new region"}`
+            : ""
+          : pointed && hand.pointer
+            ? describe(pointed, scene.facts(present))
+            : "";
+    if (text && from && !hand.press?.hidden) tip.show(text, from.x, from.y);
+    else tip.hide();
   }
 
   function refresh() {
@@ -312,7 +435,10 @@ function render({ model, el }) {
     const placed = regions.filter(({ place: where, devices: inside }) => where && inside.length);
     empty.hidden = devices > 0;
     empty.textContent = "Press D and click near a city to put a device there, or type a city's name above";
-    root.setAttribute("aria-label", `Map: ${count(devices, "device")} in ${count(placed.length, "city", "cities")}. Arrow keys go from card to card, Enter opens one`);
+    root.setAttribute(
+      "aria-label",
+      `Map: ${count(devices, "device")} in ${count(placed.length, "city", "cities")}. Arrow keys go from card to card, Enter opens one`,
+    );
     root.dataset.devices = String(devices);
     drawAll();
   }
@@ -332,14 +458,52 @@ function render({ model, el }) {
 
   onTraits(model, ["document"], reload, cleanUp);
   onTraits(model, ["places", "filled"], understand, cleanUp);
-  onTraits(model, ["highlight"], () => { scene.replan(true); refresh(); }, cleanUp);
+  onTraits(
+    model,
+    ["highlight"],
+    () => {
+      scene.replan(true);
+      refresh();
+    },
+    cleanUp,
+  );
   onTraits(model, ["selected", "selected_link", "tool", "can_undo", "can_redo"], refresh, cleanUp);
   onTraits(model, ["gpus", "gpu"], offerGpus, cleanUp);
   onTraits(model, ["problem"], showProblem, cleanUp);
-  onTraits(model, ["playback", "playback_devices"], () => { scene.play(playbackRows(model.get("playback")), model.get("playback_devices")); drawTop(); }, cleanUp);
-  onTraits(model, ["conditions", "restored_from"], () => { scene.condition(model.get("conditions"), model.get("restored_from")); drawAll(); }, cleanUp);
-  onShine(root, (what) => { scene.light(what); drawAll(); }, cleanUp);
-  onTime(root, (time) => { if (scene.tell(time)) drawPipes(); drawTop(); }, cleanUp);
+  onTraits(
+    model,
+    ["playback", "playback_devices"],
+    () => {
+      scene.play(playbackRows(model.get("playback")), model.get("playback_devices"));
+      drawTop();
+    },
+    cleanUp,
+  );
+  onTraits(
+    model,
+    ["conditions", "restored_from"],
+    () => {
+      scene.condition(model.get("conditions"), model.get("restored_from"));
+      drawAll();
+    },
+    cleanUp,
+  );
+  onShine(
+    root,
+    (what) => {
+      scene.light(what);
+      drawAll();
+    },
+    cleanUp,
+  );
+  onTime(
+    root,
+    (time) => {
+      if (scene.tell(time)) drawPipes();
+      drawTop();
+    },
+    cleanUp,
+  );
   const resize = () => {
     const { fills } = root.dataset;
     root.dataset.fills = String(model.get("height") === 0);
@@ -353,7 +517,10 @@ function render({ model, el }) {
     const badge = scene.badges?.find((one) => one.name === name);
     const card = scene.layout?.byName.get(name);
     if (badge) return [badge.x, badge.y];
-    if (card) { const [x, y] = camera.toScreen(card.x, card.y); return [x, y - (card.h / 2 - 8) * camera.cardScale]; }
+    if (card) {
+      const [x, y] = camera.toScreen(card.x, card.y);
+      return [x, y - (card.h / 2 - 8) * camera.cardScale];
+    }
     return cityOf.has(name) && scene.layout?.ground ? camera.toScreen(...scene.homeOf(cityOf.get(name))) : null;
   };
   /** What is where, for tests: boxes of cards, labels and the points of pipes, in the layout's pixels. */

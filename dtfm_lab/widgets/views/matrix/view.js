@@ -29,7 +29,10 @@ function render({ model, el }) {
   const { element: canvas, draw } = sharpCanvas(box, paint, cleanUp);
   canvas.setAttribute("aria-hidden", "true");
   const over = sharpCanvas(box, paintOver, cleanUp);
-  const view = viewOf(n, () => { draw(); over.draw(); });
+  const view = viewOf(n, () => {
+    draw();
+    over.draw();
+  });
   const tip = tooltip(box);
   const values = () => (model.get("shows") === "latency" ? data.latency : data.bandwidth);
 
@@ -41,10 +44,17 @@ function render({ model, el }) {
     const edges = [0];
     for (const [, count] of model.get("blocks")) edges.push(edges.at(-1) + count);
     const block = (index) => edges.findLastIndex((edge) => edge <= index);
-    data = complete ? {
-      names, latency, bandwidth, edges, origin: typed(model.get("origin"), Uint8Array), filled: model.get("filled"),
-      regionAt: (index) => model.get("blocks")[block(index)]?.[0] ?? "",
-    } : null;
+    data = complete
+      ? {
+          names,
+          latency,
+          bandwidth,
+          edges,
+          origin: typed(model.get("origin"), Uint8Array),
+          filled: model.get("filled"),
+          regionAt: (index) => model.get("blocks")[block(index)]?.[0] ?? "",
+        }
+      : null;
     empty.hidden = complete;
     root.dataset.cells = String(complete ? names.length ** 2 : 0);
     if (others) view.reset();
@@ -105,8 +115,10 @@ function render({ model, el }) {
     if (!lit) return null;
     const stages = model.get("highlight").stages ?? {};
     const tasks = model.get("highlight").tasks ?? {};
-    const isLit = (name) => (lit.devices ?? lit.link)?.includes(name)
-      || (Number.isInteger(lit.stage) && stages[name] === lit.stage) || (Number.isInteger(lit.replica) && tasks[name]?.[1] === lit.replica);
+    const isLit = (name) =>
+      (lit.devices ?? lit.link)?.includes(name)
+      || (Number.isInteger(lit.stage) && stages[name] === lit.stage)
+      || (Number.isInteger(lit.replica) && tasks[name]?.[1] === lit.replica);
     const rows = new Set(data.names.flatMap((name, index) => (isLit(name) ? [index] : [])));
     return rows.size ? rows : null;
   }
@@ -125,8 +137,14 @@ function render({ model, el }) {
       const at = data.edges.findLastIndex((edge) => edge <= index);
       return [data.edges[at], data.edges[at + 1] - 1];
     };
-    if (place.beside(x, y)) { const [from, to] = wide(within(place.row(y))); return [from, 0, to, n() - 1]; }
-    if (place.above(x, y)) { const [from, to] = wide(within(place.column(x))); return [0, from, n() - 1, to]; }
+    if (place.beside(x, y)) {
+      const [from, to] = wide(within(place.row(y)));
+      return [from, 0, to, n() - 1];
+    }
+    if (place.above(x, y)) {
+      const [from, to] = wide(within(place.column(x)));
+      return [0, from, n() - 1, to];
+    }
     return null;
   }
 
@@ -192,8 +210,14 @@ function render({ model, el }) {
     if (done?.picked) pick(done.picked);
     over.draw();
   });
-  box.addEventListener("pointercancel", () => { press = null; over.draw(); });
-  box.addEventListener("pointerleave", () => { pointer = null; over.draw(); });
+  box.addEventListener("pointercancel", () => {
+    press = null;
+    over.draw();
+  });
+  box.addEventListener("pointerleave", () => {
+    pointer = null;
+    over.draw();
+  });
   box.addEventListener("dblclick", () => model.send({ kind: "edit" }));
 
   const wheel = (event) => {
@@ -224,16 +248,31 @@ function render({ model, el }) {
   }
 
   const KEYS = {
-    arrowup: (more) => step(-1, 0, more), arrowdown: (more) => step(1, 0, more), arrowleft: (more) => step(0, -1, more), arrowright: (more) => step(0, 1, more),
-    l: () => show("latency"), b: () => show("bandwidth"), "+": () => view.zoom(0.7), "=": () => view.zoom(0.7), "-": () => view.zoom(1 / 0.7), 0: view.reset,
-    escape: () => { press = null; pick(null); }, enter: () => { if (picked()) model.send({ kind: "edit" }); },
+    arrowup: (more) => step(-1, 0, more),
+    arrowdown: (more) => step(1, 0, more),
+    arrowleft: (more) => step(0, -1, more),
+    arrowright: (more) => step(0, 1, more),
+    l: () => show("latency"),
+    b: () => show("bandwidth"),
+    "+": () => view.zoom(0.7),
+    "=": () => view.zoom(0.7),
+    "-": () => view.zoom(1 / 0.7),
+    0: view.reset,
+    escape: () => {
+      press = null;
+      pick(null);
+    },
+    enter: () => {
+      if (picked()) model.send({ kind: "edit" });
+    },
   };
   root.addEventListener("keydown", (event) => {
     if (event.altKey) return;
     const key = event.key.toLowerCase();
     const travel = { z: event.shiftKey ? "redo" : "undo", y: "redo" }[key];
     let action = KEYS[key];
-    if (event.ctrlKey || event.metaKey) action = travel ? () => model.send({ kind: travel }) : key === "a" && data ? () => pick([0, 0, n() - 1, n() - 1]) : null;
+    if (event.ctrlKey || event.metaKey)
+      action = travel ? () => model.send({ kind: travel }) : key === "a" && data ? () => pick([0, 0, n() - 1, n() - 1]) : null;
     if (!action) return;
     event.preventDefault();
     event.stopPropagation();
@@ -242,12 +281,36 @@ function render({ model, el }) {
 
   const reload = oncePerFrame(load, cleanUp); // names and numbers change together
   onTraits(model, ["names", "blocks", "latency_ms", "bandwidth_gbps", "origin"], reload, cleanUp);
-  onTraits(model, ["filled"], () => { if (data) data.filled = model.get("filled"); }, cleanUp);
+  onTraits(
+    model,
+    ["filled"],
+    () => {
+      if (data) data.filled = model.get("filled");
+    },
+    cleanUp,
+  );
   onTraits(model, ["shows"], color, cleanUp);
-  onTraits(model, ["picked"], () => { const cells = picked(); if (cells && place && !press) view.reach(cells[2], cells[3]); showStatus(); over.draw(); }, cleanUp);
+  onTraits(
+    model,
+    ["picked"],
+    () => {
+      const cells = picked();
+      if (cells && place && !press) view.reach(cells[2], cells[3]);
+      showStatus();
+      over.draw();
+    },
+    cleanUp,
+  );
   onTraits(model, ["selected"], () => over.draw(), cleanUp);
   onTraits(model, ["problem", "summary"], showStatus, cleanUp);
-  onShine(root, (what, isOwn) => { lit = isOwn ? null : what; over.draw(); }, cleanUp);
+  onShine(
+    root,
+    (what, isOwn) => {
+      lit = isOwn ? null : what;
+      over.draw();
+    },
+    cleanUp,
+  );
 
   /** Where a cell is in the box, in pixels: for whoever points at it from outside, as tests do. */
   root.whereIs = (row, column) => place && [place.x(column + 0.5), place.y(row + 0.5)];

@@ -13,7 +13,11 @@ const TYPED_IN = "input:not([type=range]), textarea, select, button, [contentedi
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const own = {}; // tells this row's moments from those of another row of the same lab
-  let at_s = 0, told = null, before_ms = 0, frameId = 0, rested_s = 0;
+  let at_s = 0,
+    told = null,
+    before_ms = 0,
+    frameId = 0,
+    rested_s = 0;
 
   const icon = h("i", { class: "dtfm-player-icon", "aria-hidden": "true" });
   const word = h("span");
@@ -102,7 +106,9 @@ function render({ model, el }) {
     slider.title = length() ? "Drag to any moment of the iteration" : why;
     const source = model.get("source");
     const which = source === "measured" ? `iteration ${model.get("iteration")}, measured` : source;
-    what.textContent = length() ? [which, `1 s here = ${round(length() / LASTS_S)} there`.replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ") : "nothing to play yet";
+    what.textContent = length()
+      ? [which, `1 s here = ${round(length() / LASTS_S)} there`.replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ")
+      : "nothing to play yet";
     what.title = what.textContent;
     showMoment();
   }
@@ -128,12 +134,17 @@ function render({ model, el }) {
   cleanUp.add(() => document.removeEventListener("keydown", onKey));
   cleanUp.add(() => cancelAnimationFrame(frameId));
 
-  onTime(el, (time) => { // another row of the same lab
-    if (time?.by === own) return;
-    told = time === null ? null : time.t_s;
-    at_s = told ?? 0;
-    showMoment();
-  }, cleanUp);
+  onTime(
+    el,
+    (time) => {
+      // another row of the same lab
+      if (time?.by === own) return;
+      told = time === null ? null : time.t_s;
+      at_s = told ?? 0;
+      showMoment();
+    },
+    cleanUp,
+  );
   onTraits(model, ["playing", "known_s"], run, cleanUp);
   onTraits(model, ["length_s"], lengthen, cleanUp);
   onTraits(model, ["source", "iteration"], show, cleanUp);

@@ -14,22 +14,49 @@ const COLUMNS = 5;
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  const frames = [], people = new Map();
-  let tiles = [], generationAt = null, begun = false;
+  const frames = [],
+    people = new Map();
+  let tiles = [],
+    generationAt = null,
+    begun = false;
 
-  const play = h("button", { type: "button", class: "dtfm-play", onclick: () => (isAtEnd() && !model.get("playing") ? set({ frame: 0, playing: true }) : set({ playing: !model.get("playing") })) });
-  const slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Generation", oninput: () => set({ frame: Number(slider.value), playing: false }) });
+  const play = h("button", {
+    type: "button",
+    class: "dtfm-play",
+    onclick: () => (isAtEnd() && !model.get("playing") ? set({ frame: 0, playing: true }) : set({ playing: !model.get("playing") })),
+  });
+  const slider = h("input", {
+    type: "range",
+    min: "0",
+    max: "0",
+    value: "0",
+    "aria-label": "Generation",
+    oninput: () => set({ frame: Number(slider.value), playing: false }),
+  });
   const counted = h("span", { class: "dtfm-counted" });
   const grid = h("div", { class: "dtfm-tiles", role: "group", "aria-label": "The population, the cheapest first" });
   const card = makeCard((number) => set({ chosen: number, playing: false }));
-  const take = h("button", { type: "button", class: "dtfm-take", title: "Make this individual the lab's plan; until then the plan at hand is kept", onclick: () => shown() && model.send({ kind: "take", number: shown().number }) }, "Take it over");
+  const take = h(
+    "button",
+    {
+      type: "button",
+      class: "dtfm-take",
+      title: "Make this individual the lab's plan; until then the plan at hand is kept",
+      onclick: () => shown() && model.send({ kind: "take", number: shown().number }),
+    },
+    "Take it over",
+  );
   const box = h("div", { class: "dtfm-population-curve" });
   const empty = h("div", { class: "dtfm-empty" });
   const root = frame("dtfm-population", model.get("title"));
   root.removeAttribute("tabindex"); // its controls take the focus
   root.append(h("div", { class: "dtfm-player-row" }, play, slider, counted, take), h("div", { class: "dtfm-generation" }, grid, card.root), box, empty);
   el.append(root);
-  const rove = roving(grid, () => tiles.map(({ button }) => button), () => COLUMNS);
+  const rove = roving(
+    grid,
+    () => tiles.map(({ button }) => button),
+    () => COLUMNS,
+  );
   const canvas = sharpCanvas(box, paint, cleanUp);
   const draw = oncePerFrame(update, cleanUp);
 
@@ -61,13 +88,15 @@ function render({ model, el }) {
     play.textContent = playing ? "Pause" : frames.length && isAtEnd() && model.get("is_over") ? "Again" : "Play";
     root.dataset.frames = String(frames.length);
     if (!frames.length) return void canvas.draw();
-    const now = frames[at()], one = shown();
+    const now = frames[at()],
+      one = shown();
     [slider.max, slider.value] = [String(frames.length - 1), String(at())];
     counted.replaceChildren("generation ", h("b", {}, String(now.generation)), `, ${now.evaluations.toLocaleString("en")} priced`);
     slider.setAttribute("aria-valuetext", `generation ${now.generation}, best ${words(now.best_s)}`);
     showTiles(now, one);
     card.show(one, people, now, model.get("cells"), costOf, words);
-    const theme = readTheme(root), cells = model.get("cells");
+    const theme = readTheme(root),
+      cells = model.get("cells");
     tiles.forEach(({ canvas: small, number }) => paintPicture(small, cells, people.get(number), theme));
     card.paint(cells, theme);
     canvas.draw();
@@ -76,14 +105,27 @@ function render({ model, el }) {
 
   function showTiles({ numbers }, one) {
     while (tiles.length < numbers.length) {
-      const small = h("canvas", { "aria-hidden": "true" }), cost = h("span"), tile = { canvas: small, cost };
-      tile.button = h("button", { type: "button", class: "dtfm-tile", tabindex: "-1", onclick: () => set({ chosen: model.get("chosen") === tile.number ? NOBODY : tile.number, playing: false }) }, small, cost);
+      const small = h("canvas", { "aria-hidden": "true" }),
+        cost = h("span"),
+        tile = { canvas: small, cost };
+      tile.button = h(
+        "button",
+        {
+          type: "button",
+          class: "dtfm-tile",
+          tabindex: "-1",
+          onclick: () => set({ chosen: model.get("chosen") === tile.number ? NOBODY : tile.number, playing: false }),
+        },
+        small,
+        cost,
+      );
       tiles.push(tile);
     }
     tiles = tiles.slice(0, numbers.length);
     if (grid.childElementCount !== tiles.length) grid.replaceChildren(...tiles.map(({ button }) => button));
     numbers.forEach((number, place) => {
-      const tile = tiles[place], person = people.get(number);
+      const tile = tiles[place],
+        person = people.get(number);
       tile.number = number;
       tile.cost.textContent = costOf(person);
       tile.button.title = `${person.shape.join(" x ")}, by ${person.operator}`;
@@ -97,9 +139,15 @@ function render({ model, el }) {
   }
 
   function receive(message, buffers) {
-    if (message.kind === "reset") { begun = true; frames.length = 0; people.clear(); }
-    if (message.kind === "frames" && begun) { // those before are of people whom a view that opens late has not been told of
-      const stages = typed(buffers[0], Int16Array), n = model.get("cells").at.length;
+    if (message.kind === "reset") {
+      begun = true;
+      frames.length = 0;
+      people.clear();
+    }
+    if (message.kind === "frames" && begun) {
+      // those before are of people whom a view that opens late has not been told of
+      const stages = typed(buffers[0], Int16Array),
+        n = model.get("cells").at.length;
       message.people.forEach((person, index) => people.set(person.number, { ...person, stages: stages.subarray(index * n, (index + 1) * n) }));
       frames.push(...message.frames);
     }

@@ -25,8 +25,16 @@ function render({ model, el }) {
   root.removeAttribute("tabindex"); // its buttons take the focus
   root.append(h("div", { class: "dtfm-heading" }, title, hint, h("span", { class: "dtfm-grow" }), tabs), scroll, empty, caption);
   el.append(root);
-  const rove = roving(body, () => [...body.querySelectorAll("button")], () => 1);
-  const roveTabs = roving(tabs, () => [...tabs.querySelectorAll("button")], () => 1);
+  const rove = roving(
+    body,
+    () => [...body.querySelectorAll("button")],
+    () => 1,
+  );
+  const roveTabs = roving(
+    tabs,
+    () => [...tabs.querySelectorAll("button")],
+    () => 1,
+  );
 
   const tableNow = () => model.get("tables").find(({ key }) => key === model.get("table")) ?? model.get("tables")[0];
 
@@ -46,7 +54,9 @@ function render({ model, el }) {
   function show() {
     const found = tableNow();
     title.textContent = model.get("title");
-    hint.textContent = found ? [model.get("hint"), found.rows.length < found.count ? `first ${found.rows.length} of ${found.count}` : ""].filter(Boolean).join(" · ") : "";
+    hint.textContent = found
+      ? [model.get("hint"), found.rows.length < found.count ? `first ${found.rows.length} of ${found.count}` : ""].filter(Boolean).join(" · ")
+      : "";
     caption.textContent = found ? model.get("caption") : "";
     for (const part of [scroll, tabs]) part.hidden = !found;
     empty.hidden = !!found;
@@ -55,12 +65,25 @@ function render({ model, el }) {
     scroll.style.maxHeight = model.get("height") ? `${model.get("height")}px` : "";
     if (!found) return;
     const focused = root.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-    tabs.replaceChildren(...model.get("tables").map(({ key, name }) => h("button", {
-      type: "button", role: "tab", tabindex: key === found.key ? "0" : "-1", "data-key": `tab ${key}`,
-      "aria-selected": String(key === found.key), onclick: () => set({ table: key }),
-    }, name)));
+    tabs.replaceChildren(
+      ...model.get("tables").map(({ key, name }) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            tabindex: key === found.key ? "0" : "-1",
+            "data-key": `tab ${key}`,
+            "aria-selected": String(key === found.key),
+            onclick: () => set({ table: key }),
+          },
+          name,
+        ),
+      ),
+    );
     roveTabs();
-    const scale = scaleOf(found.rows), dark = readTheme(root).dark;
+    const scale = scaleOf(found.rows),
+      dark = readTheme(root).dark;
     head.replaceChildren(...COLUMNS.flatMap((column) => (column.key === "error_s" ? [barHead(found), headCell(column, found)] : [headCell(column, found)])));
     const selected = new Set(model.get("selected"));
     body.replaceChildren(...sorted(found.rows, model.get("sort_by"), model.get("descending")).map((row) => line(row, found, scale, selected, dark)));
@@ -69,16 +92,28 @@ function render({ model, el }) {
     root.dataset.rows = String(found.rows.length);
   }
 
-  const barHead = ({ own, second }) => h("th", { scope: "col", class: "dtfm-residuals-bars" },
-    h("span", {}, h("i", { class: "dtfm-residuals-key-own" }), own), second ? h("span", {}, h("i", { class: "dtfm-residuals-key-second" }), second) : null);
+  const barHead = ({ own, second }) =>
+    h(
+      "th",
+      { scope: "col", class: "dtfm-residuals-bars" },
+      h("span", {}, h("i", { class: "dtfm-residuals-key-own" }), own),
+      second ? h("span", {}, h("i", { class: "dtfm-residuals-key-second" }), second) : null,
+    );
 
   function headCell({ key, name: plain }, found) {
     const name = key === "measured_s" ? found.measured || plain : plain; // seconds of a link that is emulated were not measured
     const here = model.get("sort_by") === key;
     const mark = here ? (model.get("descending") ? " ▾" : " ▴") : "";
-    const button = h("button", { type: "button", "data-key": `head ${key}`, title: `Sort by ${name}; a third click puts suspects first`, onclick: () => sortBy(key) },
-      `${key === "label" ? found.noun : name}${mark}`);
-    return h("th", { scope: "col", class: `dtfm-residuals-${key}`, "aria-sort": here ? (model.get("descending") ? "descending" : "ascending") : "none" }, button);
+    const button = h(
+      "button",
+      { type: "button", "data-key": `head ${key}`, title: `Sort by ${name}; a third click puts suspects first`, onclick: () => sortBy(key) },
+      `${key === "label" ? found.noun : name}${mark}`,
+    );
+    return h(
+      "th",
+      { scope: "col", class: `dtfm-residuals-${key}`, "aria-sort": here ? (model.get("descending") ? "descending" : "ascending") : "none" },
+      button,
+    );
   }
 
   /** What a row is of, as the other views are told. */
@@ -97,27 +132,45 @@ function render({ model, el }) {
 
   function line(row, found, scale, selected, dark) {
     const choose = () => model.send({ kind: "choose", id: row.id });
-    const name = h("button", { type: "button", tabindex: "-1", "data-key": row.id, title: `Show ${row.label} in the network`, "aria-pressed": String(selected.has(row.id)) },
-      swatch(row, dark), h("span", {}, row.label));
+    const name = h(
+      "button",
+      { type: "button", tabindex: "-1", "data-key": row.id, title: `Show ${row.label} in the network`, "aria-pressed": String(selected.has(row.id)) },
+      swatch(row, dark),
+      h("span", {}, row.label),
+    );
     const share = row.relative === null || !isFinite(row.relative) ? "–" : percent(row.relative);
-    return h("tr", {
-      class: [row.suspect && "dtfm-residuals-suspect", selected.has(row.id) && "dtfm-residuals-chosen"].filter(Boolean).join(" "), "data-id": row.id, onclick: choose,
-      ...shines(el, what(row, found)),
-    },
-    h("th", { scope: "row" }, name), h("td", {}, seconds(row.predicted_s)), h("td", {}, seconds(row.measured_s)),
-    bar(row, scale), h("td", { class: "dtfm-residuals-longer" }, row.error_s ? signed(row.error_s) : "0"), h("td", {}, share));
+    return h(
+      "tr",
+      {
+        class: [row.suspect && "dtfm-residuals-suspect", selected.has(row.id) && "dtfm-residuals-chosen"].filter(Boolean).join(" "),
+        "data-id": row.id,
+        onclick: choose,
+        ...shines(el, what(row, found)),
+      },
+      h("th", { scope: "row" }, name),
+      h("td", {}, seconds(row.predicted_s)),
+      h("td", {}, seconds(row.measured_s)),
+      bar(row, scale),
+      h("td", { class: "dtfm-residuals-longer" }, row.error_s ? signed(row.error_s) : "0"),
+      h("td", {}, share),
+    );
   }
 
-  onShine(el, (pointed, isOwn) => {
-    const found = tableNow();
-    if (!found || isOwn) return;
-    const key = (one) => JSON.stringify(one);
-    for (const tr of body.children) {
-      const row = found.rows.find(({ id }) => id === tr.dataset.id);
-      const lit = pointed && row && (key(what(row, found)) === key(pointed) || (pointed.devices && found.noun === "device" && pointed.devices.includes(row.id)));
-      tr.classList.toggle("dtfm-residuals-lit", Boolean(lit));
-    }
-  }, cleanUp);
+  onShine(
+    el,
+    (pointed, isOwn) => {
+      const found = tableNow();
+      if (!found || isOwn) return;
+      const key = (one) => JSON.stringify(one);
+      for (const tr of body.children) {
+        const row = found.rows.find(({ id }) => id === tr.dataset.id);
+        const lit =
+          pointed && row && (key(what(row, found)) === key(pointed) || (pointed.devices && found.noun === "device" && pointed.devices.includes(row.id)));
+        tr.classList.toggle("dtfm-residuals-lit", Boolean(lit));
+      }
+    },
+    cleanUp,
+  );
   onTraits(model, ["tables", "table", "sort_by", "descending", "selected", "title", "hint", "caption", "height", "n_stages"], show, cleanUp);
   onTheme(show, cleanUp);
   show();

@@ -8,7 +8,9 @@ function render({ model, el }) {
   const rows = new Map(); // key -> {input, output, note, name}
   el.append(root);
   // a notebook takes these keys for its cells
-  root.addEventListener("keydown", (event) => { if (/^(Arrow|Home|End|Page)/.test(event.key)) event.stopPropagation(); });
+  root.addEventListener("keydown", (event) => {
+    if (/^(Arrow|Home|End|Page)/.test(event.key)) event.stopPropagation();
+  });
 
   const entry = (key) => model.get("sliders").find((slider) => slider.key === key);
   const at = (key) => model.get("values")[key] ?? entry(key).neutral;
@@ -62,7 +64,14 @@ function render({ model, el }) {
   }
 
   onTraits(model, ["sliders"], draw, cleanUp);
-  onTraits(model, ["values"], () => { for (const key of rows.keys()) write(key); }, cleanUp);
+  onTraits(
+    model,
+    ["values"],
+    () => {
+      for (const key of rows.keys()) write(key);
+    },
+    cleanUp,
+  );
   draw();
   return cleanUp.run;
 }

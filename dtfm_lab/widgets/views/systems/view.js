@@ -19,7 +19,11 @@ function render({ model, el }) {
   const others = h("details", { class: "dtfm-systems-others" });
   root.append(caption, empty, key, list, others);
   el.append(root);
-  const rove = roving(list, () => [...list.querySelectorAll("button")], () => 1);
+  const rove = roving(
+    list,
+    () => [...list.querySelectorAll("button")],
+    () => 1,
+  );
 
   let shownChosen = "";
 
@@ -43,7 +47,11 @@ function render({ model, el }) {
     empty.hidden = rows.length > 0;
     key.hidden = !known.length;
     const used = causes.filter(({ name }) => known.some(({ parts }) => parts.some(([cause, s]) => cause === name && s > 0)));
-    key.replaceChildren(...used.map(({ name, color, word }) => h("span", { "data-word": word || null, tabindex: word ? "0" : null }, h("i", { class: "dtfm-swatch", style: `color:${color}` }), name)));
+    key.replaceChildren(
+      ...used.map(({ name, color, word }) =>
+        h("span", { "data-word": word || null, tabindex: word ? "0" : null }, h("i", { class: "dtfm-swatch", style: `color:${color}` }), name),
+      ),
+    );
     list.replaceChildren(...rows.map((row) => line(row, { chosen: row.name === chosen, causes })));
     rove();
     if (focused) list.querySelector(`button[data-name="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
@@ -57,27 +65,47 @@ function render({ model, el }) {
     const mark = model.get("changes");
     const tags = [ours && "ours", taken && "the lab's plan"].filter(Boolean);
     const label = h("span", { class: "dtfm-systems-name" }, h("b", {}, mathematics ? `${title} ${mark}` : title), ...tags.map((text) => h("i", {}, text)));
-    const button = (words, ...children) => h("button", {
-      type: "button", "data-name": name, "aria-pressed": String(chosen), "aria-label": words, tabindex: "-1",
-      class: ours ? "dtfm-ours" : "", onclick: () => choose(name),
-    }, label, ...children);
+    const button = (words, ...children) =>
+      h(
+        "button",
+        {
+          type: "button",
+          "data-name": name,
+          "aria-pressed": String(chosen),
+          "aria-label": words,
+          tabindex: "-1",
+          class: ours ? "dtfm-ours" : "",
+          onclick: () => choose(name),
+        },
+        label,
+        ...children,
+      );
     const named = [title, ...tags].join(", ");
     if (reason) return button(`${named}: no plan, ${reason}`, h("span", { class: "dtfm-systems-reason" }, `no plan: ${reason}`));
     if (!row.seconds) return button(`${named}: not asked yet`, h("span", { class: "dtfm-systems-reason" }, "…"));
-    const drawn = causes.map((cause) => ({ ...cause, s: parts.filter(([one]) => one === cause.name).reduce((sum, [, s]) => sum + s, 0) })).filter(({ s }) => s > 0);
+    const drawn = causes
+      .map((cause) => ({ ...cause, s: parts.filter(([one]) => one === cause.name).reduce((sum, [, s]) => sum + s, 0) }))
+      .filter(({ s }) => s > 0);
     const told = drawn.map(({ name: what, s }) => `${what} ${percent(s / row.seconds)}`).join(", ");
-    const bar = h("span", { class: `dtfm-systems-bar${cut ? " dtfm-cut" : ""}`, style: `width:${(100 * length).toFixed(2)}%` },
-      ...drawn.map(({ name: what, color, s }) => h("i", { style: `flex-grow:${s};background:${color}`, title: `${what}: ${seconds(s)}, ${percent(s / row.seconds)}` })));
+    const bar = h(
+      "span",
+      { class: `dtfm-systems-bar${cut ? " dtfm-cut" : ""}`, style: `width:${(100 * length).toFixed(2)}%` },
+      ...drawn.map(({ name: what, color, s }) =>
+        h("i", { style: `flex-grow:${s};background:${color}`, title: `${what}: ${seconds(s)}, ${percent(s / row.seconds)}` }),
+      ),
+    );
     const ratio = row.beside ?? (row.times > 1.0005 ? times(row.times) : "fastest");
     const result = row.told ?? seconds(row.seconds);
     const compared = row.told ? `${row.told}, ${ratio}` : `${result} an iteration, ${row.times > 1.0005 ? `${ratio} the fastest` : ratio}`;
     const said = `${named}: ${compared}; ${told}; ${shape}${mathematics ? `; ${mathematics}` : ""}${cut ? "; its bar is cut" : ""}`;
-    return button(said,
+    return button(
+      said,
       h("span", { class: "dtfm-systems-track" }, bar),
       h("span", { class: "dtfm-systems-seconds" }, result),
       h("span", { class: "dtfm-systems-times" }, ratio),
       h("span", { class: "dtfm-systems-shape" }, shape),
-      mathematics ? h("span", { class: "dtfm-systems-mathematics" }, `${mark} ${mathematics}`) : null);
+      mathematics ? h("span", { class: "dtfm-systems-mathematics" }, `${mark} ${mathematics}`) : null,
+    );
   }
 
   function showOthers() {

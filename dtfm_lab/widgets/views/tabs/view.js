@@ -17,16 +17,32 @@ function render({ model, el }) {
   }
 
   function show() {
-    const value = model.get("value"), numbered = model.get("numbered");
+    const value = model.get("value"),
+      numbered = model.get("numbered");
     const focused = root.contains(document.activeElement) ? document.activeElement.dataset.name : null;
-    root.replaceChildren(...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) => h("button", {
-      type: "button", role: "tab", class: "dtfm-tab", "data-name": name, "data-kind": kind,
-      "aria-selected": String(name === value), tabindex: name === value ? "0" : "-1",
-      "aria-keyshortcuts": numbered ? String((at + 1) % 10) : null,
-      title: [words, SAID[kind], numbered ? `key ${(at + 1) % 10}` : ""].filter(Boolean).join(" · "),
-      onclick: () => choose(name),
-    }, title, SAID[kind] ? h("i", { "aria-label": SAID[kind], role: "img" }) : null)));
-    const chosen = root.querySelector("[aria-selected=true]"), row = root.closest(".dtfm-head");
+    root.replaceChildren(
+      ...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            class: "dtfm-tab",
+            "data-name": name,
+            "data-kind": kind,
+            "aria-selected": String(name === value),
+            tabindex: name === value ? "0" : "-1",
+            "aria-keyshortcuts": numbered ? String((at + 1) % 10) : null,
+            title: [words, SAID[kind], numbered ? `key ${(at + 1) % 10}` : ""].filter(Boolean).join(" · "),
+            onclick: () => choose(name),
+          },
+          title,
+          SAID[kind] ? h("i", { "aria-label": SAID[kind], role: "img" }) : null,
+        ),
+      ),
+    );
+    const chosen = root.querySelector("[aria-selected=true]"),
+      row = root.closest(".dtfm-head");
     if (focused) chosen?.focus({ preventScroll: true });
     if (chosen && row) row.scrollLeft = Math.max(0, chosen.offsetLeft + chosen.offsetWidth / 2 - row.clientWidth / 2); // a phone's row is longer than its screen
   }

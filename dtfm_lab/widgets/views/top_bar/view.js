@@ -14,7 +14,12 @@ import { onRecord, record } from "./page/record.js";
 const MOST_LEFT_OUT = 5;
 const FOCUSED = "[tabindex], button";
 const LAST_PICTURE = { lead: "Python has ended.", rest: "This is the last picture of the lab.", kind: "error" };
-const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
+const LOGO = [
+  [6, 20, 0],
+  [13, 9, 3],
+  [22, 17, 5],
+  [26, 6, 7],
+]; // a pipeline of four stages
 const VISITOR = "dtfm-visitor";
 const COLORS = ["#442F9A", "#804CB4", "#BA6EC1", "#FCB1D0"];
 
@@ -28,33 +33,72 @@ function render({ model, el }) {
 
   const press = (name) => model.send({ kind: "press", name });
   const still = model.get("still");
-  const picker = (name, label) => h(still ? "div" : "button", {
-    class: "dtfm-pick",
-    ...(still ? {} : {
-      type: "button", "data-menu": name, "aria-haspopup": "dialog", "aria-expanded": "false",
-      onclick: (event) => toggleMenu(el, name, event.currentTarget),
-    }),
-  }, h("strong", {}, label), h("span", {}));
-  const network = picker("network", ""), job = picker("job", "");
+  const picker = (name, label) =>
+    h(
+      still ? "div" : "button",
+      {
+        class: "dtfm-pick",
+        ...(still
+          ? {}
+          : {
+              type: "button",
+              "data-menu": name,
+              "aria-haspopup": "dialog",
+              "aria-expanded": "false",
+              onclick: (event) => toggleMenu(el, name, event.currentTarget),
+            }),
+      },
+      h("strong", {}, label),
+      h("span", {}),
+    );
+  const network = picker("network", ""),
+    job = picker("job", "");
   const numbers = h("div", { class: "dtfm-numbers", role: "group", "aria-label": "Live numbers" });
-  const more = h("button", {
-    type: "button", class: "dtfm-plain", "data-menu": "more", "aria-haspopup": "dialog", "aria-expanded": "false",
-    title: "Save and restore, a page, a link, a video; larger type", "aria-label": "Save, share", onclick: (event) => toggleMenu(el, "more", event.currentTarget),
-  }, h("span", { class: "dtfm-roomy" }, "Save, share"), h("span", { class: "dtfm-brief" }, "Share"));
+  const more = h(
+    "button",
+    {
+      type: "button",
+      class: "dtfm-plain",
+      "data-menu": "more",
+      "aria-haspopup": "dialog",
+      "aria-expanded": "false",
+      title: "Save and restore, a page, a link, a video; larger type",
+      "aria-label": "Save, share",
+      onclick: (event) => toggleMenu(el, "more", event.currentTarget),
+    },
+    h("span", { class: "dtfm-roomy" }, "Save, share"),
+    h("span", { class: "dtfm-brief" }, "Share"),
+  );
   const whole = h("button", {
-    type: "button", class: "dtfm-plain dtfm-whole", "aria-label": "Whole window", title: "Show the lab in the whole window (F)", onclick: () => toggleWindow(el),
+    type: "button",
+    class: "dtfm-plain dtfm-whole",
+    "aria-label": "Whole window",
+    title: "Show the lab in the whole window (F)",
+    onclick: () => toggleWindow(el),
   });
   const action = h("button", { type: "button", class: "dtfm-go", onclick: act });
   bar.append(logo(), network, job, numbers, ...(still ? [] : [more, whole, action]));
 
   const dot = h("i", { class: "dtfm-dot", "aria-hidden": "true" });
-  const lead = h("b", {}), rest = h("span", {}), sentence = h("span", { class: "dtfm-sentence" }, lead, " ", rest);
+  const lead = h("b", {}),
+    rest = h("span", {}),
+    sentence = h("span", { class: "dtfm-sentence" }, lead, " ", rest);
   const undo = h("button", { type: "button", class: "dtfm-plain", title: "Take the last edit of the network back (Z)", onclick: () => press("undo") }, "Undo");
   const live = h("button", {
-    type: "button", class: "dtfm-plain dtfm-live", role: "switch", title: "Live: every edit is followed by a new plan",
-    onclick: () => { model.set("live", !model.get("live")); model.save_changes(); },
+    type: "button",
+    class: "dtfm-plain dtfm-live",
+    role: "switch",
+    title: "Live: every edit is followed by a new plan",
+    onclick: () => {
+      model.set("live", !model.get("live"));
+      model.save_changes();
+    },
   });
-  const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") }, "?");
+  const words = h(
+    "button",
+    { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") },
+    "?",
+  );
   headline.append(dot, sentence, ...(still ? [] : [undo, live]), words);
 
   let gone = false; // the kernel, and with it all that Python would say
@@ -65,7 +109,10 @@ function render({ model, el }) {
   const fitting = new Map(); // room and lengths of the texts -> how much is left out, as measuring lays the page out
 
   function showPickers() {
-    for (const [button, trait, none] of [[network, "network", "No network"], [job, "job", "No job"]]) {
+    for (const [button, trait, none] of [
+      [network, "network", "No network"],
+      [job, "job", "No job"],
+    ]) {
       const [name, of] = model.get(trait);
       button.firstChild.textContent = name || none;
       button.lastChild.textContent = of;
@@ -75,13 +122,38 @@ function render({ model, el }) {
 
   function showNumbers() {
     const focused = [...numbers.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
-    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below, briefly] = [], ask = {} }) => h("div", { class: `dtfm-number${below ? " dtfm-leads" : ""}`, "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}` },
-      h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
-      h("span", { class: "dtfm-number-value" },
-        was ? h("s", {}, was, " → ") : null, value,
-        h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note), h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short),
-        ask.name && !still ? h("button", { type: "button", class: "dtfm-ask", title: ask.title, onclick: () => press(ask.name) }, ask.label) : null),
-      below ? h("span", { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" }, h("span", { class: "dtfm-long" }, below), h("span", { class: "dtfm-short" }, briefly)) : null)));
+    numbers.replaceChildren(
+      ...model
+        .get("numbers")
+        .map(({ label, value, was, note, short, bad, word, under: [below, briefly] = [], ask = {} }) =>
+          h(
+            "div",
+            {
+              class: `dtfm-number${below ? " dtfm-leads" : ""}`,
+              "data-word-of": word,
+              title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}`,
+            },
+            h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
+            h(
+              "span",
+              { class: "dtfm-number-value" },
+              was ? h("s", {}, was, " → ") : null,
+              value,
+              h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note),
+              h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short),
+              ask.name && !still ? h("button", { type: "button", class: "dtfm-ask", title: ask.title, onclick: () => press(ask.name) }, ask.label) : null,
+            ),
+            below
+              ? h(
+                  "span",
+                  { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" },
+                  h("span", { class: "dtfm-long" }, below),
+                  h("span", { class: "dtfm-short" }, briefly),
+                )
+              : null,
+          ),
+        ),
+    );
     fit();
     numbers.querySelectorAll(FOCUSED)[focused]?.focus({ preventScroll: true });
   }
@@ -102,7 +174,7 @@ function render({ model, el }) {
   }
 
   function showHeadline() {
-    const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : told ?? model.get("headline");
+    const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : (told ?? model.get("headline"));
     lead.textContent = first;
     rest.textContent = then;
     headline.dataset.kind = kind;
@@ -121,7 +193,10 @@ function render({ model, el }) {
     if (!gone) return press(model.get("action").name);
     comesBack = true;
     showAction();
-    bringBack(model).finally(() => { comesBack = false; showAction(); });
+    bringBack(model).finally(() => {
+      comesBack = false;
+      showAction();
+    });
   }
 
   function showAction() {
@@ -142,7 +217,10 @@ function render({ model, el }) {
     closeMenus(el);
     more.focus(); // the keys of the lab go on
     try {
-      const name = await record(pane, (left, stop) => { recording = { left, stop }; showAction(); });
+      const name = await record(pane, (left, stop) => {
+        recording = { left, stop };
+        showAction();
+      });
       told = { lead: "Recorded.", rest: `${name} is among your downloads.` };
     } catch (error) {
       const refused = error.name === "NotAllowedError";
@@ -176,7 +254,14 @@ function render({ model, el }) {
 
   onTraits(model, ["network", "job"], showPickers, cleanUp);
   onTraits(model, ["numbers"], showNumbers, cleanUp);
-  onTraits(model, ["headline"], () => { told = null; }, cleanUp);
+  onTraits(
+    model,
+    ["headline"],
+    () => {
+      told = null;
+    },
+    cleanUp,
+  );
   onTraits(model, ["headline", "can_undo", "live", "live_note"], showHeadline, cleanUp);
   onTraits(model, ["action"], showAction, cleanUp);
   const onMessage = (message) => {
@@ -191,9 +276,26 @@ function render({ model, el }) {
   onWindow(el, showWindow, cleanUp);
   if (!still) onRecord(el, recordPane, cleanUp);
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => leaveMenus(el) || leaveWindow(el) }, cleanUp);
-  onResize(numbers, () => { if (room !== numbers.clientWidth) { room = numbers.clientWidth; fit(); } }, cleanUp);
-  showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
-  if (!model.get("visitor")) { model.set("visitor", visitor(model.get("own_id"))); model.save_changes(); }
+  onResize(
+    numbers,
+    () => {
+      if (room !== numbers.clientWidth) {
+        room = numbers.clientWidth;
+        fit();
+      }
+    },
+    cleanUp,
+  );
+  showPickers();
+  showNumbers();
+  showHeadline();
+  showAction();
+  showWindow(false);
+  sendTheme();
+  if (!model.get("visitor")) {
+    model.set("visitor", visitor(model.get("own_id")));
+    model.save_changes();
+  }
   onGone(model, showGone, cleanUp).catch(() => {}); // hosts of anywidget beside Jupyter have other kernels
   if (!still) takeLink(model, cleanUp);
   return cleanUp.run;
@@ -205,13 +307,16 @@ function visitor(fresh) {
     const known = sessionStorage.getItem(VISITOR) ?? fresh;
     sessionStorage.setItem(VISITOR, known);
     return known;
-  } catch { // a browser that keeps nothing
+  } catch {
+    // a browser that keeps nothing
     return fresh;
   }
 }
 
 function logo() {
-  const lines = LOGO.slice(1).map(([x, y], at) => svg("line", { x1: LOGO[at][0], y1: LOGO[at][1], x2: x, y2: y, stroke: "currentColor", "stroke-width": 1.6, opacity: 0.5 }));
+  const lines = LOGO.slice(1).map(([x, y], at) =>
+    svg("line", { x1: LOGO[at][0], y1: LOGO[at][1], x2: x, y2: y, stroke: "currentColor", "stroke-width": 1.6, opacity: 0.5 }),
+  );
   const dots = LOGO.map(([x, y], at) => svg("circle", { cx: x, cy: y, r: 4.2, fill: COLORS[at] }));
   return svg("svg", { class: "dtfm-logo", viewBox: "0 0 32 26", "aria-hidden": "true" }, ...lines, ...dots);
 }

@@ -6,18 +6,25 @@ export const COLUMNS = ["evaluations", "seconds", "best", "bound", "median"];
 export class Curve {
   #columns = Object.fromEntries(COLUMNS.map((name) => [name, []]));
 
-  get length() { return this.#columns.best.length; }
-  column(name) { return this.#columns[name]; }
-  last(name) { return this.#columns[name][this.length - 1]; }
-  has(name) { return isFinite(this.last(name)); }
+  get length() {
+    return this.#columns.best.length;
+  }
+  column(name) {
+    return this.#columns[name];
+  }
+  last(name) {
+    return this.#columns[name][this.length - 1];
+  }
+  has(name) {
+    return isFinite(this.last(name));
+  }
 
   /** Forgets the newest `drop` rows and takes new ones, row by row in `values`. */
   change(drop, values) {
     COLUMNS.forEach((name, index) => {
       const column = this.#columns[name];
       column.length = Math.max(0, column.length - drop);
-      for (let at = index; at < values.length; at += COLUMNS.length)
-        column.push(index > 2 && !(values[at] > 0) ? NaN : values[at]);
+      for (let at = index; at < values.length; at += COLUMNS.length) column.push(index > 2 && !(values[at] > 0) ? NaN : values[at]);
     });
   }
 

@@ -6,11 +6,8 @@ export function legendItems(curves, boundLabel, theme) {
   if (!curves.size) return [];
   const all = [...curves.values()];
   const one = all.length === 1;
-  const items = one
-    ? [item("", seriesColor(0, theme), "best")]
-    : [...curves.keys()].map((name, index) => item("", seriesColor(index, theme), name));
-  if (all.some((curve) => curve.has("median")))
-    items.push(item("dtfm-thin", one ? seriesColor(0, theme) : theme.softText, "median", "of the population"));
+  const items = one ? [item("", seriesColor(0, theme), "best")] : [...curves.keys()].map((name, index) => item("", seriesColor(index, theme), name));
+  if (all.some((curve) => curve.has("median"))) items.push(item("dtfm-thin", one ? seriesColor(0, theme) : theme.softText, "median", "of the population"));
   if (bestBounded(curves)) items.push(item("dtfm-dashed", boundColor(curves, theme), boundLabel));
   return items;
 }

@@ -10,7 +10,10 @@ const STEEP = 50; // ratio of highest to lowest from which the axis is logarithm
 export function plotted(curves, { against, logarithmic, label, noun, unit, words }, theme) {
   const all = [...curves.values()];
   const levels = all.flatMap((curve) => ["best", "bound", "median"].flatMap((name) => Array.from(curve.column(name))));
-  const [least, most] = extent(levels.filter((value) => value > 0), 0);
+  const [least, most] = extent(
+    levels.filter((value) => value > 0),
+    0,
+  );
   const steep = least > 0 && most > STEEP * least; // planners of which one finds what takes another a thousand times as long
   const [low, high] = steep ? [least / 1.3, most * 1.3] : extent(levels, 0.08);
   const counted = against === "evaluations";
@@ -29,10 +32,12 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
     ],
   }));
   const held = all.filter((curve) => curve.last(against) < last); // a search that has ended keeps what it found
-  drawn.push(...held.map((curve) => ({
-    xs: [curve.last(against), last],
-    lines: [{ ys: Array(2).fill(curve.last("best")), color: seriesColor(all.indexOf(curve), theme), width: 2, alpha: 0.35 }],
-  })));
+  drawn.push(
+    ...held.map((curve) => ({
+      xs: [curve.last(against), last],
+      lines: [{ ys: Array(2).fill(curve.last("best")), color: seriesColor(all.indexOf(curve), theme), width: 2, alpha: 0.35 }],
+    })),
+  );
   const inMs = unit === "s" && high < 1;
   return {
     x: { low: from, high: to, log: logarithmic, label, whole: counted, format: counted ? compact : (value) => figures(value) },
@@ -56,7 +61,6 @@ function ends(curves, bounded, words, theme) {
   const found = all.map((curve, index) => end(curve, "best", seriesColor(index, theme), true));
   if (bounded) found.push(end(bounded, "bound", boundColor(curves, theme), false));
   const [only] = all;
-  if (all.length === 1 && only.has("median") && only.last("median") !== only.last("best"))
-    found.push(end(only, "median", seriesColor(0, theme), false));
+  if (all.length === 1 && only.has("median") && only.last("median") !== only.last("best")) found.push(end(only, "median", seriesColor(0, theme), false));
   return found;
 }

@@ -6,7 +6,8 @@ const MARGIN = 8; // pixels to the window's edge
 const GAP = 4; // to the button
 
 export function faultMenu(root, button, act, choose, cleanUp) {
-  let shown = "", listed = "";
+  let shown = "",
+    listed = "";
   const pick = h("select", { "aria-label": "Device to disturb", onchange: () => choose(pick.value) });
   const said = h("p", { "aria-live": "polite" });
   const list = h("div", { role: "menu" });
@@ -18,7 +19,8 @@ export function faultMenu(root, button, act, choose, cleanUp) {
 
   element.addEventListener("toggle", (event) => {
     button.setAttribute("aria-expanded", String(event.newState === "open"));
-    if (event.newState === "closed" && (element.contains(document.activeElement) || document.activeElement === document.body)) button.focus({ preventScroll: true });
+    if (event.newState === "closed" && (element.contains(document.activeElement) || document.activeElement === document.body))
+      button.focus({ preventScroll: true });
   });
   element.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
@@ -27,7 +29,9 @@ export function faultMenu(root, button, act, choose, cleanUp) {
     }
     event.stopPropagation(); // the notebook has commands on these keys
   });
-  const moved = () => { if (isOpen()) place(); };
+  const moved = () => {
+    if (isOpen()) place();
+  };
   window.addEventListener("scroll", moved, { capture: true, passive: true });
   window.addEventListener("resize", moved);
   cleanUp.add(() => {
@@ -50,8 +54,11 @@ export function faultMenu(root, button, act, choose, cleanUp) {
     const names = JSON.stringify(devices.map(({ name, condition }) => [name, condition]));
     if (names !== listed) {
       listed = names;
-      pick.replaceChildren(...devices.map((one) => h("option", { value: one.name },
-        [`${one.name}, stage ${one.stages}, pipeline ${one.pipeline}`, one.condition].filter(Boolean).join(": "))));
+      pick.replaceChildren(
+        ...devices.map((one) =>
+          h("option", { value: one.name }, [`${one.name}, stage ${one.stages}, pipeline ${one.pipeline}`, one.condition].filter(Boolean).join(": ")),
+        ),
+      );
     }
     if (pick.value !== device.name) pick.value = device.name;
     const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of an iteration computing` : "";
@@ -62,11 +69,27 @@ export function faultMenu(root, button, act, choose, cleanUp) {
     shown = content;
     const focused = list.contains(document.activeElement) ? document.activeElement.dataset.do : null;
     list.setAttribute("aria-label", `What to do to ${device.name}`);
-    list.replaceChildren(...actions.map((action) => h("button", {
-      type: "button", role: "menuitem", tabindex: "-1", "data-do": action.do, disabled: !action.possible,
-      title: action.possible ? "" : hint || `${device.name} cannot be ${action.done} now`,
-      onclick: () => { close(); act(device.name, action.do); },
-    }, h("b", {}, action.name), h("span", {}, action.says))));
+    list.replaceChildren(
+      ...actions.map((action) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "menuitem",
+            tabindex: "-1",
+            "data-do": action.do,
+            disabled: !action.possible,
+            title: action.possible ? "" : hint || `${device.name} cannot be ${action.done} now`,
+            onclick: () => {
+              close();
+              act(device.name, action.do);
+            },
+          },
+          h("b", {}, action.name),
+          h("span", {}, action.says),
+        ),
+      ),
+    );
     rove();
     if (focused) (list.querySelector(`[data-do="${focused}"]:not(:disabled)`) ?? items()[0])?.focus();
   }

@@ -18,10 +18,14 @@ export function arranged(document) {
   const places = new Map();
   for (let first = 0, top = 0; first < blocks.length; first += perRow) {
     const row = blocks.slice(first, first + perRow);
-    row.forEach((block, index) => block.members.forEach((device, at) => places.set(device.name, {
-      x: index * pitch + (at % block.columns) * STEP.x,
-      y: top + Math.floor(at / block.columns) * STEP.y,
-    })));
+    row.forEach((block, index) =>
+      block.members.forEach((device, at) =>
+        places.set(device.name, {
+          x: index * pitch + (at % block.columns) * STEP.x,
+          y: top + Math.floor(at / block.columns) * STEP.y,
+        }),
+      ),
+    );
     top += Math.max(...row.map((block) => block.height)) + STEP.y + BLOCK_GAP;
   }
   return moveDevices(document, places);

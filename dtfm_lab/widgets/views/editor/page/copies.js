@@ -29,10 +29,16 @@ export function duplicateRegions(document, names) {
     copyOf.set(region.name, copy);
     regions.push({ ...region, name: copy });
   }
-  const between = document.between.flatMap((pair) => copiesOf(endsOf(pair), copyOf)
-    .map(([a, b]) => (pair.regions ? { ...pair, regions: [a, b] } : { ...pair, from: a, to: b })));
+  const between = document.between.flatMap((pair) =>
+    copiesOf(endsOf(pair), copyOf).map(([a, b]) => (pair.regions ? { ...pair, regions: [a, b] } : { ...pair, from: a, to: b })),
+  );
   const members = document.devices.filter((device) => copyOf.has(device.region));
-  const [grown] = duplicateDevices(document, members.map((device) => device.name), freeShift(document, members), (region) => copyOf.get(region));
+  const [grown] = duplicateDevices(
+    document,
+    members.map((device) => device.name),
+    freeShift(document, members),
+    (region) => copyOf.get(region),
+  );
   return [{ ...grown, regions, between: [...document.between, ...between] }, [...copyOf.values()]];
 }
 
@@ -55,10 +61,16 @@ function freeShift(document, members) {
   const [xs, ys] = [members.map((one) => one.x), members.map((one) => one.y)];
   const box = { left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys) };
   const step = { x: box.right - box.left + 2 * GAP, y: box.bottom - box.top + 2 * GAP };
-  const covers = ({ x, y }) => document.devices.some((one) =>
-    one.x > box.left + x - GAP && one.x < box.right + x + GAP && one.y > box.top + y - GAP && one.y < box.bottom + y + GAP);
+  const covers = ({ x, y }) =>
+    document.devices.some((one) => one.x > box.left + x - GAP && one.x < box.right + x + GAP && one.y > box.top + y - GAP && one.y < box.bottom + y + GAP);
   for (let ring = 1; ring < 50; ring++) {
-    const tries = [[ring, 0], [0, ring], [-ring, 0], [0, -ring], [ring, ring]].map(([i, j]) => ({ x: i * step.x, y: j * step.y }));
+    const tries = [
+      [ring, 0],
+      [0, ring],
+      [-ring, 0],
+      [0, -ring],
+      [ring, ring],
+    ].map(([i, j]) => ({ x: i * step.x, y: j * step.y }));
     const free = tries.find((shift) => !covers(shift));
     if (free) return free;
   }

@@ -5,7 +5,11 @@ import { endsOf } from "./lines.js";
 /** The document with every part there, so that nothing below needs to ask. */
 export function complete(document) {
   return {
-    name: "untitled", devices: [], regions: [], between: [], links: [],
+    name: "untitled",
+    devices: [],
+    regions: [],
+    between: [],
+    links: [],
     ...document,
     default: { latency_ms: 50, bandwidth_gbps: 1, ...document?.default },
   };
@@ -53,7 +57,9 @@ export function renameRegion(document, from, to) {
     ...document,
     regions: document.regions.map((region) => ({ ...region, name: name(region.name) })),
     devices: document.devices.map((device) => (device.region === from ? { ...device, region: to } : device)),
-    between: document.between.map((pair) => (pair.regions ? { ...pair, regions: pair.regions.map(name) } : { ...pair, from: name(pair.from), to: name(pair.to) })),
+    between: document.between.map((pair) =>
+      pair.regions ? { ...pair, regions: pair.regions.map(name) } : { ...pair, from: name(pair.from), to: name(pair.to) },
+    ),
   };
 }
 

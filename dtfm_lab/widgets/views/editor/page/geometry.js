@@ -42,13 +42,17 @@ export function trace(context, { a, c, b, from, to }) {
   const [start, end] = [along(a, c, b, from), along(a, c, b, to)];
   const weights = [(1 - from) * (1 - to), (1 - from) * to + from * (1 - to), from * to];
   context.moveTo(start.x, start.y);
-  context.quadraticCurveTo(
-    weights[0] * a.x + weights[1] * c.x + weights[2] * b.x,
-    weights[0] * a.y + weights[1] * c.y + weights[2] * b.y, end.x, end.y);
+  context.quadraticCurveTo(weights[0] * a.x + weights[1] * c.x + weights[2] * b.x, weights[0] * a.y + weights[1] * c.y + weights[2] * b.y, end.x, end.y);
 }
 
-export const inCircle = ({ x, y }, radius) => (p) => (p.x - x) ** 2 + (p.y - y) ** 2 < radius ** 2;
+export const inCircle =
+  ({ x, y }, radius) =>
+  (p) =>
+    (p.x - x) ** 2 + (p.y - y) ** 2 < radius ** 2;
 
-export const inRectangle = ({ x1, y1, x2, y2 }, gap = 0) => (p) => p.x > x1 - gap && p.x < x2 + gap && p.y > y1 - gap && p.y < y2 + gap;
+export const inRectangle =
+  ({ x1, y1, x2, y2 }, gap = 0) =>
+  (p) =>
+    p.x > x1 - gap && p.x < x2 + gap && p.y > y1 - gap && p.y < y2 + gap;
 
 export const overlap = (a, b, gap = 0) => a.x1 < b.x2 + gap && a.x2 > b.x1 - gap && a.y1 < b.y2 + gap && a.y2 > b.y1 - gap;

@@ -63,8 +63,12 @@ export function topologyGraph(container, on, look, cleanUp) {
       nodes.forEach(put); // regions come first, so that a device finds its parent
       putEdges();
       // A region may only go once its devices have moved out: cytoscape removes children with their parent.
-      cy.nodes(".device").filter((node) => !names.has(node.id())).remove();
-      cy.nodes(".region").filter((node) => !names.has(node.id())).remove();
+      cy.nodes(".device")
+        .filter((node) => !names.has(node.id()))
+        .remove();
+      cy.nodes(".region")
+        .filter((node) => !names.has(node.id()))
+        .remove();
     });
     restyle();
     route();
@@ -72,7 +76,13 @@ export function topologyGraph(container, on, look, cleanUp) {
 
   /** Of many links, those of what is chosen or pointed at are drawn. */
   function compose() {
-    const focus = new Set([...coming, ...byKind("device").map((node) => node.data("name")), ...byKind("link").map((edge) => edge.data("ends")).flat()]);
+    const focus = new Set([
+      ...coming,
+      ...byKind("device").map((node) => node.data("name")),
+      ...byKind("link")
+        .map((edge) => edge.data("ends"))
+        .flat(),
+    ]);
     if (pointed) focus.add(pointed);
     const { highlight, filled } = look();
     scene = sceneOf(document, filled, highlight, focus);
@@ -84,7 +94,9 @@ export function topologyGraph(container, on, look, cleanUp) {
     const ids = new Set(edges.map((edge) => edge.data.id));
     cy.batch(() => {
       edges.forEach(put);
-      cy.edges(".link, .pair").filter((edge) => !ids.has(edge.id())).remove();
+      cy.edges(".link, .pair")
+        .filter((edge) => !ids.has(edge.id()))
+        .remove();
     });
   }
 
@@ -96,17 +108,34 @@ export function topologyGraph(container, on, look, cleanUp) {
     const { height, width } = sizes(zoom, near);
     const [half, wide] = [(height * 0.72) / zoom, (width * 0.66) / zoom];
     const place = (kind, name) => cy.getElementById(kind === "link" ? deviceId(name) : regionId(name)).position();
-    const lines = (kind) => scene.lines.filter((line) => line.kind === kind).map((line) => ({
-      ...line, a: place(kind, line.ends[0]), b: place(kind, line.ends[1]),
-      twin: line.oneWay && scene.lines.some((other) => other.oneWay && other.ends[0] === line.ends[1] && other.ends[1] === line.ends[0]),
-    })).filter(({ a, b }) => a && b);
-    const around = scene.devices.map(({ name }) => { const { x, y } = place("link", name); return { owner: name, x1: x - wide, x2: x + wide, y1: y - half, y2: y + half + 15 / zoom }; });
+    const lines = (kind) =>
+      scene.lines
+        .filter((line) => line.kind === kind)
+        .map((line) => ({
+          ...line,
+          a: place(kind, line.ends[0]),
+          b: place(kind, line.ends[1]),
+          twin: line.oneWay && scene.lines.some((other) => other.oneWay && other.ends[0] === line.ends[1] && other.ends[1] === line.ends[0]),
+        }))
+        .filter(({ a, b }) => a && b);
+    const around = scene.devices.map(({ name }) => {
+      const { x, y } = place("link", name);
+      return { owner: name, x1: x - wide, x2: x + wide, y1: y - half, y2: y + half + 15 / zoom };
+    });
     const boxes = scene.boxes.map(({ name }) => ({ owner: name, ...boxOf(name) }));
     const all = [...around, ...boxes];
-    const [x, y] = [["x1", "x2"], ["y1", "y2"]].map(([low, high]) => [Math.min(...all.map((one) => one[low])), Math.max(...all.map((one) => one[high]))]);
+    const [x, y] = [
+      ["x1", "x2"],
+      ["y1", "y2"],
+    ].map(([low, high]) => [Math.min(...all.map((one) => one[low])), Math.max(...all.map((one) => one[high]))]);
     const bounds = { x1: x[0] - 8 / zoom, x2: x[1] + 8 / zoom, y1: y[0] - 24 / zoom, y2: y[1] + 24 / zoom };
     const bends = new Map(["link", "pair"].flatMap((kind) => [...routes(lines(kind), kind === "link" ? around : boxes, 24 / zoom, bounds)]));
-    cy.batch(() => bends.forEach((bend, id) => { const edge = cy.getElementById(id); if (edge.nonempty() && edge.data("bend") !== bend) edge.data("bend", bend); }));
+    cy.batch(() =>
+      bends.forEach((bend, id) => {
+        const edge = cy.getElementById(id);
+        if (edge.nonempty() && edge.data("bend") !== bend) edge.data("bend", bend);
+      }),
+    );
     on.changed();
   }
 
@@ -123,7 +152,9 @@ export function topologyGraph(container, on, look, cleanUp) {
     route();
   }
   const drawEdgesSoon = oncePerFrame(drawEdges, cleanUp);
-  const refocus = (how = drawEdges) => { if (document.links.length > MANY_LINKS) how(); };
+  const refocus = (how = drawEdges) => {
+    if (document.links.length > MANY_LINKS) how();
+  };
 
   function put(element) {
     const held = cy.getElementById(element.data.id);
@@ -144,15 +175,21 @@ export function topologyGraph(container, on, look, cleanUp) {
   }
 
   function rememberBoxes() {
-    cy.nodes(".region").forEach((box) => { restingPlaces.set(box.data("name"), { ...box.position() }); });
+    cy.nodes(".region").forEach((box) => {
+      restingPlaces.set(box.data("name"), { ...box.position() });
+    });
   }
 
   function fit(elements) {
     cy.resize();
-    if (!container.clientWidth) { unfitted = true; return; }
+    if (!container.clientWidth) {
+      unfitted = true;
+      return;
+    }
     unfitted = false;
     if (cy.nodes().empty()) return;
-    for (let pass = 0; pass < 3; pass++) { // sizes on the screen are the same at every zoom, and count in what is fitted
+    for (let pass = 0; pass < 3; pass++) {
+      // sizes on the screen are the same at every zoom, and count in what is fitted
       restyle();
       fitOnce(elements ?? cy.nodes());
     }
@@ -165,10 +202,13 @@ export function topologyGraph(container, on, look, cleanUp) {
     const { x1, x2, y1, y2 } = elements.boundingBox({ includeLabels: false, includeOverlays: false, includeEdges: false });
     const [wide, high] = [container.clientWidth - MARGIN.left - MARGIN.right, container.clientHeight - MARGIN.top - MARGIN.bottom];
     const zoom = Math.min(CLOSEST, wide / Math.max(x2 - x1, 1), high / Math.max(y2 - y1, 1));
-    cy.viewport({ zoom, pan: {
-      x: MARGIN.left + wide / 2 - ((x1 + x2) / 2) * zoom,
-      y: MARGIN.top + high / 2 - ((y1 + y2) / 2) * zoom,
-    } });
+    cy.viewport({
+      zoom,
+      pan: {
+        x: MARGIN.left + wide / 2 - ((x1 + x2) / 2) * zoom,
+        y: MARGIN.top + high / 2 - ((y1 + y2) / 2) * zoom,
+      },
+    });
   }
 
   const viewport = () => JSON.stringify([cy.zoom(), cy.pan()]);
@@ -189,15 +229,21 @@ export function topologyGraph(container, on, look, cleanUp) {
     refocus();
     coming = [];
     cy.batch(() => {
-      cy.elements(":selected").filter((element) => !ids.has(element.id())).unselect();
-      ids.forEach((id) => { const element = cy.getElementById(id); if (!element.selected()) element.select(); });
+      cy.elements(":selected")
+        .filter((element) => !ids.has(element.id()))
+        .unselect();
+      ids.forEach((id) => {
+        const element = cy.getElementById(id);
+        if (!element.selected()) element.select();
+      });
     });
   }
 
-  const lineIds = (kind, pairs) => pairs.map((ends) => {
-    const line = lineOf(document, kind, ends) ?? lineOf(document, kind, [ends[1], ends[0]]);
-    return line ? lineId(kind, endsOf(line), isOneWay(line)) : lineId(kind, ends, false);
-  });
+  const lineIds = (kind, pairs) =>
+    pairs.map((ends) => {
+      const line = lineOf(document, kind, ends) ?? lineOf(document, kind, [ends[1], ends[0]]);
+      return line ? lineId(kind, endsOf(line), isOneWay(line)) : lineId(kind, ends, false);
+    });
 
   /** A line that is not drawn: the way between two devices that are looked at. */
   function peek(ends) {
@@ -217,10 +263,11 @@ export function topologyGraph(container, on, look, cleanUp) {
   }
 
   const handles = cy.edgehandles({
-    canConnect: (source, target) => source.hasClass("device") && target.hasClass("device")
-      && linkFits(document, [source.data("name"), target.data("name")]),
+    canConnect: (source, target) => source.hasClass("device") && target.hasClass("device") && linkFits(document, [source.data("name"), target.data("name")]),
     edgeParams: () => ({ data: { kind: "preview" } }),
-    snap: true, snapThreshold: 18, hoverDelay: 0,
+    snap: true,
+    snapThreshold: 18,
+    hoverDelay: 0,
   });
   cleanUp.add(() => handles.destroy());
 
@@ -234,13 +281,21 @@ export function topologyGraph(container, on, look, cleanUp) {
   }
 
   // After the gesture, not during: cytoscape selects what was tapped once its listeners have run.
-  const afterwards = (work) => { const timer = setTimeout(work, 0); cleanUp.add(() => clearTimeout(timer)); };
+  const afterwards = (work) => {
+    const timer = setTimeout(work, 0);
+    cleanUp.add(() => clearTimeout(timer));
+  };
 
   let choosing = false;
   cy.on("select unselect", () => {
     if (choosing) return;
     choosing = true;
-    afterwards(() => { choosing = false; refocus(); on.changed(); on.chosen(); });
+    afterwards(() => {
+      choosing = false;
+      refocus();
+      on.changed();
+      on.chosen();
+    });
   });
 
   /** The device on which a single one is held while it is dragged, if both have a task: they would change places. */
@@ -249,8 +304,12 @@ export function topologyGraph(container, on, look, cleanUp) {
     const alone = cy.nodes(":grabbed").length === 1 && !(target.selected() && byKind("device").length > 1);
     const reach = (0.6 * sizes(cy.zoom(), near).height) / cy.zoom();
     const [at, names] = [target.position(), scene.tasks];
-    const other = alone && target.data("name") in names
-      ? cy.nodes(".device").filter((node) => !node.same(target) && node.data("name") in names && Math.hypot(node.position("x") - at.x, node.position("y") - at.y) < reach) : [];
+    const other =
+      alone && target.data("name") in names
+        ? cy
+            .nodes(".device")
+            .filter((node) => !node.same(target) && node.data("name") in names && Math.hypot(node.position("x") - at.x, node.position("y") - at.y) < reach)
+        : [];
     under = other.length ? other[0].data("name") : null;
   });
 
@@ -280,14 +339,18 @@ export function topologyGraph(container, on, look, cleanUp) {
   // A double click is what the browser takes for one, at the person's own pace; cytoscape allows a quarter of a second,
   // wherever the two taps were. Only it tells of touches.
   let taps = [];
-  cy.on("tap", ({ target, position }) => { taps = [taps.at(-1), { target, position }]; });
+  cy.on("tap", ({ target, position }) => {
+    taps = [taps.at(-1), { target, position }];
+  });
   const twice = ({ shiftKey }) => {
     const [first, last] = taps;
     if (tool !== "select" || shiftKey || !last || first?.target !== last.target) return;
     if (last.target === cy) afterwards(() => on.added("", rounded(last.position)));
     else afterwards(() => on.opened(last.target.data()));
   };
-  cy.on("dbltap", ({ originalEvent }) => { if (originalEvent.type.startsWith("touch")) twice(originalEvent); });
+  cy.on("dbltap", ({ originalEvent }) => {
+    if (originalEvent.type.startsWith("touch")) twice(originalEvent);
+  });
   container.addEventListener("dblclick", twice);
   cleanUp.add(() => container.removeEventListener("dblclick", twice));
 
@@ -296,17 +359,27 @@ export function topologyGraph(container, on, look, cleanUp) {
     afterwards(() => on.joined("link", [source.data("name"), target.data("name")]));
   });
 
-  regionJoining(cy, () => tool === "link", (a, b) => afterwards(() => on.joined("pair", [a, b])));
+  regionJoining(
+    cy,
+    () => tool === "link",
+    (a, b) => afterwards(() => on.joined("pair", [a, b])),
+  );
 
   cy.on("mouseover", "edge, node", (event) => point(event.target));
   cy.on("mouseout", "edge, node", () => point(null));
   function point(target) {
     const device = target?.hasClass("device") ? target.data("name") : null;
-    if (device !== pointed) { pointed = device; refocus(drawEdgesSoon); }
+    if (device !== pointed) {
+      pointed = device;
+      refocus(drawEdgesSoon);
+    }
     on.pointed(target ? target.data() : null);
   }
 
-  cy.on("position", "node", () => { layout++; on.changed(); });
+  cy.on("position", "node", () => {
+    layout++;
+    on.changed();
+  });
   cy.on("pan", on.changed);
   cy.on("zoom", () => {
     clearTimeout(settling);
@@ -318,30 +391,56 @@ export function topologyGraph(container, on, look, cleanUp) {
   });
   cleanUp.add(() => clearTimeout(settling));
   onTheme(restyleSoon, cleanUp);
-  onResize(container, () => { cy.resize(); if (unfitted || fitted === viewport()) fit(); }, cleanUp);
+  onResize(
+    container,
+    () => {
+      cy.resize();
+      if (unfitted || fitted === viewport()) fit();
+    },
+    cleanUp,
+  );
 
   // Cytoscape remembers where its box is on the page, and misses the notebook scrolling beneath it.
   const relocate = () => cy.resize();
   for (const event of ["pointerenter", "pointerdown"]) container.addEventListener(event, relocate, { capture: true });
-  cleanUp.add(() => { for (const event of ["pointerenter", "pointerdown"]) container.removeEventListener(event, relocate, { capture: true }); });
+  cleanUp.add(() => {
+    for (const event of ["pointerenter", "pointerdown"]) container.removeEventListener(event, relocate, { capture: true });
+  });
 
   const wheel = (event) => cy.userZoomingEnabled(isMeant(event, container.closest(".dtfm")));
   container.addEventListener("wheel", wheel, { capture: true, passive: true });
   cleanUp.add(() => container.removeEventListener("wheel", wheel, { capture: true }));
 
   return {
-    cy, draw, fit: () => fit(), restyle: restyleSoon, chosen, choose, use, peek, reveal,
+    cy,
+    draw,
+    fit: () => fit(),
+    restyle: restyleSoon,
+    chosen,
+    choose,
+    use,
+    peek,
+    reveal,
     redrawEdges: drawEdges,
     has: (id) => cy.getElementById(id).nonempty(),
     chooseAll: () => cy.elements().select(),
-    get scene() { return scene; },
-    get peeked() { return peeked; },
-    get layout() { return layout; },
+    get scene() {
+      return scene;
+    },
+    get peeked() {
+      return peeked;
+    },
+    get layout() {
+      return layout;
+    },
     /** Sizes and places on the screen, in pixels of the container. */
     view() {
       const [zoom, pan] = [cy.zoom(), cy.pan()];
       const toScreen = ({ x, y }) => ({ x: x * zoom + pan.x, y: y * zoom + pan.y });
-      const device = (name) => { const node = cy.getElementById(deviceId(name)); return node.nonempty() ? toScreen(node.position()) : null; };
+      const device = (name) => {
+        const node = cy.getElementById(deviceId(name));
+        return node.nonempty() ? toScreen(node.position()) : null;
+      };
       const box = (name) => {
         if (cy.getElementById(regionId(name)).empty()) return null;
         const { x1, x2, y1, y2 } = boxOf(name);
@@ -363,8 +462,11 @@ export function topologyGraph(container, on, look, cleanUp) {
       const { x1, x2, y1, y2 } = cy.extent();
       const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
       const boxes = scene.boxes.map(({ name }) => boxOf(name));
-      const free = (place) => !scene.devices.some(({ name }) => { const at = cy.getElementById(deviceId(name)).position(); return Math.hypot(at.x - place.x, at.y - place.y) < 0.8 * near; })
-        && !boxes.some((box) => place.x > box.x1 - near / 2 && place.x < box.x2 + near / 2 && place.y > box.y1 - near / 2 && place.y < box.y2 + near / 2);
+      const free = (place) =>
+        !scene.devices.some(({ name }) => {
+          const at = cy.getElementById(deviceId(name)).position();
+          return Math.hypot(at.x - place.x, at.y - place.y) < 0.8 * near;
+        }) && !boxes.some((box) => place.x > box.x1 - near / 2 && place.x < box.x2 + near / 2 && place.y > box.y1 - near / 2 && place.y < box.y2 + near / 2);
       for (let ring = 0; ring < 60; ring++)
         for (let step = 0; step < Math.max(1, 6 * ring); step++) {
           const turn = (2 * Math.PI * step) / Math.max(1, 6 * ring);

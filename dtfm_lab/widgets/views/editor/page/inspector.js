@@ -30,37 +30,66 @@ function deviceSection(document, names, gpus, edit) {
   const known = [...new Set([...gpus, ...devices.map((device) => device.gpu)])].filter(Boolean);
   const change = (part) => edit(docs.changeDevices(document, names, part));
   const own = (name, label, key, what, wanted, holds, placeholder) => ({
-    name, label, kind: "number", half: true, placeholder, values: devices.map((device) => device[key] ?? ""),
-    take: (text) => (text === "" ? change({ [key]: undefined }) : refuseNumber(text, what, wanted, holds) ?? change({ [key]: Number(text) })),
+    name,
+    label,
+    kind: "number",
+    half: true,
+    placeholder,
+    values: devices.map((device) => device[key] ?? ""),
+    take: (text) => (text === "" ? change({ [key]: undefined }) : (refuseNumber(text, what, wanted, holds) ?? change({ [key]: Number(text) }))),
   });
   const fields = [
     {
-      name: "gpu", label: "GPU", kind: "choice", values: devices.map((device) => device.gpu), options: known.map((gpu) => [gpu, gpu]),
+      name: "gpu",
+      label: "GPU",
+      kind: "choice",
+      values: devices.map((device) => device.gpu),
+      options: known.map((gpu) => [gpu, gpu]),
       take: (gpu) => change({ gpu, price_per_hour: undefined }), // another GPU costs what another GPU costs
     },
     {
-      name: "region", label: "Region", kind: "choice", values: devices.map((device) => device.region),
-      options: [[NO_REGION, "(none)"], ...document.regions.map(({ name }) => [name, name])], take: (region) => change({ region }),
+      name: "region",
+      label: "Region",
+      kind: "choice",
+      values: devices.map((device) => device.region),
+      options: [[NO_REGION, "(none)"], ...document.regions.map(({ name }) => [name, name])],
+      take: (region) => change({ region }),
     },
     {
-      name: "host", label: "Host", kind: "text", values: devices.map((device) => device.host ?? ""),
+      name: "host",
+      label: "Host",
+      kind: "text",
+      values: devices.map((device) => device.host ?? ""),
       take: (host) => change({ host: host.trim() || undefined }), // devices of one host share its network card
     },
     {
       ...own("price", "Price (per hour)", "price_per_hour", "Price", "a number per hour, 0 or more", (value) => value >= 0, "unknown"),
-      half: false, values: devices.map((device) => priceOf(document, device)),
+      half: false,
+      values: devices.map((device) => priceOf(document, device)),
     },
     own("uplink", "Uplink (Gbit/s)", "uplink_gbps", "Uplink", "a number of Gbit/s above 0", (value) => value > 0, "no cap"),
     own("downlink", "Downlink (Gbit/s)", "downlink_gbps", "Downlink", "a number of Gbit/s above 0", (value) => value > 0, "no cap"),
   ];
   const gpusOf = (device) => device.members?.length ?? 1;
   const total = devices.reduce((sum, device) => sum + gpusOf(device), 0);
-  if (total > names.length) fields.splice(fields.findIndex(({ name }) => name === "host"), 1); // it is the host
-  const duplicate = { label: "Duplicate", hint: "Copies with new names and the same links (Ctrl+D)", press: () => duplicated(duplicateDevices(document, names), "devices", edit) };
-  if (names.length > 1) return { title: total > names.length ? `${names.length} hosts, ${total} devices` : `${names.length} devices`, fields, actions: [duplicate] };
-  const rename = (to) => refuseName(document.devices, names[0], to, "device")
-    ?? edit(docs.renameDevice(document, names[0], to), { devices: [to] });
-  return { title: total > 1 ? `Host of ${total} devices` : "Device", fields: [{ name: "device-name", label: "Name", kind: "text", values: names, take: rename }, ...fields], actions: [duplicate] };
+  if (total > names.length)
+    fields.splice(
+      fields.findIndex(({ name }) => name === "host"),
+      1,
+    ); // it is the host
+  const duplicate = {
+    label: "Duplicate",
+    hint: "Copies with new names and the same links (Ctrl+D)",
+    press: () => duplicated(duplicateDevices(document, names), "devices", edit),
+  };
+  if (names.length > 1)
+    return { title: total > names.length ? `${names.length} hosts, ${total} devices` : `${names.length} devices`, fields, actions: [duplicate] };
+  const rename = (to) => refuseName(document.devices, names[0], to, "device") ?? edit(docs.renameDevice(document, names[0], to), { devices: [to] });
+  return {
+    title: total > 1 ? `Host of ${total} devices` : "Device",
+    fields: [{ name: "device-name", label: "Name", kind: "text", values: names, take: rename }, ...fields],
+    actions: [duplicate],
+  };
 }
 
 /** Its own price, else that of another device of its GPU. */
@@ -78,17 +107,20 @@ function regionSection(document, names, edit) {
   ];
   const fields = conditionFields(regions, (change) => edit(docs.changeRegions(document, names, change)));
   const notes = [`Latency and bandwidth between the ${members.length === 1 ? "one device" : `${members.length} devices`} inside.`];
-  if (document.fill === "drawn") notes.push("To other regions by distance, unless a line says otherwise: cities as on the globe, others as drawn, 100 pixels being 1,000 km.");
+  if (document.fill === "drawn")
+    notes.push("To other regions by distance, unless a line says otherwise: cities as on the globe, others as drawn, 100 pixels being 1,000 km.");
   if (names.length > 1) return { title: `${names.length} regions`, notes, fields, actions };
-  const rename = (to) => refuseName(document.regions, names[0], to, "region")
-    ?? edit(docs.renameRegion(document, names[0], to), { regions: [to] });
+  const rename = (to) => refuseName(document.regions, names[0], to, "region") ?? edit(docs.renameRegion(document, names[0], to), { regions: [to] });
   return { title: "Region", notes, fields: [{ name: "region-name", label: "Name", kind: "text", values: names, take: rename }, ...fields], actions };
 }
 
 /** One link or one pair of regions, in both directions, whether it is drawn or not. */
 function lineSection(document, kind, ends, filled, edit) {
   const [a, b] = ends;
-  const [there, back] = [[a, b], [b, a]].map((way) => lines.conditionsOf(document, kind, way, filled));
+  const [there, back] = [
+    [a, b],
+    [b, a],
+  ].map((way) => lines.conditionsOf(document, kind, way, filled));
   const even = there.latency_ms === back.latency_ms && there.bandwidth_gbps === back.bandwidth_gbps;
   const joined = even && there.line === back.line;
   const chosen = kind === "link" ? { links: [ends] } : { pairs: [ends] };
@@ -98,12 +130,20 @@ function lineSection(document, kind, ends, filled, edit) {
   const backFields = conditionFields(joined ? [] : [back], set([b, a], false), "back-", "same");
   const actions = [];
   if (!joined) actions.push({ label: "Same both ways", hint: `As from ${a} to ${b}`, press: () => edit(lines.evenOut(document, kind, ends, filled), chosen) });
-  if (there.line || back.line) actions.push({ label: "As elsewhere", hint: "Take its own numbers away, in both directions", press: () => edit(lines.clear(document, kind, ends), kind === "link" ? { devices: ends } : { regions: ends }) });
+  if (there.line || back.line)
+    actions.push({
+      label: "As elsewhere",
+      hint: "Take its own numbers away, in both directions",
+      press: () => edit(lines.clear(document, kind, ends), kind === "link" ? { devices: ends } : { regions: ends }),
+    });
   return {
     title,
     fields: [
-      ...conditionFields([there], set([a, b], joined)), ...notesOf(origin(there)),
-      { kind: "heading", label: joined ? "Way back, if it differs" : `${b} → ${a}` }, ...backFields, ...(joined ? [] : notesOf(origin(back))),
+      ...conditionFields([there], set([a, b], joined)),
+      ...notesOf(origin(there)),
+      { kind: "heading", label: joined ? "Way back, if it differs" : `${b} → ${a}` },
+      ...backFields,
+      ...(joined ? [] : notesOf(origin(back))),
     ],
     actions,
     notes: kind === "pair" ? [`Between devices of ${a} and devices of ${b}.`] : [],
@@ -122,7 +162,13 @@ function linesSection(document, kind, chosen, edit) {
 
 function defaultSection(document, edit) {
   const fields = [
-    { name: "network-name", label: "Name of the network", kind: "text", values: [document.name], take: (name) => (name ? edit({ ...document, name }) : "A network needs a name.") },
+    {
+      name: "network-name",
+      label: "Name of the network",
+      kind: "text",
+      values: [document.name],
+      take: (name) => (name ? edit({ ...document, name }) : "A network needs a name."),
+    },
     { kind: "heading", label: "Any other pair of devices" },
     ...conditionFields([document.default], (change) => edit({ ...document, default: { ...document.default, ...change } })),
   ];
@@ -135,11 +181,21 @@ function defaultSection(document, edit) {
 function conditionFields(things, change, prefix = "", placeholder = undefined) {
   return [
     {
-      name: `${prefix}latency`, label: "Latency (ms)", kind: "number", half: true, placeholder, values: things.map((thing) => thing.latency_ms),
+      name: `${prefix}latency`,
+      label: "Latency (ms)",
+      kind: "number",
+      half: true,
+      placeholder,
+      values: things.map((thing) => thing.latency_ms),
       take: (text) => refuseNumber(text, "Latency", "a number of ms, 0 or more", (value) => value >= 0) ?? change({ latency_ms: Number(text) }),
     },
     {
-      name: `${prefix}bandwidth`, label: "Bandwidth (Gbit/s)", kind: "number", half: true, placeholder, values: things.map((thing) => thing.bandwidth_gbps),
+      name: `${prefix}bandwidth`,
+      label: "Bandwidth (Gbit/s)",
+      kind: "number",
+      half: true,
+      placeholder,
+      values: things.map((thing) => thing.bandwidth_gbps),
       take: (text) => refuseNumber(text, "Bandwidth", "a number of Gbit/s above 0", (value) => value > 0) ?? change({ bandwidth_gbps: Number(text) }),
     },
   ];

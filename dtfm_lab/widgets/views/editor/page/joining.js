@@ -13,7 +13,9 @@ export function regionJoining(cy, active, joined) {
     return hit.nonempty() ? hit[0] : null;
   }
 
-  cy.on("tapstart", "node.region", (event) => { if (active() && event.target.hasClass("region")) from = event.target; });
+  cy.on("tapstart", "node.region", (event) => {
+    if (active() && event.target.hasClass("region")) from = event.target;
+  });
   cy.on("tapdrag", (event) => {
     if (!from) return;
     aim?.removeClass("aimed");

@@ -23,18 +23,34 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
   function make(line) {
     const label = linkLabel(line.ends.join(line.oneWay ? " → " : " – "));
     const steps = [];
-    const one = { line, label, done: () => { steps.forEach((step) => step()); label.element.remove(); } };
-    one.drag = linkDrag(label.element, model, {
-      read: () => read(one.line), set: (conditions) => set(one.line, conditions),
-      show: (conditions) => label.write(conditions), press: (event) => press(one.line, event),
-    }, { add: (step) => steps.push(step) });
+    const one = {
+      line,
+      label,
+      done: () => {
+        steps.forEach((step) => step());
+        label.element.remove();
+      },
+    };
+    one.drag = linkDrag(
+      label.element,
+      model,
+      {
+        read: () => read(one.line),
+        set: (conditions) => set(one.line, conditions),
+        show: (conditions) => label.write(conditions),
+        press: (event) => press(one.line, event),
+      },
+      { add: (step) => steps.push(step) },
+    );
     label.element.addEventListener("pointerenter", () => point(one.line));
     label.element.addEventListener("pointerleave", () => point(null));
     element.append(label.element);
     held.set(line.id, one);
     return one;
   }
-  cleanUp.add(() => { for (const one of held.values()) one.done(); });
+  cleanUp.add(() => {
+    for (const one of held.values()) one.done();
+  });
 
   /** Shows labels of `wanted` lines at {id: {x, y}}; a label that is dragged or has the focus stays. */
   function show(lines, places, selected) {
@@ -71,7 +87,20 @@ export function placeLabels(lines, laid, { width, height, top, bottom }, isWante
   const places = new Map();
   const placed = [];
   const nOwn = lines.filter((line) => line.own || line.kind === "pair").length;
-  const rank = (line) => (isWanted(line) ? 0 : line.uses.has("hop") && line.across ? 1 : line.own && line.uses.size ? 2 : line.kind === "pair" && line.uses.size ? 3 : line.uses.size ? 6 : line.own ? 4 : 5);
+  const rank = (line) =>
+    isWanted(line)
+      ? 0
+      : line.uses.has("hop") && line.across
+        ? 1
+        : line.own && line.uses.size
+          ? 2
+          : line.kind === "pair" && line.uses.size
+            ? 3
+            : line.uses.size
+              ? 6
+              : line.own
+                ? 4
+                : 5;
   const worth = (line) => isWanted(line) || (line.uses.size ? line.across || line.own : nOwn <= MOST_OWN && (line.own || line.kind === "pair"));
   const ways = new Map([...laid.curves].map(([id, way]) => [id, Array.from({ length: 17 }, (_, at) => placeOn(way, at / 16))]));
   const chosen = lines.filter(worth).sort((one, other) => rank(one) - rank(other));

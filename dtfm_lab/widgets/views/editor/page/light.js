@@ -5,9 +5,12 @@ import { pairKey } from "./scene.js";
 export function lightOf(what, scene) {
   if (!what) return null;
   const of = (test) => new Set(scene.devices.filter(({ name, task }) => test(name, task)).map(({ name }) => name));
-  const devices = what.devices ? of((name) => what.devices.includes(name))
-    : what.link ? of((name) => what.link.includes(name))
-      : Number.isInteger(what.stage) ? of((_name, task) => task?.[0] === what.stage)
+  const devices = what.devices
+    ? of((name) => what.devices.includes(name))
+    : what.link
+      ? of((name) => what.link.includes(name))
+      : Number.isInteger(what.stage)
+        ? of((_name, task) => task?.[0] === what.stage)
         : of((_name, task) => task?.[1] === what.replica);
   const regions = new Set(scene.devices.filter(({ name }) => devices.has(name)).map(({ region }) => region));
   const link = what.link && pairKey(what.link);

@@ -19,7 +19,10 @@ export const samePair = ([a, b], [c, d]) => (a === c && b === d) || (a === d && 
 
 const joins = (line, ends) => samePair(endsOf(line), ends);
 
-const leads = (line, [a, b]) => { const [c, d] = endsOf(line); return a === c && b === d; };
+const leads = (line, [a, b]) => {
+  const [c, d] = endsOf(line);
+  return a === c && b === d;
+};
 
 const conditions = ({ latency_ms, bandwidth_gbps }) => ({ latency_ms, bandwidth_gbps });
 
@@ -54,7 +57,10 @@ function betweenDevices(document, ends, filled) {
 /** Network cards cap what regions and the default say. */
 function capped(document, [a, b], found) {
   const device = (name) => document.devices.find((one) => one.name === name) ?? {};
-  const cards = [[device(a).uplink_gbps ?? Infinity, `the uplink of ${a}`], [device(b).downlink_gbps ?? Infinity, `the downlink of ${b}`]];
+  const cards = [
+    [device(a).uplink_gbps ?? Infinity, `the uplink of ${a}`],
+    [device(b).downlink_gbps ?? Infinity, `the downlink of ${b}`],
+  ];
   const [gbps, card] = cards[0][0] <= cards[1][0] ? cards[0] : cards[1];
   return gbps < found.bandwidth_gbps ? { ...found, bandwidth_gbps: gbps, origin: `${found.origin}, capped by ${card}` } : found;
 }
@@ -80,28 +86,50 @@ function rewritten(document, kind, ends, there, back) {
   const lines = linesOf(document, kind);
   const held = lines.find((line) => joins(line, ends));
   const even = back && there.latency_ms === back.latency_ms && there.bandwidth_gbps === back.bandwidth_gbps;
-  const order = held && leads(held, [b, a]) ? [[b, a], [a, b]] : [[a, b], [b, a]];
+  const order =
+    held && leads(held, [b, a])
+      ? [
+          [b, a],
+          [a, b],
+        ]
+      : [
+          [a, b],
+          [b, a],
+        ];
   const numbers = (way) => (way[0] === a ? there : back);
-  const fresh = even
-    ? [{ ...make(order[0], false), ...there }]
-    : order.filter(numbers).map((way) => ({ ...make(way, true), ...numbers(way) }));
+  const fresh = even ? [{ ...make(order[0], false), ...there }] : order.filter(numbers).map((way) => ({ ...make(way, true), ...numbers(way) }));
   const at = held ? lines.indexOf(held) : lines.length;
   const kept = (line) => !joins(line, ends);
   return withLines(document, kind, [...lines.slice(0, at).filter(kept), ...fresh, ...lines.slice(at).filter(kept)]);
 }
 
 /** Nothing is said of this pair any more, in either direction. */
-export const clear = (document, kind, ends) => withLines(document, kind, linesOf(document, kind).filter((line) => !joins(line, ends)));
+export const clear = (document, kind, ends) =>
+  withLines(
+    document,
+    kind,
+    linesOf(document, kind).filter((line) => !joins(line, ends)),
+  );
 
 /** `chosen` are {ends, oneWay}; each names exactly one line. */
 export const isChosen = (line, chosen) => chosen.some(({ ends, oneWay }) => oneWay === isOneWay(line) && (oneWay ? leads(line, ends) : joins(line, ends)));
 
 export function changeLines(document, kind, chosen, change) {
-  return withLines(document, kind, linesOf(document, kind).map((line) => (isChosen(line, chosen) ? { ...line, ...change } : line)));
+  return withLines(
+    document,
+    kind,
+    linesOf(document, kind).map((line) => (isChosen(line, chosen) ? { ...line, ...change } : line)),
+  );
 }
 
 export function removeLines(document, kind, chosen) {
-  return chosen.length ? withLines(document, kind, linesOf(document, kind).filter((line) => !isChosen(line, chosen))) : document;
+  return chosen.length
+    ? withLines(
+        document,
+        kind,
+        linesOf(document, kind).filter((line) => !isChosen(line, chosen)),
+      )
+    : document;
 }
 
 /** May a link be drawn from one device to another? Each direction holds one link at most. */

@@ -30,7 +30,8 @@ export function layOut(context, scene, view, peeked) {
     if (line.kind === "pair") {
       const [one, two] = [boxes.get(a), boxes.get(b)];
       if (one && two) curves.set(line.id, curve(center(one), center(two), bend, inRectangle(one, 2), inRectangle(two, 2)));
-    } else if (places.get(a) && places.get(b)) curves.set(line.id, curve(places.get(a), places.get(b), bend, inside(a, shapes.get(a)), inside(b, shapes.get(b))));
+    } else if (places.get(a) && places.get(b))
+      curves.set(line.id, curve(places.get(a), places.get(b), bend, inside(a, shapes.get(a)), inside(b, shapes.get(b))));
   };
   for (const line of scene.lines) put(line, view.bend(line.id));
   if (peeked) put({ id: "peek", kind: "link", ends: peeked }, 0);
@@ -48,7 +49,9 @@ export function layOut(context, scene, view, peeked) {
     if (!named) continue;
     const room = Math.max(view.apart - 6, view.width);
     const many = gpus > 1 ? `${gpus} × ` : ""; // a host says how many GPUs it stands for
-    const text = many + (context.measureText(many + name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room - context.measureText(many).width));
+    const text =
+      many
+      + (context.measureText(many + name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room - context.measureText(many).width));
     const wide = context.measureText(text).width / 2;
     const y = place.y + h + 5;
     names.set(name, { text, x: place.x, y, size, whole: text === many + name });
@@ -161,7 +164,11 @@ function paintLine(context, line, way, { theme, picked, pointed, tangled, crowde
   context.strokeStyle = line.suspect ? alarm(theme.dark) : strong || hop ? theme.text : line.uses.size ? kindColor("averaging", theme.dark) : theme.border;
   const width = tangled ? 1 : linkWidth(line.bandwidth_gbps) * (strong || hop ? 1 : line.uses.size ? (crowded ? 0.6 : 1) : quiet ? 0.45 : 1);
   context.lineWidth = picked ? width + 1.5 : width;
-  stroke(context, way, linkDash(line.latency_ms).map((length) => (length * Math.max(2, width)) / 3));
+  stroke(
+    context,
+    way,
+    linkDash(line.latency_ms).map((length) => (length * Math.max(2, width)) / 3),
+  );
   if (line.oneWay && !tangled) paintArrow(context, way, width);
   context.globalAlpha = base;
 }
@@ -176,7 +183,10 @@ function stroke(context, way, dash) {
 }
 
 function paintArrow(context, { a, c, b, to }, width) {
-  const at = (t) => { const s = 1 - t; return [s * s * a.x + 2 * s * t * c.x + t * t * b.x, s * s * a.y + 2 * s * t * c.y + t * t * b.y]; };
+  const at = (t) => {
+    const s = 1 - t;
+    return [s * s * a.x + 2 * s * t * c.x + t * t * b.x, s * s * a.y + 2 * s * t * c.y + t * t * b.y];
+  };
   const [[x, y], [fromX, fromY]] = [at(to), at(to - 0.03)];
   const turn = Math.atan2(y - fromY, x - fromX);
   const size = 5 + width;
@@ -212,7 +222,8 @@ function paintBody(context, { name, shape, task, suspect, size }, place, view, {
   context.strokeStyle = theme.border;
   context.lineWidth = 1.5;
   context.stroke();
-  if (size > 1 && !task && view.height >= LEAST_NUMBER) { // a host says how many GPUs it stands for
+  if (size > 1 && !task && view.height >= LEAST_NUMBER) {
+    // a host says how many GPUs it stands for
     context.font = font(Math.min(13, Math.max(9, Math.round(view.height * 0.5))));
     context.fillStyle = theme.text;
     context.textAlign = "center";
@@ -276,8 +287,13 @@ function paintCrack(context, shape, place, view, theme) {
   context.stroke();
   context.clip();
   context.beginPath();
-  [[-0.12, -0.62], [0.1, -0.22], [-0.14, 0.02], [0.16, 0.28], [-0.02, 0.66]].forEach(([dx, dy], at) =>
-    (at ? context.lineTo : context.moveTo).call(context, place.x + dx * height, place.y + dy * height));
+  [
+    [-0.12, -0.62],
+    [0.1, -0.22],
+    [-0.14, 0.02],
+    [0.16, 0.28],
+    [-0.02, 0.66],
+  ].forEach(([dx, dy], at) => (at ? context.lineTo : context.moveTo).call(context, place.x + dx * height, place.y + dy * height));
   context.lineWidth = Math.max(1.5, height / 14);
   context.stroke();
   context.restore();
@@ -333,14 +349,18 @@ function paintNames(context, scene, view, laid, look, alpha, litDevice) {
     if (!place || !onScreen(place, look)) continue;
     const [picked, pointed] = [look.selected("device", name), look.hovered === `device:${name}`];
     const short = laid.names.get(name);
-    if (pointed || (picked && look.nSelected < 4)) { over.push({ name, x: place.x, y: place.y + view.height / 2 + (shape === "box" ? 5 : 6), picked }); continue; }
+    if (pointed || (picked && look.nSelected < 4)) {
+      over.push({ name, x: place.x, y: place.y + view.height / 2 + (shape === "box" ? 5 : 6), picked });
+      continue;
+    }
     if (!short) continue;
     context.globalAlpha = alpha(litDevice(name));
     context.font = font(short.size, picked ? 650 : 400);
     haloed(context, short.text, short.x, short.y, short.whole ? theme.text : theme.softText, theme.surface);
   }
   context.globalAlpha = 1;
-  for (const { name, x, y, picked } of over) { // on a ground of its own: it may be wider than its place
+  for (const { name, x, y, picked } of over) {
+    // on a ground of its own: it may be wider than its place
     context.font = font(12, picked ? 650 : 400);
     const wide = context.measureText(name).width;
     const left = Math.min(look.width - wide - 6, Math.max(6, x - wide / 2));
@@ -352,4 +372,3 @@ function paintNames(context, scene, view, laid, look, alpha, litDevice) {
     context.fillText(name, left + wide / 2, y);
   }
 }
-

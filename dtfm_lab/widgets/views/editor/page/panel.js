@@ -16,8 +16,14 @@ export function sidePanel(element) {
   element.tabIndex = -1;
 
   function show(sections) {
-    const shape = JSON.stringify(sections.map(({ title, notes = [], fields = [], actions = [] }) => [
-      title.split(" ")[0].replace(/\d+/g, "#"), notes.length, fields.map(({ name, kind, options }) => [name, kind, options]), actions.map(({ label }) => label)]));
+    const shape = JSON.stringify(
+      sections.map(({ title, notes = [], fields = [], actions = [] }) => [
+        title.split(" ")[0].replace(/\d+/g, "#"),
+        notes.length,
+        fields.map(({ name, kind, options }) => [name, kind, options]),
+        actions.map(({ label }) => label),
+      ]),
+    );
     if (shown?.shape !== shape) shown = build(sections, shape);
     shown.sections.forEach((held, at) => held.update(sections[at]));
   }
@@ -40,8 +46,15 @@ function section({ notes = [], fields = [], actions = [] }) {
   const texts = notes.map(() => h("p"));
   const refusal = h("p", { class: "dtfm-refusal", role: "alert", hidden: true });
   const buttons = actions.map(() => h("button", { type: "button" }));
-  const element = h("section", {}, title, h("div", { class: "dtfm-fields" }, ...inputs.map((input) => input.element)), refusal,
-    ...(buttons.length ? [h("div", { class: "dtfm-actions" }, ...buttons)] : []), ...texts);
+  const element = h(
+    "section",
+    {},
+    title,
+    h("div", { class: "dtfm-fields" }, ...inputs.map((input) => input.element)),
+    refusal,
+    ...(buttons.length ? [h("div", { class: "dtfm-actions" }, ...buttons)] : []),
+    ...texts,
+  );
 
   let subject = null;
 
@@ -60,7 +73,9 @@ function section({ notes = [], fields = [], actions = [] }) {
       const fresh = subject !== now.subject; // an entry refused for one thing says nothing of the next
       subject = now.subject;
       title.textContent = now.title;
-      texts.forEach((text, at) => { text.textContent = now.notes[at]; });
+      texts.forEach((text, at) => {
+        text.textContent = now.notes[at];
+      });
       (now.fields ?? []).forEach((field, at) => inputs[at].update(field, attempt, fresh));
       (now.actions ?? []).forEach(({ label, press, hint }, at) => {
         buttons[at].textContent = label;
@@ -81,7 +96,12 @@ function makeField({ kind, half }) {
 /** A line of text between fields. */
 function wording(kind) {
   const element = h(kind === "heading" ? "h5" : "p");
-  return { element, update({ label }) { element.textContent = label; } };
+  return {
+    element,
+    update({ label }) {
+      element.textContent = label;
+    },
+  };
 }
 
 const agreed = (values) => (values.every((value) => value === values[0]) ? values[0] : undefined);
@@ -97,9 +117,15 @@ function textField(kind) {
     control.value = read ? String(Number(Number(standing).toPrecision(4))) : standing;
     control.removeAttribute("aria-invalid");
   }
-  for (const event of ["focus", "blur"]) control.addEventListener(event, () => { if (control.getAttribute("aria-invalid") !== "true") restore(); });
+  for (const event of ["focus", "blur"])
+    control.addEventListener(event, () => {
+      if (control.getAttribute("aria-invalid") !== "true") restore();
+    });
   control.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && control.value !== standing) { restore(); event.stopPropagation(); }
+    if (event.key === "Escape" && control.value !== standing) {
+      restore();
+      event.stopPropagation();
+    }
     if (event.key === "Enter") control.onchange(); // a change event of its own then finds nothing left to do
   });
 
@@ -114,7 +140,7 @@ function textField(kind) {
       standing = text;
       label.textContent = field.label;
       control.name = field.name;
-      control.placeholder = value === undefined && field.values.length ? MIXED : field.placeholder ?? "";
+      control.placeholder = value === undefined && field.values.length ? MIXED : (field.placeholder ?? "");
       if (changed || !typing) restore();
       control.onchange = () => {
         if (control.value.trim() === standing && standing !== "") return attempt(control, () => null) && restore();

@@ -16,15 +16,27 @@ export function routes(lines, obstacles, apart, bounds) {
   const compare = lines.length <= MOST_COMPARED;
   for (const line of lines) {
     const length = Math.hypot(line.b.x - line.a.x, line.b.y - line.a.y);
-    if (length < 1) { bends.set(line.id, 0); continue; }
+    if (length < 1) {
+      bends.set(line.id, 0);
+      continue;
+    }
     const reach = length * 0.45 + apart;
-    const box = { x1: Math.min(line.a.x, line.b.x) - reach, x2: Math.max(line.a.x, line.b.x) + reach, y1: Math.min(line.a.y, line.b.y) - reach, y2: Math.max(line.a.y, line.b.y) + reach };
+    const box = {
+      x1: Math.min(line.a.x, line.b.x) - reach,
+      x2: Math.max(line.a.x, line.b.x) + reach,
+      y1: Math.min(line.a.y, line.b.y) - reach,
+      y2: Math.max(line.a.y, line.b.y) + reach,
+    };
     const near = obstacles.filter((one) => !line.ends.includes(one.owner) && one.x1 < box.x2 && one.x2 > box.x1 && one.y1 < box.y2 && one.y2 > box.y1);
     let [best, bestCost, bestWay] = [0, Infinity, []];
     for (const share of BENDS) {
       if (line.twin && share >= 0) continue; // each of two keeps to its own left
       const way = sampled(line, share * length);
-      const cost = PER_BEND * Math.abs(share) + THROUGH * hits(way, near) + OUTSIDE * way.filter((p) => !inRectangle(bounds)(p)).length + (compare ? NEAR_OTHER * touching(way, drawn, apart) : 0);
+      const cost =
+        PER_BEND * Math.abs(share)
+        + THROUGH * hits(way, near)
+        + OUTSIDE * way.filter((p) => !inRectangle(bounds)(p)).length
+        + (compare ? NEAR_OTHER * touching(way, drawn, apart) : 0);
       if (cost < bestCost) [best, bestCost, bestWay] = [share * length, cost, way];
       if (cost < PER_BEND * 0.1) break;
     }

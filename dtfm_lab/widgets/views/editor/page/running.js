@@ -48,7 +48,8 @@ export function recoveries(changed) {
     take(conditions, restoredFrom) {
       peers = restoredFrom;
       const now = performance.now();
-      const next = new Map(), held = new Map();
+      const next = new Map(),
+        held = new Map();
       for (const [name, condition] of Object.entries(conditions)) {
         if (condition === "killed") held.set(name, cracked.get(name) ?? now + CRACK_MS);
         if (condition === "recovered") next.set(name, since.get(name) ?? Math.max(now, cracked.get(name) ?? now + CRACK_MS));

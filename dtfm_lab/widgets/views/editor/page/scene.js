@@ -59,7 +59,9 @@ export function sceneOf(document, filled, highlight, focus) {
   const lines = linksOf(document, regionOf, traffic, filled, focus);
   const drawn = new Set(lines.filter((line) => line.uses.size && line.across).map((line) => pairKey(line.ends.map((name) => regionOf.get(name)))));
   lines.unshift(...pairsOf(document, filled, regions, regionOf, traffic, drawn));
-  const suspects = new Set((highlight.suspects ?? []).flatMap((ends) => [`link${pairKey(ends)}`, `pair${pairKey(ends.map((name) => regionOf.get(name) ?? ""))}`]));
+  const suspects = new Set(
+    (highlight.suspects ?? []).flatMap((ends) => [`link${pairKey(ends)}`, `pair${pairKey(ends.map((name) => regionOf.get(name) ?? ""))}`]),
+  );
   for (const line of lines) line.suspect = suspects.has(`${line.kind}${pairKey(line.ends)}`);
   const slow = new Set((highlight.suspects ?? []).flatMap((names) => (names.length === 1 ? names : [])));
   const absent = new Set(highlight.absent);
@@ -68,13 +70,28 @@ export function sceneOf(document, filled, highlight, focus) {
   const said = new Set([...document.between.map(endsOf), ...filled.map((one) => one.regions)].map(pairKey));
   const populated = [...inhabitants.keys()].filter(Boolean);
   return {
-    nStages, tasks, lines, absent, shortNames: shortNames(devices, regionOf),
-    devices: devices.map(({ name, region, gpu, x, y, members }) => ({ name, gpu, size: members?.length ?? 1, shape: gpuShape(gpu), region: named.has(region) ? region : "", x, y, task: tasks[name] ?? null, suspect: slow.has(name) })),
+    nStages,
+    tasks,
+    lines,
+    absent,
+    shortNames: shortNames(devices, regionOf),
+    devices: devices.map(({ name, region, gpu, x, y, members }) => ({
+      name,
+      gpu,
+      size: members?.length ?? 1,
+      shape: gpuShape(gpu),
+      region: named.has(region) ? region : "",
+      x,
+      y,
+      task: tasks[name] ?? null,
+      suspect: slow.has(name),
+    })),
     boxes: regions.map(({ name, latency_ms, bandwidth_gbps }) => {
       const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
       return { name, count: inhabitants.get(name) ?? 0, labels: inhabitants.get(name) > 1 ? [`${name} · ${ms} · ${gbps}`, `${name} · ${gbps}`, name] : [name] };
     }),
-    hasDefault: devices.length > 1 && ((inhabitants.get("") ?? 0) > 0 || populated.some((a, i) => populated.slice(i + 1).some((b) => !said.has(pairKey([a, b]))))),
+    hasDefault:
+      devices.length > 1 && ((inhabitants.get("") ?? 0) > 0 || populated.some((a, i) => populated.slice(i + 1).some((b) => !said.has(pairKey([a, b]))))),
   };
 }
 
@@ -111,8 +128,13 @@ function linksOf(document, regionOf, traffic, filled, focus) {
   if (traffic.length > MOST_OF_PLAN) return unique(own, (line) => line.id);
   const held = new Set(own.map((line) => pairKey(line.ends)));
   const ways = unique(traffic, ({ ends }) => pairKey(ends)).filter(({ ends }) => !held.has(pairKey(ends)));
-  const planned = ways.map(({ ends }) => lineFrom("link", { source: ends[0], target: ends[1], ...conditionsOf(document, "link", ends, filled) },
-    { own: false, across: across(ends), uses: uses.get(pairKey(ends)) }));
+  const planned = ways.map(({ ends }) =>
+    lineFrom(
+      "link",
+      { source: ends[0], target: ends[1], ...conditionsOf(document, "link", ends, filled) },
+      { own: false, across: across(ends), uses: uses.get(pairKey(ends)) },
+    ),
+  );
   return unique([...own, ...planned], (line) => line.id);
 }
 
@@ -134,16 +156,29 @@ function pairsOf(document, filled, regions, regionOf, traffic, drawn) {
   ];
   const said = new Set(lines.map((line) => pairKey(line.ends)));
   const populated = [...new Set(regionOf.values())].filter(Boolean);
-  populated.forEach((a, i) => populated.slice(i + 1).forEach((b) => {
-    const key = pairKey([a, b]);
-    if (!said.has(key) && (populated.length <= MOST_REGIONS || uses.has(key))) lines.push(make({ regions: [a, b], ...document.default }, { own: false }));
-  }));
+  populated.forEach((a, i) =>
+    populated.slice(i + 1).forEach((b) => {
+      const key = pairKey([a, b]);
+      if (!said.has(key) && (populated.length <= MOST_REGIONS || uses.has(key))) lines.push(make({ regions: [a, b], ...document.default }, { own: false }));
+    }),
+  );
   return unique(lines, (line) => line.id).filter((line) => !drawn.has(pairKey(line.ends)));
 }
 
 function lineFrom(kind, line, { own, about = false, across, uses }) {
   const [ends, oneWay] = [endsOf(line), isOneWay(line)];
-  return { id: lineId(kind, ends, oneWay), kind, ends, oneWay, own, about, across, latency_ms: line.latency_ms, bandwidth_gbps: line.bandwidth_gbps, uses: uses ?? new Set() };
+  return {
+    id: lineId(kind, ends, oneWay),
+    kind,
+    ends,
+    oneWay,
+    own,
+    about,
+    across,
+    latency_ms: line.latency_ms,
+    bandwidth_gbps: line.bandwidth_gbps,
+    uses: uses ?? new Set(),
+  };
 }
 
 function unique(things, key) {

@@ -22,13 +22,31 @@ export function styleSheet({ zoom, near, ink }) {
   const unseen = { opacity: 0, "overlay-opacity": 0 };
   const shown = { opacity: 1, "line-color": ink, "line-style": "dashed", width: 2 / zoom, "target-arrow-shape": "none" };
   return [
-    { selector: "core", style: { "active-bg-opacity": 0, "selection-box-color": ink, "selection-box-opacity": 0.08, "selection-box-border-color": ink, "selection-box-border-width": 1 } },
+    {
+      selector: "core",
+      style: {
+        "active-bg-opacity": 0,
+        "selection-box-color": ink,
+        "selection-box-opacity": 0.08,
+        "selection-box-border-color": ink,
+        "selection-box-border-width": 1,
+      },
+    },
     { selector: "node, edge", style: unseen },
     { selector: "node.device", style: { shape: "ellipse", width: Math.max(14, height) / zoom, height: Math.max(14, height) / zoom } },
     { selector: "node.device[shape = 'box']", style: { shape: "round-rectangle", width: Math.max(14, width) / zoom } },
     { selector: "node.region", style: { shape: "round-rectangle", padding: padding / zoom } },
     { selector: "node.region.empty", style: { width: 90, height: 54 } },
-    { selector: "edge", style: { "curve-style": "unbundled-bezier", "edge-distances": "node-position", "control-point-weights": 0.5, "control-point-distances": (edge) => edge.data("bend") ?? 0, width: 7 / zoom } },
+    {
+      selector: "edge",
+      style: {
+        "curve-style": "unbundled-bezier",
+        "edge-distances": "node-position",
+        "control-point-weights": 0.5,
+        "control-point-distances": (edge) => edge.data("bend") ?? 0,
+        width: 7 / zoom,
+      },
+    },
     { selector: "edge.pair", style: { "z-compound-depth": "bottom" } },
     { selector: "edge.link", style: { "z-compound-depth": "auto", "z-index": 2 } },
     { selector: ".eh-ghost-edge, edge.eh-preview", style: { ...shown, "curve-style": "straight" } },

@@ -8,8 +8,12 @@ export function legendEntries(document, gpus, filled, choose) {
   const used = [...new Set(document.devices.map((device) => device.gpu))].sort((a, b) => gpus.indexOf(a) - gpus.indexOf(b));
   const entries = used.map((gpu) => {
     const select = () => choose(document.devices.filter((device) => device.gpu === gpu).map((device) => device.name));
-    return h("button", { type: "button", class: "dtfm-key", title: `Select every ${gpu || "device without a GPU"}`, onclick: select },
-      h("i", { class: `dtfm-swatch dtfm-${gpuShape(gpu)}` }), `${hostsOf(document, gpu)}${gpu || "no GPU"}`);
+    return h(
+      "button",
+      { type: "button", class: "dtfm-key", title: `Select every ${gpu || "device without a GPU"}`, onclick: select },
+      h("i", { class: `dtfm-swatch dtfm-${gpuShape(gpu)}` }),
+      `${hostsOf(document, gpu)}${gpu || "no GPU"}`,
+    );
   });
   if (filled) entries.push(h("span", {}, "≈ by distance"));
   const links = document.links.length;
@@ -26,10 +30,17 @@ function hostsOf({ devices }, gpu) {
 
 /** A sentence, why, and one action. */
 export function emptyState(add) {
-  return h("div", { class: "dtfm-empty" }, h("div", { class: "dtfm-start" },
-    h("strong", {}, "No device yet"),
-    h("p", {}, "A plan needs devices, and links between them. Double click where one should stand, or drop a network's file here (YAML, JSON, CSV or npz)."),
-    h("button", { type: "button", class: "dtfm-first", onclick: add }, "Add a device")));
+  return h(
+    "div",
+    { class: "dtfm-empty" },
+    h(
+      "div",
+      { class: "dtfm-start" },
+      h("strong", {}, "No device yet"),
+      h("p", {}, "A plan needs devices, and links between them. Double click where one should stand, or drop a network's file here (YAML, JSON, CSV or npz)."),
+      h("button", { type: "button", class: "dtfm-first", onclick: add }, "Add a device"),
+    ),
+  );
 }
 
 /** "8 devices, 2 regions, 1 link" */

@@ -4,7 +4,12 @@
 const OVERLAP = 0.05; // share of the shorter bar; less is rounding or the jitter of a clock
 
 export const COLUMNS = {
-  start: Float32Array, end: Float32Array, row: Uint16Array, kind: Uint8Array, microbatch: Int32Array, stage: Uint16Array,
+  start: Float32Array,
+  end: Float32Array,
+  row: Uint16Array,
+  kind: Uint8Array,
+  microbatch: Int32Array,
+  stage: Uint16Array,
 };
 /** Of measured bars only: by how many seconds a bar ends after its counterpart; not a number where it has none. */
 export const LATE = { late: Float32Array };
@@ -31,8 +36,7 @@ export class Bars {
     this.reach = new Float32Array(this.count); // the latest end of a strip so far
     for (let strip = 0; strip + 1 < this.begins.length; strip++) {
       let latest = -Infinity;
-      for (let at = this.begins[strip]; at < this.begins[strip + 1]; at++)
-        this.reach[at] = latest = Math.max(latest, this.end[at]);
+      for (let at = this.begins[strip]; at < this.begins[strip + 1]; at++) this.reach[at] = latest = Math.max(latest, this.end[at]);
     }
     this.noteMeetings();
   }
@@ -77,8 +81,15 @@ export class Bars {
   bar(at) {
     const { start, end, row, kind, microbatch, stage, id, late } = this;
     return {
-      row: row[at], kind: kind[at], start: start[at], end: end[at], microbatch: microbatch[at], stage: stage[at], id: id[at],
-      late: late ? late[at] : NaN, turn: this.turn(at),
+      row: row[at],
+      kind: kind[at],
+      start: start[at],
+      end: end[at],
+      microbatch: microbatch[at],
+      stage: stage[at],
+      id: id[at],
+      late: late ? late[at] : NaN,
+      turn: this.turn(at),
     };
   }
 
@@ -86,8 +97,7 @@ export class Bars {
   turn(at) {
     const [begin] = this.strip(this.row[at], this.kind[at]);
     let before = 0;
-    for (let other = begin; other < at; other++)
-      if (this.microbatch[other] === this.microbatch[at] && this.stage[other] === this.stage[at]) before++;
+    for (let other = begin; other < at; other++) if (this.microbatch[other] === this.microbatch[at] && this.stage[other] === this.stage[at]) before++;
     return before;
   }
 
@@ -138,12 +148,17 @@ function gathered(column, order) {
 
 /** Columns after each other. */
 export function joined(parts, types) {
-  return Object.fromEntries(Object.entries(types).map(([name, Type]) => {
-    const whole = new Type(parts.reduce((sum, part) => sum + part[name].length, 0));
-    let at = 0;
-    for (const part of parts) { whole.set(part[name], at); at += part[name].length; }
-    return [name, whole];
-  }));
+  return Object.fromEntries(
+    Object.entries(types).map(([name, Type]) => {
+      const whole = new Type(parts.reduce((sum, part) => sum + part[name].length, 0));
+      let at = 0;
+      for (const part of parts) {
+        whole.set(part[name], at);
+        at += part[name].length;
+      }
+      return [name, whole];
+    }),
+  );
 }
 
 /** Where the first value at or above another is, in a stretch of a column that never falls. */
@@ -175,8 +190,7 @@ export function lanesOf(nKinds, fills, ...charts) {
     families.splice(0, families.length, ...families.filter((family) => !mine.includes(family)), merged);
   }
   const counts = [];
-  for (const family of families)
-    for (const kind of family) counts[kind] = 1 + Math.max(0, ...family.map((other) => lanes[other]));
+  for (const family of families) for (const kind of family) counts[kind] = 1 + Math.max(0, ...family.map((other) => lanes[other]));
   for (let kind = 0; kind < nKinds; kind++) {
     if (counts[kind] === 1) lanes[kind] = 0;
     else if (!lanes.some((_, other) => other !== kind && any("overlapping", kind, other) && !fills[other])) lanes[kind] = FULL;
@@ -202,7 +216,6 @@ export function barUnder(bars, row, lane, lanes, time, slack) {
 /** The bar of the same row for the same action: same kind, stage and microbatch; of several the first goes with the first. */
 export function counterpart(bars, { row, kind, microbatch, stage, turn }) {
   const [begin, end] = bars.strip(row, kind);
-  for (let at = begin, left = turn; at < end; at++)
-    if (bars.microbatch[at] === microbatch && bars.stage[at] === stage && left-- === 0) return bars.bar(at);
+  for (let at = begin, left = turn; at < end; at++) if (bars.microbatch[at] === microbatch && bars.stage[at] === stage && left-- === 0) return bars.bar(at);
   return null;
 }

@@ -28,7 +28,9 @@ export function chartPainter() {
     paintRows(context, place, { lit, nStages }, theme);
     const withPath = state.showPath && path.bar.length > 0 && !state.isGliding;
     const looks = {
-      kinds, families: WAITED.map((family) => kindColor(family, theme.dark)), lastFamily: state.averages && !(overlays && lower.count < upper.count) ? WAITED.indexOf("averaging") : undefined,
+      kinds,
+      families: WAITED.map((family) => kindColor(family, theme.dark)),
+      lastFamily: state.averages && !(overlays && lower.count < upper.count) ? WAITED.indexOf("averaging") : undefined,
       ink: solid(context, theme.text),
     };
     const numbers = raster.paint(place, lanes, looks, perPipeline, side, ratio);
@@ -51,7 +53,15 @@ export function chartPainter() {
     context.font = theme.font;
     const labels = endLabels(context, place, state.ends, theme);
     place.labels = labels;
-    paintAxis(context, place, unit, labels.map(({ from, to }) => [from, to]), width, whole, theme);
+    paintAxis(
+      context,
+      place,
+      unit,
+      labels.map(({ from, to }) => [from, to]),
+      width,
+      whole,
+      theme,
+    );
     paintEnds(context, place, labels, theme);
     if (!state.isGliding) paintWhisker(context, place, state.interval, theme);
     return { place, tangle: inSight > MOST_ARROWS ? inSight : 0, hurried };
@@ -63,6 +73,9 @@ function solid(context, color) {
   context.fillStyle = color;
   const known = context.fillStyle; // "#rrggbb", or "rgba(r, g, b, a)"
   if (known.startsWith("#")) return known;
-  const channels = known.match(/[\d.]+/g).slice(0, 3).map(Number);
+  const channels = known
+    .match(/[\d.]+/g)
+    .slice(0, 3)
+    .map(Number);
   return `#${channels.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
 }

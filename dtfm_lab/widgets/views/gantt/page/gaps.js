@@ -2,7 +2,13 @@
 import { alarm } from "shared/theme.js";
 
 const LEAST = 3; // pixels that a gap has at least
-const CRACK = [[-0.5, 0], [0.35, 0.22], [-0.35, 0.45], [0.4, 0.68], [-0.3, 1]]; // of its width and the gap's height
+const CRACK = [
+  [-0.5, 0],
+  [0.35, 0.22],
+  [-0.35, 0.45],
+  [0.4, 0.68],
+  [-0.3, 1],
+]; // of its width and the gap's height
 const CRACK_WIDTH = 7;
 const ROOM = 16; // pixels beside the words
 
@@ -39,13 +45,15 @@ export function paintGaps(context, place, { gaps, devices }, theme) {
     context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    if (height >= 12 && context.measureText(gap.text).width + ROOM <= width) context.fillText(gap.text, left + (width + CRACK_WIDTH) / 2, top + height / 2 + 0.5);
+    if (height >= 12 && context.measureText(gap.text).width + ROOM <= width)
+      context.fillText(gap.text, left + (width + CRACK_WIDTH) / 2, top + height / 2 + 0.5);
     context.font = theme.font;
   }
 }
 
 /** The gap at a place of the canvas; undefined for none. */
-export const gapAt = (x, y, place, { gaps, devices }) => gaps.find((gap) => {
-  const [left, top, width, height] = boxOf(gap, place, devices) ?? [Infinity, 0, 0, 0];
-  return x >= left && x <= left + width && y >= top && y <= top + height;
-});
+export const gapAt = (x, y, place, { gaps, devices }) =>
+  gaps.find((gap) => {
+    const [left, top, width, height] = boxOf(gap, place, devices) ?? [Infinity, 0, 0, 0];
+    return x >= left && x <= left + width && y >= top && y <= top + height;
+  });

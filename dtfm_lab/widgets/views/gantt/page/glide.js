@@ -8,8 +8,7 @@ export const eased = (share) => 1 - (1 - share) ** 3;
 export function glide(from, to) {
   if (!from.count || !to.count || to.count > MOST) return null;
   const [starts, ends] = [to.start.slice(), to.end.slice()];
-  for (let row = 0; row < to.nRows; row++)
-    for (let kind = 0; kind < to.nKinds; kind++) match(from, to, row, kind, starts, ends);
+  for (let row = 0; row < to.nRows; row++) for (let kind = 0; kind < to.nKinds; kind++) match(from, to, row, kind, starts, ends);
   const between = Object.create(to);
   for (const name of ["start", "end", "reach"]) between[name] = new Float32Array(to.count);
   const { start, end, reach, begins } = between;

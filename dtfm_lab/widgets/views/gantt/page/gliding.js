@@ -27,7 +27,10 @@ export function gliding(stepped, cleanUp) {
 
   return {
     begin,
-    stop() { now = null; cancelAnimationFrame(pending); },
+    stop() {
+      now = null;
+      cancelAnimationFrame(pending);
+    },
     isOn: () => now !== null,
     bars: (last) => now?.bars?.at(now.share) ?? last,
     span: (last) => (now ? now.spanFrom.map((from, at) => from + (now.spanTo[at] - from) * now.share) : last),

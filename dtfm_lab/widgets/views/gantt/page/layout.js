@@ -19,7 +19,9 @@ const LOWEST_WITH_GHOST = 8;
  * go with the first of their device. `open` is the unit whose members are drawn, -1 for none.
  */
 export function arrange({ units, nRows, labels, devices, open }) {
-  const given = units.length ? units : Array.from({ length: nRows }, (_, row) => ({ label: labels[row] ?? `row ${row}`, rows: [row], device: devices[row] ?? "" }));
+  const given = units.length
+    ? units
+    : Array.from({ length: nRows }, (_, row) => ({ label: labels[row] ?? `row ${row}`, rows: [row], device: devices[row] ?? "" }));
   const shown = [];
   const slotOf = new Map();
   const place = (unit, fields) => {
@@ -46,15 +48,17 @@ function heights(shown, room, fill) {
   const fixed = new Array(shown.length).fill(null);
   for (let turn = 0; turn < 4; turn++) {
     let [left, weights] = [room, 0];
-    shown.forEach((_, slot) => { if (fixed[slot] === null) weights += weight[slot]; else left -= fixed[slot]; });
+    shown.forEach((_, slot) => {
+      if (fixed[slot] === null) weights += weight[slot];
+      else left -= fixed[slot];
+    });
     const each = weights ? left / weights : 0;
     const before = fixed.slice();
     shown.forEach((_, slot) => {
       if (before[slot] !== null) return;
       if (each * weight[slot] < least[slot]) fixed[slot] = least[slot];
     });
-    if (fixed.every((height, slot) => height === before[slot]))
-      return shown.map((_, slot) => fixed[slot] ?? Math.min(most[slot], each * weight[slot]));
+    if (fixed.every((height, slot) => height === before[slot])) return shown.map((_, slot) => fixed[slot] ?? Math.min(most[slot], each * weight[slot]));
   }
   return fixed.map((height, slot) => height ?? least[slot]);
 }
@@ -110,15 +114,34 @@ export function layout({ width, height, labelWidth, span, ghost, lanes, arranged
     return slot === undefined ? null : [slot, Math.max(0, rowsIn(slot).indexOf(row))];
   };
   return {
-    left, right, top, bottom, rowsBottom, from, to, scale, shown, contentHeight, rowsIn, lane, bandIn, hasBadges,
+    left,
+    right,
+    top,
+    bottom,
+    rowsBottom,
+    from,
+    to,
+    scale,
+    shown,
+    contentHeight,
+    rowsIn,
+    lane,
+    bandIn,
+    hasBadges,
     heightOf: (slot) => each[slot],
     slotTop: (slot) => tops[slot],
     x: (time) => left + (time - from) * scale,
     time: (x) => from + (x - left) / scale,
-    isShown: (row) => { const slot = slotOf.get(row); return slot !== undefined && rowsIn(slot).includes(row); },
+    isShown: (row) => {
+      const slot = slotOf.get(row);
+      return slot !== undefined && rowsIn(slot).includes(row);
+    },
     slotOf: (row) => slotOf.get(row) ?? -1,
     /** Top and height of a kind's bars in a row. */
-    band: (row, kind) => { const spot = spotOf(row); return spot ? bandIn(spot[0], spot[1], kind) : [top, 0]; },
+    band: (row, kind) => {
+      const spot = spotOf(row);
+      return spot ? bandIn(spot[0], spot[1], kind) : [top, 0];
+    },
     middle(row) {
       const spot = spotOf(row);
       if (!spot) return top;

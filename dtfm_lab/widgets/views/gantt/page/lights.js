@@ -36,11 +36,22 @@ export function lights(root, changed, cleanUp) {
     pending = requestAnimationFrame(step);
   }
 
-  onShine(root, (what) => {
-    if (what) meant = what;
-    fade(what ? 1 : 0);
-  }, cleanUp);
-  onTime(root, (now) => { time = now; changed(); }, cleanUp);
+  onShine(
+    root,
+    (what) => {
+      if (what) meant = what;
+      fade(what ? 1 : 0);
+    },
+    cleanUp,
+  );
+  onTime(
+    root,
+    (now) => {
+      time = now;
+      changed();
+    },
+    cleanUp,
+  );
 
   function isMeant({ stage, replica, names, isOpen, depth }) {
     const { devices, link, stage: one, replica: pipeline } = meant;
@@ -77,7 +88,8 @@ export function lights(root, changed, cleanUp) {
     const width = context.measureText(text).width + 12;
     const left = Math.min(place.right + 12 - width, x - width / 2);
     const under = [...place.labels, ...place.ticks].filter((label) => label.from < left + width + 6 && label.to > left - 6); // half a label says nothing
-    const from = Math.min(left - 6, ...under.map((label) => label.from - (label.isBeyond ? 14 : 2))), to = Math.max(left + width + 6, ...under.map((label) => label.to));
+    const from = Math.min(left - 6, ...under.map((label) => label.from - (label.isBeyond ? 14 : 2))),
+      to = Math.max(left + width + 6, ...under.map((label) => label.to));
     context.fillStyle = theme.surface;
     context.fillRect(from, 0, to - from, place.top - 4);
     context.fillStyle = theme.text;

@@ -12,38 +12,68 @@ export function minimap(content, version, view, cleanUp) {
   let painted = "";
   let grabbed = null;
 
-  const { draw } = sharpCanvas(element, (context, width, height, theme) => {
-    const now = content();
-    if (!now || now.right <= now.left) return;
-    const { state, left, right, whole: [first, last] } = now;
-    const ratio = window.devicePixelRatio || 1;
-    const scale = (right - left) / (last - first || 1);
-    const key = [version(), left, right, ratio, theme.dark].join();
-    if (key !== painted) {
-      painted = key;
-      const shown = state.arranged.shown.filter(({ depth }) => !depth);
-      raster.paint({
-        left, right, top: 0, rowsBottom: shown.length * LINE, from: first, to: last, scale, shown,
-        rowsIn: (slot) => shown[slot].rows, heightOf: () => LINE, slotTop: (slot) => slot * LINE,
-        lane: (slot) => ({ top: slot * LINE, height: LINE }), bandIn: (slot) => [slot * LINE, LINE],
-      }, oneLane, { kinds: state.kindsIn(theme.dark) }, state.perPipeline, { bars: state.upper }, ratio);
-    }
-    context.imageSmoothingEnabled = true;
-    context.globalAlpha = 0.75;
-    context.drawImage(raster.canvas, left, 3, right - left, height - 6);
-    const [from, to] = view.visible().map((time) => left + (time - first) * scale);
-    context.globalAlpha = 0.72;
-    context.fillStyle = theme.surface;
-    context.fillRect(left, 0, from - left, height);
-    context.fillRect(to, 0, right - to, height);
-    context.globalAlpha = 1;
-    context.strokeStyle = view.isWhole() ? theme.border : theme.text;
-    context.lineWidth = view.isWhole() ? 1 : 2;
-    context.strokeRect(from, 1, Math.max(3, to - from), height - 2);
-  }, cleanUp);
+  const { draw } = sharpCanvas(
+    element,
+    (context, width, height, theme) => {
+      const now = content();
+      if (!now || now.right <= now.left) return;
+      const {
+        state,
+        left,
+        right,
+        whole: [first, last],
+      } = now;
+      const ratio = window.devicePixelRatio || 1;
+      const scale = (right - left) / (last - first || 1);
+      const key = [version(), left, right, ratio, theme.dark].join();
+      if (key !== painted) {
+        painted = key;
+        const shown = state.arranged.shown.filter(({ depth }) => !depth);
+        raster.paint(
+          {
+            left,
+            right,
+            top: 0,
+            rowsBottom: shown.length * LINE,
+            from: first,
+            to: last,
+            scale,
+            shown,
+            rowsIn: (slot) => shown[slot].rows,
+            heightOf: () => LINE,
+            slotTop: (slot) => slot * LINE,
+            lane: (slot) => ({ top: slot * LINE, height: LINE }),
+            bandIn: (slot) => [slot * LINE, LINE],
+          },
+          oneLane,
+          { kinds: state.kindsIn(theme.dark) },
+          state.perPipeline,
+          { bars: state.upper },
+          ratio,
+        );
+      }
+      context.imageSmoothingEnabled = true;
+      context.globalAlpha = 0.75;
+      context.drawImage(raster.canvas, left, 3, right - left, height - 6);
+      const [from, to] = view.visible().map((time) => left + (time - first) * scale);
+      context.globalAlpha = 0.72;
+      context.fillStyle = theme.surface;
+      context.fillRect(left, 0, from - left, height);
+      context.fillRect(to, 0, right - to, height);
+      context.globalAlpha = 1;
+      context.strokeStyle = view.isWhole() ? theme.border : theme.text;
+      context.lineWidth = view.isWhole() ? 1 : 2;
+      context.strokeRect(from, 1, Math.max(3, to - from), height - 2);
+    },
+    cleanUp,
+  );
 
   const timeAt = (x) => {
-    const { left, right, whole: [first, last] } = content();
+    const {
+      left,
+      right,
+      whole: [first, last],
+    } = content();
     return first + ((x - left) / (right - left)) * (last - first);
   };
   element.addEventListener("pointerdown", (event) => {
@@ -59,7 +89,10 @@ export function minimap(content, version, view, cleanUp) {
     const [from, to] = view.visible();
     view.look(timeAt(event.offsetX) - grabbed, timeAt(event.offsetX) - grabbed + to - from);
   });
-  for (const over of ["pointerup", "pointercancel"]) element.addEventListener(over, () => { grabbed = null; });
+  for (const over of ["pointerup", "pointercancel"])
+    element.addEventListener(over, () => {
+      grabbed = null;
+    });
   return { element, draw };
 }
 

@@ -32,7 +32,10 @@ export function navigation(root, box, whole, place, { changed, clicked, scrolls 
   }
 
   const visible = () => span ?? whole();
-  const reset = () => { span = null; changed(false); };
+  const reset = () => {
+    span = null;
+    changed(false);
+  };
 
   const wheel = (event) => {
     const across = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
@@ -75,10 +78,16 @@ export function navigation(root, box, whole, place, { changed, clicked, scrolls 
   box.addEventListener("dblclick", reset);
 
   const KEYS = {
-    "+": () => zoom(0.7), "=": () => zoom(0.7), "-": () => zoom(1 / 0.7), "0": reset,
-    ArrowLeft: () => shift(-0.15), ArrowRight: () => shift(0.15),
-    ArrowUp: () => zoom(0.7), ArrowDown: () => zoom(1 / 0.7),
-    Home: () => shift(-1e9), End: () => shift(1e9),
+    "+": () => zoom(0.7),
+    "=": () => zoom(0.7),
+    "-": () => zoom(1 / 0.7),
+    0: reset,
+    ArrowLeft: () => shift(-0.15),
+    ArrowRight: () => shift(0.15),
+    ArrowUp: () => zoom(0.7),
+    ArrowDown: () => zoom(1 / 0.7),
+    Home: () => shift(-1e9),
+    End: () => shift(1e9),
   };
   root.addEventListener("keydown", (event) => {
     if (event.target.closest(".dtfm-gantt-row") && /^(Arrow|Home|End)/.test(event.key)) return;

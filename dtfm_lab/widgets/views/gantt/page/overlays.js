@@ -52,13 +52,15 @@ export function paintPath(context, place, path, columns, kinds, perPipeline, ink
     const shade = shadeOf(columns.stage[bar], entry.shades.length, perPipeline);
     context.fillStyle = entry.shades[shade];
     context.fillRect(left, y, width, height);
-    if (width >= 15 && height >= 11 && columns.microbatch[bar] >= 0)
-      numbers.push(left, y, width, height, columns.microbatch[bar], columns.kind[bar], shade);
+    if (width >= 15 && height >= 11 && columns.microbatch[bar] >= 0) numbers.push(left, y, width, height, columns.microbatch[bar], columns.kind[bar], shade);
     if (wide) boxes.push([left, y, width, height]);
   }
   paintNumbers(context, numbers, kinds, 11);
   context.lineJoin = "round";
-  for (const [width, color] of [[4, casing], [2, ink]]) {
+  for (const [width, color] of [
+    [4, casing],
+    [2, ink],
+  ]) {
     context.strokeStyle = color;
     context.lineWidth = width;
     context.beginPath();
@@ -101,8 +103,10 @@ export function paintMessages(context, place, messages, color) {
 /** Where the labels of the iterations' ends go on the axis: [from, to] of each in pixels, and its end. */
 export function endLabels(context, place, ends, theme) {
   context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
-  const inSight = ends.filter(({ at }) => at >= place.from)
-    .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)), isBeyond: at(end) > place.to * 1.0001 })).sort((one, other) => one.x - other.x);
+  const inSight = ends
+    .filter(({ at }) => at >= place.from)
+    .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)), isBeyond: at(end) > place.to * 1.0001 }))
+    .sort((one, other) => one.x - other.x);
   let room = place.right + 12; // labels end where the one to their right begins
   const fit = () => inSight.reduce((sum, { text }) => sum + context.measureText(text).width + 12, 0) <= room;
   for (const less of [/^iteration \d+ /, / \([^)]*\)$/]) if (!fit()) for (const end of inSight) end.text = end.text.replace(less, ""); // a phone
@@ -153,7 +157,10 @@ export function paintWhisker(context, place, [low, high] = [], theme) {
   context.beginPath();
   context.moveTo(from, place.top - 3.5);
   context.lineTo(to, place.top - 3.5);
-  for (const [x, end] of [[from, low], [to, high]]) {
+  for (const [x, end] of [
+    [from, low],
+    [to, high],
+  ]) {
     if (end < place.from || end > place.to) continue;
     context.moveTo(x, place.top - 7);
     context.lineTo(x, place.top);

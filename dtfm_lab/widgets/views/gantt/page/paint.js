@@ -60,8 +60,15 @@ function paintLabel(context, place, unit, middle, height, isLit, nStages, theme)
   context.lineWidth = 1.5;
   context.beginPath();
   const [cx, cy] = [place.left - 12, middle];
-  if (unit.isOpen) { context.moveTo(cx - 4, cy - 2); context.lineTo(cx, cy + 2); context.lineTo(cx + 4, cy - 2); }
-  else { context.moveTo(cx - 2, cy - 4); context.lineTo(cx + 2, cy); context.lineTo(cx - 2, cy + 4); }
+  if (unit.isOpen) {
+    context.moveTo(cx - 4, cy - 2);
+    context.lineTo(cx, cy + 2);
+    context.lineTo(cx + 4, cy - 2);
+  } else {
+    context.moveTo(cx - 2, cy - 4);
+    context.lineTo(cx + 2, cy);
+    context.lineTo(cx - 2, cy + 4);
+  }
   context.stroke();
 }
 
@@ -103,7 +110,8 @@ export function paintAxis(context, place, unit, taken, width, whole, theme) {
   context.fillStyle = theme.border;
   context.fillRect(0, place.top - 1, place.right, 1);
   const [first, last] = whole;
-  if (place.to - place.from < (last - first) * 0.999) { // which part of all is in sight
+  if (place.to - place.from < (last - first) * 0.999) {
+    // which part of all is in sight
     const at = (time) => place.left + ((time - first) / (last - first)) * (place.right - place.left);
     context.fillStyle = theme.text;
     context.fillRect(at(place.from), place.top - 3, Math.max(3, at(place.to) - at(place.from)), 3);

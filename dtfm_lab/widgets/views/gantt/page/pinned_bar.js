@@ -9,8 +9,12 @@ import { counterpart } from "./bars.js";
 export function pinnedBar(barsNow, about, changed) {
   let pinned = null;
   const words = h("span");
-  const element = h("div", { class: "dtfm-pinned", role: "status", hidden: true }, words,
-    h("button", { type: "button", title: "Let go of this bar (Esc)", "aria-label": "Let go of this bar", onclick: () => pin(null) }, "✕"));
+  const element = h(
+    "div",
+    { class: "dtfm-pinned", role: "status", hidden: true },
+    words,
+    h("button", { type: "button", title: "Let go of this bar (Esc)", "aria-label": "Let go of this bar", onclick: () => pin(null) }, "✕"),
+  );
 
   function pin(found) {
     pinned = found;
@@ -47,7 +51,10 @@ export function pinnedBar(barsNow, about, changed) {
     context.beginPath();
     context.rect(0, place.top, place.right + 4, place.rowsBottom - place.top);
     context.clip();
-    for (const [width, color] of [[5, theme.surface], [2.5, theme.text]]) {
+    for (const [width, color] of [
+      [5, theme.surface],
+      [2.5, theme.text],
+    ]) {
       context.strokeStyle = color;
       context.lineWidth = width;
       context.strokeRect(left - 1.5, top - 1.5, right - left + 3, height + 3);

@@ -20,8 +20,7 @@ export const pixel = (hex) => {
 const faded = (color, share) => ((Math.round((color >>> 24) * share) << 24) | (color & 0xffffff)) >>> 0;
 
 /** Which of a kind's shades a stage has: the first for a device's first stage, and so on. */
-export const shadeOf = (stage, nShades, perPipeline) =>
-  perPipeline ? Math.min(nShades - 1, Math.floor(stage / perPipeline)) : 0;
+export const shadeOf = (stage, nShades, perPipeline) => (perPipeline ? Math.min(nShades - 1, Math.floor(stage / perPipeline)) : 0);
 
 export class Raster {
   constructor() {
@@ -84,7 +83,12 @@ export class Raster {
           if (!this.gather(slot, index, row, number, bars, spans)) continue;
           const [top, height] = [lane.top + (number * lane.height) / nLanes, lane.height / nLanes - (number + 1 < nLanes ? 1 : 0)];
           this.finish(row, spans, bars, height);
-          if (full) for (let x = 0; x < this.width; x++) if (!body[x]) { body[x] = whole[x]; rim[x] = rim[x] || whole[x]; }
+          if (full)
+            for (let x = 0; x < this.width; x++)
+              if (!body[x]) {
+                body[x] = whole[x];
+                rim[x] = rim[x] || whole[x];
+              }
           this.write(top, Math.max(1, height), false);
         }
       }
@@ -130,7 +134,7 @@ export class Raster {
             numbers.push(place.left + left / ratio, top, (right - left) / ratio, height, microbatch[at], kind, shade);
         } else {
           [left, right] = [Math.max(0, Math.min(width - 1, Math.floor(from))), Math.min(width, Math.max(Math.ceil(to), Math.floor(from) + 1))];
-          if (!thin) thins.push(thin = this.thinOf(kind));
+          if (!thin) thins.push((thin = this.thinOf(kind)));
           for (let x = left; x < right; x++) {
             thin.share[x] += Math.max(0.02, Math.min(to, x + 1) - Math.max(from, x));
             thin.color[x] = color;

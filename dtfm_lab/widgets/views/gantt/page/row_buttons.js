@@ -12,21 +12,40 @@ export function rowButtons({ pressed, pointed, scrolled }) {
   const buttons = [];
   const units = [];
   let shown = "";
-  const refresh = roving(inside, () => buttons.slice(0, units.length), () => 1);
+  const refresh = roving(
+    inside,
+    () => buttons.slice(0, units.length),
+    () => 1,
+  );
   element.addEventListener("scroll", scrolled);
 
   function button(at) {
     return h("button", {
-      type: "button", class: "dtfm-gantt-row",
+      type: "button",
+      class: "dtfm-gantt-row",
       onclick: (event) => pressed(units[at], event),
-      onpointerenter: () => pointed(units[at]), onpointerleave: () => pointed(null),
-      onfocus: () => pointed(units[at]), onblur: () => pointed(null),
+      onpointerenter: () => pointed(units[at]),
+      onpointerleave: () => pointed(null),
+      onfocus: () => pointed(units[at]),
+      onblur: () => pointed(null),
     });
   }
 
   function show(place) {
     const top = place.top - element.scrollTop;
-    const key = JSON.stringify([place.left, place.rowsBottom, place.contentHeight, place.shown.map((unit, slot) => [unit.label, unit.tip, unit.isOpen, unit.nMembers, Math.round(place.slotTop(slot) - top), Math.round(place.heightOf(slot))])]);
+    const key = JSON.stringify([
+      place.left,
+      place.rowsBottom,
+      place.contentHeight,
+      place.shown.map((unit, slot) => [
+        unit.label,
+        unit.tip,
+        unit.isOpen,
+        unit.nMembers,
+        Math.round(place.slotTop(slot) - top),
+        Math.round(place.heightOf(slot)),
+      ]),
+    ]);
     if (key === shown) return;
     shown = key;
     Object.assign(element.style, { top: `${place.top}px`, height: `${place.rowsBottom - place.top}px` });

@@ -50,6 +50,12 @@ export function picture({ title, caption, legend, width, height, ratio }, paint)
 }
 
 const LIGHT = {
-  text: "#212121", softText: "#616161", surface: "#ffffff", raised: "#eeeeee", border: "#bdbdbd", softBorder: "#e0e0e0",
-  dark: false, font: "12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
+  text: "#212121",
+  softText: "#616161",
+  surface: "#ffffff",
+  raised: "#eeeeee",
+  border: "#bdbdbd",
+  softBorder: "#e0e0e0",
+  dark: false,
+  font: "12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
 };

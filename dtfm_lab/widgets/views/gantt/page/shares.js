@@ -14,7 +14,9 @@ export function shareStrip() {
     const color = (tone) => (tone in TONES ? `color-mix(in srgb, var(--dtfm-text) ${100 * TONES[tone]}%, var(--dtfm-surface))` : kindColor(tone, dark));
     bar.replaceChildren(...shares.map(({ share, tone }) => h("i", { style: `flex:${share} 0 0;background:${color(tone)}` })));
     words.replaceChildren(
-      ...shares.map(({ name, share, tone }) => h("span", {}, h("i", { style: `background:${color(tone)}` }), `${name} `, h("b", {}, share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`))),
+      ...shares.map(({ name, share, tone }) =>
+        h("span", {}, h("i", { style: `background:${color(tone)}` }), `${name} `, h("b", {}, share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`)),
+      ),
     );
     words.title = "Of an iteration, the mean of all devices: " + shares.map(({ name, share }) => `${name} ${(100 * share).toFixed(1)} %`).join(" · ");
   }

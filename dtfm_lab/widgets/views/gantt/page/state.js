@@ -8,7 +8,11 @@ import { axisUnit } from "./paint.js";
 import { WAITED } from "./waited.js";
 
 const MESSAGES = {
-  source: Uint16Array, target: Uint16Array, leaves: Float32Array, arrives: Float32Array, kind: Uint8Array,
+  source: Uint16Array,
+  target: Uint16Array,
+  leaves: Float32Array,
+  arrives: Float32Array,
+  kind: Uint8Array,
   microbatch: Int32Array,
 };
 const PATH = { row: Uint16Array, start: Float32Array, end: Float32Array, bar: Int32Array };
@@ -16,20 +20,42 @@ const GHOST = { start: Float32Array, end: Float32Array, row: Uint16Array };
 /** Traits by what has to be read anew when they change. */
 export const BAR_TRAITS = [...Object.keys(COLUMNS), "after", "messages", "path", "ghost", "ends"];
 export const TEXT_TRAITS = [
-  "title", "caption", "height", "rows", "names", "kinds", "time_unit", "devices_per_pipeline", "show_path", "show_messages",
-  "units", "n_stages", "devices", "selected", "selected_stage", "busy", "stale", "empty_words", "shares", "bare",
-  "overview", "interval", "gaps",
+  "title",
+  "caption",
+  "height",
+  "rows",
+  "names",
+  "kinds",
+  "time_unit",
+  "devices_per_pipeline",
+  "show_path",
+  "show_messages",
+  "units",
+  "n_stages",
+  "devices",
+  "selected",
+  "selected_stage",
+  "busy",
+  "stale",
+  "empty_words",
+  "shares",
+  "bare",
+  "overview",
+  "interval",
+  "gaps",
 ];
 
-const read = (column, types) => Object.fromEntries(
-  Object.entries(types).map(([name, type]) => [name, typed(column(name), type)]));
+const read = (column, types) => Object.fromEntries(Object.entries(types).map(([name, type]) => [name, typed(column(name), type)]));
 
 /** The upper bars, their messages and their critical path. */
 export function readUpper(model) {
   const columns = read((name) => model.get(name), COLUMNS);
   const upper = columns.start.length ? new Bars(columns) : NO_BARS;
-  const [messages, path, old] = [["messages", MESSAGES], ["path", PATH], ["ghost", GHOST]]
-    .map(([trait, types]) => read((name) => model.get(trait)[name], types));
+  const [messages, path, old] = [
+    ["messages", MESSAGES],
+    ["path", PATH],
+    ["ghost", GHOST],
+  ].map(([trait, types]) => read((name) => model.get(trait)[name], types));
   messages.reach = latestSoFar(messages.arrives);
   path.reach = latestSoFar(path.end);
   const ghost = old.start.length ? new Bars({ ...old, kind: new Uint8Array(old.row.length) }) : NO_BARS;
@@ -48,7 +74,13 @@ export function readRest(model, { upper, lower, open }) {
     const known = shades?.length ? shades : [color || GREY];
     const dark = darkShades?.length ? darkShades : known;
     const at = family === "step" ? "averaging" : family; // an optimiser's step waits for averages
-    return { name, looks: [known, dark], family: message || !WAITED.includes(at) ? undefined : WAITED.indexOf(at), message: !!message, fills: !!message && family === "averaging" };
+    return {
+      name,
+      looks: [known, dark],
+      family: message || !WAITED.includes(at) ? undefined : WAITED.indexOf(at),
+      message: !!message,
+      fills: !!message && family === "averaging",
+    };
   });
   const dressed = [0, 1].map((dark) => kinds.map(({ looks, ...kind }) => ({ ...kind, color: looks[dark][0], shades: looks[dark], inks: inksOf(looks[dark]) })));
   const nRows = Math.max(labels.length, upper.nRows, lower.nRows);
@@ -57,11 +89,18 @@ export function readRest(model, { upper, lower, open }) {
   const stage = model.get("selected_stage");
   const names = Array.from({ length: nRows }, (_, row) => model.get("names")[row] ?? labels[row] ?? `row ${row}`);
   return {
-    names, kinds, devices,
+    names,
+    kinds,
+    devices,
     kindsIn: (dark) => dressed[dark ? 1 : 0],
     /** A selected device lights its own row, or its stage's while that is closed. */
     lit: (unit) => (stage >= 0 && unit.stage === stage && !unit.depth) || (unit.isOpen ? false : unit.names.some((name) => selected.has(name))),
-    lanes: lanesOf(kinds.length, kinds.map(({ fills }) => fills), upper, lower),
+    lanes: lanesOf(
+      kinds.length,
+      kinds.map(({ fills }) => fills),
+      upper,
+      lower,
+    ),
     perPipeline: model.get("devices_per_pipeline"),
     nStages: Math.max(1, model.get("n_stages")),
     arranged: arrange({ units: model.get("units"), nRows, labels, devices, open }),

@@ -4,8 +4,7 @@ import { figures } from "shared/axis.js";
 const [NO_BAR, FIRST_MESSAGE] = [-1, -2]; // as in views/gantt/columns.py
 
 /** "+0.4 s", "−12 ms": how much later, in the unit of the axis. */
-const signed = (seconds, unit) =>
-  `${seconds < 0 ? "\u2212" : "+"}${figures(Math.abs(seconds) * unit.perSecond)} ${unit.name}`;
+const signed = (seconds, unit) => `${seconds < 0 ? "\u2212" : "+"}${figures(Math.abs(seconds) * unit.perSecond)} ${unit.name}`;
 
 function times({ start, end }, unit) {
   return `${moment(start, unit, false)} to ${moment(end, unit)} (${figures((end - start) * unit.perSecond)} ${unit.name})`;
@@ -59,6 +58,7 @@ const SOON = 1e-6; // of a second: rounding
 export function linkOf({ row, kind, microbatch, end }, { messages, devices }) {
   const { source, target, leaves, kind: kinds, microbatch: numbers } = messages;
   for (let at = 0; at < leaves.length; at++)
-    if (source[at] === row && kinds[at] === kind && numbers[at] === microbatch && Math.abs(leaves[at] - end) <= SOON + 1e-5 * end) return [devices[row], devices[target[at]]];
+    if (source[at] === row && kinds[at] === kind && numbers[at] === microbatch && Math.abs(leaves[at] - end) <= SOON + 1e-5 * end)
+      return [devices[row], devices[target[at]]];
   return null;
 }

@@ -11,7 +11,11 @@ const HINTS = {
   e: "Click a hop of the path to see its matching, a node to list its devices; drag a device to move it.",
 };
 const MATRIX_HINT = "Click a cell to see the matching behind it, one on the diagonal to list a group. Outlined cells are hops of the path.";
-const STILL = { b: "Click a device or a group to select it.", c: "Click a node to list its devices.", e: "Click a hop of the path to see its matching, a node to list its devices." };
+const STILL = {
+  b: "Click a device or a group to select it.",
+  c: "Click a node to list its devices.",
+  e: "Click a hop of the path to see its matching, a node to list its devices.",
+};
 
 export function showHint(side, { step, isMatrix, canMove }) {
   side.replaceChildren(h("h4", {}, "Nothing selected"), h("p", {}, isMatrix ? MATRIX_HINT : (!canMove && STILL[step]) || HINTS[step]));
@@ -24,7 +28,18 @@ export function showGroup(side, { groups, group, step }, { choose }) {
   side.replaceChildren(
     h("h4", {}, `${titleOf(groups[group], step)} · ${counted(devices.length, "device")}`),
     h("p", {}, `Synchronising its gradients takes ${seconds(cost_s)}${device_s && devices.length > 1 ? ": as long as its slowest device" : ""}.`),
-    h("ul", {}, ...order.map(({ name, own }) => h("li", {}, nameButton(name, choose), own === undefined ? null : h("span", { class: own >= cost_s * (1 - 1e-9) && devices.length > 1 ? "time slow" : "time" }, seconds(own))))),
+    h(
+      "ul",
+      {},
+      ...order.map(({ name, own }) =>
+        h(
+          "li",
+          {},
+          nameButton(name, choose),
+          own === undefined ? null : h("span", { class: own >= cost_s * (1 - 1e-9) && devices.length > 1 ? "time slow" : "time" }, seconds(own)),
+        ),
+      ),
+    ),
   );
 }
 
@@ -36,11 +51,14 @@ export function showEdge(side, { groups, edge, pairs, weight, step }, { choose, 
   const both = sorted.some((pair) => pair.length > 4);
   const rows = sorted.map(([source, target, time, there, back]) => {
     const mark = time === slowest ? " bottleneck" : "";
-    const row = h("div", { class: `pair${mark}` },
+    const row = h(
+      "div",
+      { class: `pair${mark}` },
       h("div", { class: `device${mark}` }, nameButton(source, choose)),
       h("div", { class: `line${mark}` }, h("span", {}, seconds(time))),
       h("div", { class: `device${mark}` }, nameButton(target, choose)),
-      there === undefined ? null : h("div", { class: "ways" }, `→ ${seconds(there)}   ← ${seconds(back)}`));
+      there === undefined ? null : h("div", { class: "ways" }, `→ ${seconds(there)}   ← ${seconds(back)}`),
+    );
     row.addEventListener("pointerenter", () => point([source, target]));
     row.addEventListener("pointerleave", () => point(null));
     row.addEventListener("focusin", () => point([source, target]));
@@ -51,18 +69,30 @@ export function showEdge(side, { groups, edge, pairs, weight, step }, { choose, 
   const known = weight !== undefined && isFinite(weight);
   side.replaceChildren(
     h("h4", {}, `${titleOf(groups[a], step)} to ${inSentence(groups[b], step)}${known ? ` · ${seconds(weight)}` : ""}`),
-    h("p", {}, !sorted.length ? "No matching is known for this edge."
-      : `${hop ? "The hop waits for its slowest pair, in bold" : "Not a hop of the path. The slowest pair of its best matching, in bold, is its weight"}${both ? "; → there, ← back" : ""}.`),
+    h(
+      "p",
+      {},
+      !sorted.length
+        ? "No matching is known for this edge."
+        : `${hop ? "The hop waits for its slowest pair, in bold" : "Not a hop of the path. The slowest pair of its best matching, in bold, is its weight"}${both ? "; → there, ← back" : ""}.`,
+    ),
     h("div", { class: "dtfm-matching" }, ...rows),
   );
 }
 
 export function showDevices(side, { selected, groups, places }, { choose }) {
   if (selected.length > 1) {
-    side.replaceChildren(h("h4", {}, counted(selected.length, "device")), h("ul", {}, ...selected.map((name) => {
-      const place = places.get(name);
-      return h("li", {}, nameButton(name, choose), h("span", { class: "time" }, place ? `stage ${place.stage}` : "idle"));
-    })));
+    side.replaceChildren(
+      h("h4", {}, counted(selected.length, "device")),
+      h(
+        "ul",
+        {},
+        ...selected.map((name) => {
+          const place = places.get(name);
+          return h("li", {}, nameButton(name, choose), h("span", { class: "time" }, place ? `stage ${place.stage}` : "idle"));
+        }),
+      ),
+    );
     return;
   }
   const [name] = selected;
@@ -72,9 +102,17 @@ export function showDevices(side, { selected, groups, places }, { choose }) {
   const own = groups[place.stage].device_s?.[place.replica];
   side.replaceChildren(
     title,
-    h("p", {}, `Stage ${groups[place.stage].stage}${groups[place.stage].letter ? ` (group ${groups[place.stage].letter})` : ""}, pipeline ${place.replica}${own === undefined ? "" : `; it synchronises in ${seconds(own)}`}.`),
+    h(
+      "p",
+      {},
+      `Stage ${groups[place.stage].stage}${groups[place.stage].letter ? ` (group ${groups[place.stage].letter})` : ""}, pipeline ${place.replica}${own === undefined ? "" : `; it synchronises in ${seconds(own)}`}.`,
+    ),
     h("p", {}, "Its pipeline, stage by stage:"),
-    h("ol", { start: "0" }, ...groups.map(({ devices }, stage) => h("li", { class: stage === place.stage ? "here" : false }, nameButton(devices[place.replica], choose)))),
+    h(
+      "ol",
+      { start: "0" },
+      ...groups.map(({ devices }, stage) => h("li", { class: stage === place.stage ? "here" : false }, nameButton(devices[place.replica], choose))),
+    ),
   );
 }
 

@@ -71,8 +71,12 @@ export function makeDrag(box, drawing, { state, send, press, tip }) {
 
   function ghost(element, x, y) {
     const { r } = drawing.spot(held.name);
-    return svg("g", { class: "ghost", style: element.getAttribute("style").replace(/transform:[^;]*;/, "") },
-      svg("circle", { cx: x, cy: y, r: Math.max(8, r) }), svg("text", { class: "halo", x, y: y - 14, "text-anchor": "middle" }, held.name));
+    return svg(
+      "g",
+      { class: "ghost", style: element.getAttribute("style").replace(/transform:[^;]*;/, "") },
+      svg("circle", { cx: x, cy: y, r: Math.max(8, r) }),
+      svg("text", { class: "halo", x, y: y - 14, "text-anchor": "middle" }, held.name),
+    );
   }
 
   /** The price under the pointer, which may be known only while it rests there. */
@@ -104,10 +108,15 @@ export function makeDrag(box, drawing, { state, send, press, tip }) {
       const offer = offerOf(stage);
       if (ready && !offer) continue;
       const { kind, sign } = ready ? verdict(offer.change_s, offers.now_s) : { kind: "waiting", sign: "" };
-      badges.append(h("div", { class: `dtfm-offer ${kind}`, "data-stage": stage, style: `left:${x}px;top:${y + Math.min(down, 44) - 6}px` },
-        h("span", {}, ready ? seconds(offer.cost_s) : "…"),
-        ready ? h("b", {}, `${sign} ${change(offer.change_s, offers.now_s)}`) : null,
-        ready ? h("i", {}, `with ${offer.partner}`) : null));
+      badges.append(
+        h(
+          "div",
+          { class: `dtfm-offer ${kind}`, "data-stage": stage, style: `left:${x}px;top:${y + Math.min(down, 44) - 6}px` },
+          h("span", {}, ready ? seconds(offer.cost_s) : "…"),
+          ready ? h("b", {}, `${sign} ${change(offer.change_s, offers.now_s)}`) : null,
+          ready ? h("i", {}, `with ${offer.partner}`) : null,
+        ),
+      );
     }
     if (held.at) tell();
   }

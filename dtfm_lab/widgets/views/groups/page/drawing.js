@@ -14,10 +14,14 @@ const LIGHTS_UP_S = 1.2; // the whole path, hop by hop
 const SHOWN_PIPELINES = 4;
 
 export function makeDrawing() {
-  const layers = Object.fromEntries(["regions", "edges", "nodes", "weights", "lines", "devices", "names", "over"].map((name) => [name, svg("g", { class: name })]));
+  const layers = Object.fromEntries(
+    ["regions", "edges", "nodes", "weights", "lines", "devices", "names", "over"].map((name) => [name, svg("g", { class: name })]),
+  );
   const root = svg("svg", { class: "dtfm-steps", role: "group", "aria-label": "Devices, groups and edges" }, ...Object.values(layers));
   const drawn = new Map(); // name -> element: devices stay the same elements, so that they glide
-  let data = null, placed = null, step = "e";
+  let data = null,
+    placed = null,
+    step = "e";
   const paintOf = (stage) => stageColor(stage, data.groups.length, readTheme(root).dark);
 
   /** Another plan, or another size. */
@@ -37,13 +41,21 @@ export function makeDrawing() {
     show(step);
   }
 
-  const region = ({ x, y, half: [a, b], round, name }) => svg("g", { class: "region" },
-    svg("rect", { x: x - a, y: y - b, width: 2 * a, height: 2 * b, rx: round ? a : 8 }),
-    svg("text", { class: "halo", x, y: y - b - 5, "text-anchor": "middle" }, name || "no region"));
+  const region = ({ x, y, half: [a, b], round, name }) =>
+    svg(
+      "g",
+      { class: "region" },
+      svg("rect", { x: x - a, y: y - b, width: 2 * a, height: 2 * b, rx: round ? a : 8 }),
+      svg("text", { class: "halo", x, y: y - b - 5, "text-anchor": "middle" }, name || "no region"),
+    );
 
-  const strip = () => svg("g", { class: "strip" },
-    svg("rect", { ...placed.strip, rx: 6 }),
-    svg("text", { x: placed.strip.x + 10, y: placed.strip.y + placed.strip.height / 2 + 4 }, "idle"));
+  const strip = () =>
+    svg(
+      "g",
+      { class: "strip" },
+      svg("rect", { ...placed.strip, rx: 6 }),
+      svg("text", { x: placed.strip.x + 10, y: placed.strip.y + placed.strip.height / 2 + 4 }, "idle"),
+    );
 
   function edges() {
     const { groups, weights } = data;
@@ -51,13 +63,17 @@ export function makeDrawing() {
     for (let a = 0; a < groups.length; a++) for (let b = a + 1; b < groups.length; b++) pairs.push([a, b]);
     const known = pairs.map(([a, b]) => weights[a]?.[b]).filter(isFinite);
     const [low, high] = [Math.min(...known), Math.max(...known)];
-    const others = pairs.filter(([a, b]) => b > a + 1), path = pairs.filter(([a, b]) => b === a + 1);
+    const others = pairs.filter(([a, b]) => b > a + 1),
+      path = pairs.filter(([a, b]) => b === a + 1);
     const [heaviest, crowd] = groups.length > FEW ? [3.2, 1.8] : [5, 1]; // pixels, and how far light edges stand back
     const taken = [];
     const texts = [...path, ...others].map(([a, b]) => {
       const { x, y } = labelPlace(placed.groups[a], placed.groups[b], b === a + 1, taken);
-      return svg("text", { class: `halo ${b === a + 1 ? "path" : "other"}`, "data-a": a, "data-b": b, x, y: y + 4, "text-anchor": "middle", style: `--turn:${a}` },
-        seconds(data.weights[a]?.[b] ?? NaN));
+      return svg(
+        "text",
+        { class: `halo ${b === a + 1 ? "path" : "other"}`, "data-a": a, "data-b": b, x, y: y + 4, "text-anchor": "middle", style: `--turn:${a}` },
+        seconds(data.weights[a]?.[b] ?? NaN),
+      );
     });
     const lines = [...others, ...path].map(([a, b]) => {
       const weight = weights[a]?.[b] ?? NaN;
@@ -65,11 +81,21 @@ export function makeDrawing() {
       const [from, to] = [placed.groups[a], placed.groups[b]];
       const ends = { x1: from.x, y1: from.y, x2: to.x, y2: to.y };
       const onPath = b === a + 1;
-      return svg("g", {
-        class: `edge ${onPath ? "path" : "other"}`, "data-a": a, "data-b": b, "data-key": `edge-${a}-${b}`, role: "button",
-        tabindex: onPath ? "0" : "-1", style: `--width:${0.8 + heaviest * share}px;--ink:${0.14 + 0.66 * share ** crowd};--turn:${a}`,
-      }, svg("line", { class: "hit", ...ends }), svg("line", { class: "ink", ...ends }),
-      onPath ? svg("line", { class: "lit", pathLength: "1", ...ends }) : null);
+      return svg(
+        "g",
+        {
+          class: `edge ${onPath ? "path" : "other"}`,
+          "data-a": a,
+          "data-b": b,
+          "data-key": `edge-${a}-${b}`,
+          role: "button",
+          tabindex: onPath ? "0" : "-1",
+          style: `--width:${0.8 + heaviest * share}px;--ink:${0.14 + 0.66 * share ** crowd};--turn:${a}`,
+        },
+        svg("line", { class: "hit", ...ends }),
+        svg("line", { class: "ink", ...ends }),
+        onPath ? svg("line", { class: "lit", pathLength: "1", ...ends }) : null,
+      );
     });
     return [lines, texts];
   }
@@ -79,22 +105,39 @@ export function makeDrawing() {
     const costs = data.groups.map(({ cost_s }) => cost_s);
     const [low, high] = [Math.min(...costs), Math.max(...costs) * (1 - 1e-9)];
     const slowest = low < high && group.cost_s >= high; // of groups that are all alike, none is
-    return svg("g", {
-      class: `node${slowest ? " slowest" : ""}`, "data-stage": stage, "data-key": `group-${stage}`, role: "button", tabindex: "0",
-      style: `--stage:${paintOf(group.stage)}`,
-    }, svg("circle", { cx: x, cy: y }), svg("text", { class: "mark", x, y: y + 4.5, "text-anchor": "middle" }),
-    svg("g", { class: "label" }, svg("text", { class: "halo" }), svg("text", { class: "halo soft" })));
+    return svg(
+      "g",
+      {
+        class: `node${slowest ? " slowest" : ""}`,
+        "data-stage": stage,
+        "data-key": `group-${stage}`,
+        role: "button",
+        tabindex: "0",
+        style: `--stage:${paintOf(group.stage)}`,
+      },
+      svg("circle", { cx: x, cy: y }),
+      svg("text", { class: "mark", x, y: y + 4.5, "text-anchor": "middle" }),
+      svg("g", { class: "label" }, svg("text", { class: "halo" }), svg("text", { class: "halo soft" })),
+    );
   }
 
   function drawDevices() {
     const all = [...placed.devices.a.keys()];
     const known = new Set(all);
-    for (const [name, element] of drawn) if (!known.has(name)) { element.remove(); drawn.delete(name); }
+    for (const [name, element] of drawn)
+      if (!known.has(name)) {
+        element.remove();
+        drawn.delete(name);
+      }
     for (const name of all) {
       if (!drawn.has(name)) {
         const label = shortened(name, (text) => text.length <= MOST_LETTERS);
-        const element = svg("g", { class: "device", role: "button", tabindex: "-1", "data-device": name, "data-key": `device-${name}` },
-          svg("circle"), svg("text", { class: "halo", "text-anchor": "middle" }, label));
+        const element = svg(
+          "g",
+          { class: "device", role: "button", tabindex: "-1", "data-device": name, "data-key": `device-${name}` },
+          svg("circle"),
+          svg("text", { class: "halo", "text-anchor": "middle" }, label),
+        );
         drawn.set(name, element);
         layers.devices.append(element);
       }
@@ -197,7 +240,10 @@ export function makeDrawing() {
 
   const pipeline = (replica) => svg("polyline", { class: "pipeline", points: data.groups.map(({ devices }) => at(devices[replica])).join(" ") });
 
-  const at = (name) => { const { x, y } = spot(name); return `${x},${y}`; };
+  const at = (name) => {
+    const { x, y } = spot(name);
+    return `${x},${y}`;
+  };
 
   const between = (names, kind) => svg("polyline", { class: kind, points: names.map(at).join(" ") });
 
@@ -207,7 +253,8 @@ export function makeDrawing() {
 
   /** What is under a point: {device}, {stage}, {stage: -1} on the idle ones' ground, or null. */
   function under(x, y, besides) {
-    let found = null, nearest = Infinity;
+    let found = null,
+      nearest = Infinity;
     for (const name of drawn.keys()) {
       const place = spot(name);
       const away = Math.hypot(place.x - x, place.y - y);
@@ -227,14 +274,30 @@ export function makeDrawing() {
     const names = what?.devices ?? what?.link;
     for (const [name, element] of drawn) {
       const place = data?.places.get(name);
-      const on = names ? names.includes(name) : what?.stage !== undefined ? place?.stage === what.stage : what?.replica !== undefined ? place?.replica === what.replica : true;
+      const on = names
+        ? names.includes(name)
+        : what?.stage !== undefined
+          ? place?.stage === what.stage
+          : what?.replica !== undefined
+            ? place?.replica === what.replica
+            : true;
       element.classList.toggle("dim", !on);
     }
   }
 
   return {
-    root, draw, show, mark, light, under, spot, radiusOf, roveTo,
-    set: (next) => { data = next; },
+    root,
+    draw,
+    show,
+    mark,
+    light,
+    under,
+    spot,
+    radiusOf,
+    roveTo,
+    set: (next) => {
+      data = next;
+    },
     placed: () => placed,
     element: (name) => drawn.get(name),
     /** Two devices pointed at in the list beside. */

@@ -33,12 +33,19 @@ export function paintMatrix(context, width, height, { groups, weights, edge, ord
       const weight = weights[order[a]]?.[order[b]];
       context.fillStyle = a === b ? theme.surface : isFinite(weight) ? color(weight) : GREY; // a group and itself are no pair
       context.fillRect(grid.left + b * grid.cell, grid.top + a * grid.cell, grid.cell + 0.5, grid.cell + 0.5);
-      if (grid.cell >= WRITTEN && isFinite(weight) && a !== b) write(context, grid, a, b, seconds(weight), high > low && (weight - low) / (high - low) > 0.5 ? theme.surface : theme.text);
+      if (grid.cell >= WRITTEN && isFinite(weight) && a !== b)
+        write(context, grid, a, b, seconds(weight), high > low && (weight - low) / (high - low) > 0.5 ? theme.surface : theme.text);
     }
   if (step === "e") paintPath(context, grid, theme);
   if (edge) paintEdge(context, grid, edge, theme);
   for (const stage of marked) paintEdge(context, grid, [stage, stage], theme);
-  paintLabels(context, grid, order.map((stage) => (step === "e" ? String(stage) : groups[stage].letter ?? String(stage))), step === "e" ? "stage" : "group", theme);
+  paintLabels(
+    context,
+    grid,
+    order.map((stage) => (step === "e" ? String(stage) : (groups[stage].letter ?? String(stage)))),
+    step === "e" ? "stage" : "group",
+    theme,
+  );
   paintColorBar(context, grid.left + side + 22, grid.top, side, { low, high, color }, theme);
   return grid;
 }
@@ -60,7 +67,10 @@ function paintEdge(context, grid, [a, b], theme) {
 }
 
 function outline(context, { left, top, cell }, one, other) {
-  for (const [row, column] of [[one, other], [other, one]])
+  for (const [row, column] of [
+    [one, other],
+    [other, one],
+  ])
     context.strokeRect(left + column * cell + 0.5, top + row * cell + 0.5, cell - 1, cell - 1);
 }
 

@@ -6,11 +6,20 @@ import { linkDash, linkText, linkWidth } from "shared/links.js";
 import { inkOn, kindColor, readTheme, stageColor } from "shared/theme.js";
 import { change, counted, deviceWords } from "./words.js";
 
-const NARROWEST = 30, WIDEST = 150; // pixels of a column
-const ROOMS = [["words", 112], ["names", 60], ["numbers", 54], ["tight", 46], ["badges", 0]]; // from which width of a column on
+const NARROWEST = 30,
+  WIDEST = 150; // pixels of a column
+const ROOMS = [
+  ["words", 112],
+  ["names", 60],
+  ["numbers", 54],
+  ["tight", 46],
+  ["badges", 0],
+]; // from which width of a column on
 const LESS = { words: true, names: true }; // rooms for a word more
 const GAP = 4; // pixels between badges
-const LARGEST_BADGE = 32, SMALLEST_BADGE = 9, NUMBERED_BADGE = 17;
+const LARGEST_BADGE = 32,
+  SMALLEST_BADGE = 9,
+  NUMBERED_BADGE = 17;
 const GLIDE_MS = 550;
 const BEGINS = 5; // pixels until a press is a drag
 const IDLE = -1;
@@ -28,7 +37,11 @@ export function makePath({ state, choose, point, send }) {
   const sum = h("div", { class: "dtfm-path-sum" });
   const root = h("div", { class: "dtfm-path" }, scroller, h("div", { class: "dtfm-path-line" }, told, bound), sum);
   const badges = new Map(); // device -> element, kept over plans, so that it can glide
-  let data = null, held = null, lit = null, drawnSize = "", gpuOf = new Map();
+  let data = null,
+    held = null,
+    lit = null,
+    drawnSize = "",
+    gpuOf = new Map();
 
   const all = () => [...data.groups, ...(data.idle.length ? [{ stage: IDLE, devices: data.idle, regions: [], cost_s: 0 }] : [])];
   const nameOf = (group) => (group.stage === IDLE ? "idle" : placesOf(group.regions));
@@ -43,7 +56,11 @@ export function makePath({ state, choose, point, send }) {
     const shown = all();
     gpuOf = new Map(data.network.devices?.map((device) => [device.name, device.gpu]));
     const names = new Set(shown.flatMap(({ devices }) => devices));
-    for (const [name, element] of badges) if (!names.has(name)) { element.remove(); badges.delete(name); }
+    for (const [name, element] of badges)
+      if (!names.has(name)) {
+        element.remove();
+        badges.delete(name);
+      }
     const width = Math.max(NARROWEST, Math.min(WIDEST, scroller.clientWidth / Math.max(1, shown.length)));
     root.style.setProperty("--column", `${width}px`);
     root.dataset.room = ROOMS.find(([, least]) => width >= least)[0];
@@ -63,25 +80,46 @@ export function makePath({ state, choose, point, send }) {
     const ink = stage === IDLE ? theme.text : inkOn(paint);
     const room = Math.max(40, 0.42 * (scroller.clientHeight - 130));
     const size = badgeSize(group.devices.length, width - 14, room);
-    const head = h("button", {
-      class: "head", type: "button", "data-key": `group-${stage}`, disabled: stage === IDLE,
-      "aria-label": `${groupTitle(group)}${stage === IDLE ? "" : `, averages ${seconds(group.cost_s)}`}`,
-    },
-    h("i", { class: "stage" }, stage === IDLE ? "–" : String(stage)), h("b", { title: nameOf(group) }, nameOf(group)),
-    stage === IDLE ? h("span", {}, counted(group.devices.length, "device")) : h("span", { title: `averages ${seconds(group.cost_s)}` }, group.devices.length < 2 ? null : h("em", {}), averagingText(group)));
+    const head = h(
+      "button",
+      {
+        class: "head",
+        type: "button",
+        "data-key": `group-${stage}`,
+        disabled: stage === IDLE,
+        "aria-label": `${groupTitle(group)}${stage === IDLE ? "" : `, averages ${seconds(group.cost_s)}`}`,
+      },
+      h("i", { class: "stage" }, stage === IDLE ? "–" : String(stage)),
+      h("b", { title: nameOf(group) }, nameOf(group)),
+      stage === IDLE
+        ? h("span", {}, counted(group.devices.length, "device"))
+        : h("span", { title: `averages ${seconds(group.cost_s)}` }, group.devices.length < 2 ? null : h("em", {}), averagingText(group)),
+    );
     head.addEventListener("click", () => choose.group(stage));
     head.addEventListener("pointerenter", () => point({ stage }));
     head.addEventListener("pointerleave", () => point(null));
     head.addEventListener("focus", () => point({ stage }));
     head.addEventListener("blur", () => point(null));
     const devices = h("div", { class: "devices" }, ...group.devices.map((name, replica) => badge(name, replica, group, size)));
-    return h("div", {
-      class: "column", "data-stage": stage, role: "group", "aria-label": groupTitle(group),
-      style: `--stage:${paint};--ink:${ink};--badge:${size}px;--averaging:${kindColor("averaging", theme.dark)}`,
-    }, head, devices, h("div", { class: "chart" }, h("div", { class: "bar" })), h("div", { class: "price" }), h("div", { class: "more" }));
+    return h(
+      "div",
+      {
+        class: "column",
+        "data-stage": stage,
+        role: "group",
+        "aria-label": groupTitle(group),
+        style: `--stage:${paint};--ink:${ink};--badge:${size}px;--averaging:${kindColor("averaging", theme.dark)}`,
+      },
+      head,
+      devices,
+      h("div", { class: "chart" }, h("div", { class: "bar" })),
+      h("div", { class: "price" }),
+      h("div", { class: "more" }),
+    );
   }
 
-  const groupTitle = (group) => (group.stage === IDLE ? counted(group.devices.length, "idle device") : `Stage ${group.stage}, ${nameOf(group) || counted(group.devices.length, "device")}`);
+  const groupTitle = (group) =>
+    group.stage === IDLE ? counted(group.devices.length, "idle device") : `Stage ${group.stage}, ${nameOf(group) || counted(group.devices.length, "device")}`;
 
   const averagingText = (group) => (group.devices.length < 2 ? "alone" : `${root.dataset.room === "words" ? "averages " : ""}${brief(group.cost_s)}`);
 
@@ -101,10 +139,20 @@ export function makePath({ state, choose, point, send }) {
   function hopBetween(hop, index, width) {
     const [a, b] = hop.devices;
     const words = `Hop from stage ${index} to ${index + 1}, ${seconds(hop.seconds)}: waits for ${a} and ${b}, ${linkText(hop.gbps, hop.ms).join(", ")}`;
-    const element = h("button", {
-      class: "hop", type: "button", "data-edge": index, title: words, "aria-label": words, "data-key": `edge-${index}`,
-      style: `left:${(index + 1) * width}px`,
-    }, hopLine(hop), h("span", {}, root.dataset.room === "badges" ? "" : seconds(hop.seconds)));
+    const element = h(
+      "button",
+      {
+        class: "hop",
+        type: "button",
+        "data-edge": index,
+        title: words,
+        "aria-label": words,
+        "data-key": `edge-${index}`,
+        style: `left:${(index + 1) * width}px`,
+      },
+      hopLine(hop),
+      h("span", {}, root.dataset.room === "badges" ? "" : seconds(hop.seconds)),
+    );
     element.addEventListener("click", () => choose.edge(index));
     element.addEventListener("pointerenter", () => point({ link: hop.devices.slice(0, 2) }));
     element.addEventListener("pointerleave", () => point(null));
@@ -126,17 +174,38 @@ export function makePath({ state, choose, point, send }) {
     if (!total) return sum.replaceChildren();
     const theme = readTheme(root);
     const wide = sum.clientWidth || 640;
-    const parts = [h("div", { class: "averaging", style: `flex-grow:${(100 * averaging) / total};--paint:${kindColor("averaging", theme.dark)};--ink:${inkOn(kindColor("averaging", theme.dark))}`, title: `Averaging of the slowest group, ${seconds(averaging)}` },
-      averaging / total * wide > 110 ? `averaging ${seconds(averaging)}` : averaging / total * wide > 50 ? seconds(averaging) : "")];
+    const parts = [
+      h(
+        "div",
+        {
+          class: "averaging",
+          style: `flex-grow:${(100 * averaging) / total};--paint:${kindColor("averaging", theme.dark)};--ink:${inkOn(kindColor("averaging", theme.dark))}`,
+          title: `Averaging of the slowest group, ${seconds(averaging)}`,
+        },
+        (averaging / total) * wide > 110 ? `averaging ${seconds(averaging)}` : (averaging / total) * wide > 50 ? seconds(averaging) : "",
+      ),
+    ];
     steps.forEach((hop, index) => {
-      const part = h("div", { class: "part", "data-edge": index, style: `flex-grow:${(100 * hop.seconds) / total}`, title: `Hop ${index} to ${index + 1}, ${seconds(hop.seconds)}` },
-        hop.seconds / total * wide > 38 ? `${index} – ${index + 1}` : "");
+      const part = h(
+        "div",
+        {
+          class: "part",
+          "data-edge": index,
+          style: `flex-grow:${(100 * hop.seconds) / total}`,
+          title: `Hop ${index} to ${index + 1}, ${seconds(hop.seconds)}`,
+        },
+        (hop.seconds / total) * wide > 38 ? `${index} – ${index + 1}` : "",
+      );
       part.addEventListener("click", () => choose.edge(index));
       part.addEventListener("pointerenter", () => point({ link: hop.devices.slice(0, 2) }));
       part.addEventListener("pointerleave", () => point(null));
       parts.push(part);
     });
-    const mark = h("div", { class: "least", style: `left:${(100 * Math.min(1, low / total)).toFixed(2)}%`, title: `No plan of this shape costs less than ${seconds(low)}` });
+    const mark = h("div", {
+      class: "least",
+      style: `left:${(100 * Math.min(1, low / total)).toFixed(2)}%`,
+      title: `No plan of this shape costs less than ${seconds(low)}`,
+    });
     sum.replaceChildren(...parts, ...(low > 0 && !proven ? [mark] : []));
     bound.textContent = proven ? "proved the best of this shape" : low > 0 ? `no plan of this shape below ${seconds(low)}` : "";
     tell();
@@ -149,8 +218,12 @@ export function makePath({ state, choose, point, send }) {
     const { offers } = state();
     const target = held?.dragging ? held.target : null;
     const partner = target?.device;
-    const cost = !target || offers.device !== held.name ? undefined
-      : partner ? offers.devices?.[partner]?.[0] : offers.groups?.find(({ stage }) => stage === target.stage)?.cost_s;
+    const cost =
+      !target || offers.device !== held.name
+        ? undefined
+        : partner
+          ? offers.devices?.[partner]?.[0]
+          : offers.groups?.find(({ stage }) => stage === target.stage)?.cost_s;
     if (cost === undefined) {
       told.replaceChildren(h("b", {}, seconds(total)), ` of communication = slowest averaging${steps.length ? ` + ${counted(steps.length, "hop")}` : ""}`);
       return;
@@ -183,14 +256,22 @@ export function makePath({ state, choose, point, send }) {
       if (!known) {
         const own = data.groups[stage]?.cost_s ?? 0;
         share = slowest > 0 ? own / slowest : 0;
-        price.textContent = stage === IDLE || !slowest ? "" : own >= slowest * (1 - 1e-9) ? "slowest" : root.dataset.room in LESS ? `${brief(slowest - own)} less` : `−${brief(slowest - own)}`;
+        price.textContent =
+          stage === IDLE || !slowest
+            ? ""
+            : own >= slowest * (1 - 1e-9)
+              ? "slowest"
+              : root.dataset.room in LESS
+                ? `${brief(slowest - own)} less`
+                : `−${brief(slowest - own)}`;
       } else if (stage === home) price.textContent = "here";
       else if (!ready) price.textContent = "…";
       else if (!offer) price.textContent = "–";
       else {
         share = Math.abs(offer.change_s) / most;
         price.textContent = briefly(offer.change_s, offers.now_s);
-        if (offer.iteration_change_s !== undefined && offer.iteration_change_s !== null) more.textContent = `(${briefly(offer.iteration_change_s, offers.iteration_s)})`;
+        if (offer.iteration_change_s !== undefined && offer.iteration_change_s !== null)
+          more.textContent = `(${briefly(offer.iteration_change_s, offers.iteration_s)})`;
       }
       bar.style.height = `${(100 * share).toFixed(1)}%`;
       price.title = offer ? `${seconds(offer.cost_s)} of communication, in exchange with ${offer.partner}` : "";
@@ -227,7 +308,13 @@ export function makePath({ state, choose, point, send }) {
     const devices = what?.devices ?? what?.link;
     for (const [name, element] of badges) {
       const place = data.places.get(name);
-      const on = devices ? devices.includes(name) : what?.stage !== undefined ? place?.stage === what.stage : what?.replica !== undefined ? place?.replica === what.replica : true;
+      const on = devices
+        ? devices.includes(name)
+        : what?.stage !== undefined
+          ? place?.stage === what.stage
+          : what?.replica !== undefined
+            ? place?.replica === what.replica
+            : true;
       element.classList.toggle("dim", !on);
     }
     for (const element of columns.children) element.classList.toggle("dim", what?.stage !== undefined && Number(element.dataset.stage) !== what.stage);
@@ -238,13 +325,24 @@ export function makePath({ state, choose, point, send }) {
       const [from, to] = [before.get(name), element.getBoundingClientRect()];
       if (!from) continue;
       const [dx, dy] = [from.left - to.left, from.top - to.top];
-      if (Math.abs(dx) + Math.abs(dy) > 2) element.animate([{ transform: `translate(${dx}px, ${dy}px)`, zIndex: 2 }, { transform: "none", zIndex: 2 }], { duration: GLIDE_MS, easing: "ease-out" });
+      if (Math.abs(dx) + Math.abs(dy) > 2)
+        element.animate(
+          [
+            { transform: `translate(${dx}px, ${dy}px)`, zIndex: 2 },
+            { transform: "none", zIndex: 2 },
+          ],
+          { duration: GLIDE_MS, easing: "ease-out" },
+        );
     }
   }
 
   function listenTo(element, name) {
-    element.addEventListener("pointerenter", () => { if (!held?.dragging) point({ devices: [name] }); });
-    element.addEventListener("pointerleave", () => { if (!held?.dragging) point(null); });
+    element.addEventListener("pointerenter", () => {
+      if (!held?.dragging) point({ devices: [name] });
+    });
+    element.addEventListener("pointerleave", () => {
+      if (!held?.dragging) point(null);
+    });
     element.addEventListener("pointerdown", (event) => {
       if (event.button) return;
       held = { name, x: event.clientX, y: event.clientY, dragging: false, target: null };
@@ -276,7 +374,9 @@ export function makePath({ state, choose, point, send }) {
     });
     element.addEventListener("pointercancel", () => end(true));
     // a click by the keyboard or a screen reader has no pointer
-    element.addEventListener("click", (event) => { if (!event.detail) choose.device(name, event.shiftKey || event.ctrlKey || event.metaKey); });
+    element.addEventListener("click", (event) => {
+      if (!event.detail) choose.device(name, event.shiftKey || event.ctrlKey || event.metaKey);
+    });
   }
 
   /** Puts the badge back where the column has it. */
@@ -284,7 +384,10 @@ export function makePath({ state, choose, point, send }) {
     const element = held && badges.get(held.name);
     held = null;
     root.classList.remove("dragging");
-    if (element) { element.classList.remove("lifted"); element.style.transform = ""; }
+    if (element) {
+      element.classList.remove("lifted");
+      element.style.transform = "";
+    }
     showPrices();
   }
 
@@ -299,7 +402,11 @@ export function makePath({ state, choose, point, send }) {
   }
 
   return {
-    root, draw, mark, light, showPrices,
+    root,
+    draw,
+    mark,
+    light,
+    showPrices,
     cancel: () => end(),
     dragging: () => Boolean(held?.dragging),
     roveTo(name) {

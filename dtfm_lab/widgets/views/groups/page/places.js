@@ -1,10 +1,12 @@
 // Where everything stands, step by step: devices in the network, then in their groups, then in the nodes.
 export const MOST_IN_RING = 16; // groups; above, a node-link drawing is a ball of wool
-const WIDEST = 78, SMALLEST = 42; // a group's radius in (b)
+const WIDEST = 78,
+  SMALLEST = 42; // a group's radius in (b)
 const BIG_DOT = 12; // a device's radius there
 const HEART = 13; // room for a letter in the middle of a group
 const DOT = 4.6; // a device's radius once its group is a node
-const LABEL_X = 108, LABEL_Y = 40; // room for words outside the ring
+const LABEL_X = 108,
+  LABEL_Y = 40; // room for words outside the ring
 const STRIP = 40;
 
 /**
@@ -19,13 +21,19 @@ export function layout({ groups, idle, network }, width, height) {
   const wide = inRings(size, reach, HEART, BIG_DOT);
   const tight = tightRings(size, reach);
   const { a, regions } = inNetwork(network, groups, idle, width, height);
-  const b = new Map(), c = new Map();
-  groups.forEach(({ devices }, stage) => devices.forEach((name, replica) => {
-    const { x, y } = places[stage];
-    b.set(name, { x: x + wide.dots[replica].x, y: y + wide.dots[replica].y, r: wide.r });
-    c.set(name, { x: x + tight.dots[replica].x, y: y + tight.dots[replica].y, r: tight.r });
-  }));
-  inStrip(idle, strip).forEach((place, index) => { b.set(idle[index], place); c.set(idle[index], place); });
+  const b = new Map(),
+    c = new Map();
+  groups.forEach(({ devices }, stage) =>
+    devices.forEach((name, replica) => {
+      const { x, y } = places[stage];
+      b.set(name, { x: x + wide.dots[replica].x, y: y + wide.dots[replica].y, r: wide.r });
+      c.set(name, { x: x + tight.dots[replica].x, y: y + tight.dots[replica].y, r: tight.r });
+    }),
+  );
+  inStrip(idle, strip).forEach((place, index) => {
+    b.set(idle[index], place);
+    c.set(idle[index], place);
+  });
   return { groups: places.map((place) => ({ ...place, open: reach, shut: tight.radius })), devices: { a, b, c }, regions, strip };
 }
 
@@ -144,9 +152,18 @@ function inNetwork(network, groups, idle, width, height) {
   });
   const devices = network.devices?.length ? network.devices : around;
   const grounds = network.regions ?? [];
-  const corners = [...devices, ...grounds.flatMap(({ x, y, half }) => [{ x: x - half[0], y: y - half[1] }, { x: x + half[0], y: y + half[1] }])];
+  const corners = [
+    ...devices,
+    ...grounds.flatMap(({ x, y, half }) => [
+      { x: x - half[0], y: y - half[1] },
+      { x: x + half[0], y: y + half[1] },
+    ]),
+  ];
   const [xs, ys] = [corners.map(({ x }) => x), corners.map(({ y }) => y)];
-  const [low, high] = [[Math.min(...xs), Math.min(...ys)], [Math.max(...xs), Math.max(...ys)]];
+  const [low, high] = [
+    [Math.min(...xs), Math.min(...ys)],
+    [Math.max(...xs), Math.max(...ys)],
+  ];
   const scale = Math.min((width - 90) / Math.max(1, high[0] - low[0]), (height - 70) / Math.max(1, high[1] - low[1]), 110);
   const put = ({ x, y }) => ({
     x: width / 2 + (x - (low[0] + high[0]) / 2) * scale,

@@ -41,14 +41,25 @@ export function cameraOf(box, changed, isStill, cleanUp) {
       const next = Math.min(MOST, Math.max(LEAST, k * factor));
       look(next, px - ((px - x) * next) / k, py - ((py - y) * next) / k);
     },
-    pan(dx, dy) { stop(); look(k, x + dx, y + dy); },
+    pan(dx, dy) {
+      stop();
+      look(k, x + dx, y + dy);
+    },
     home: () => flyTo(1, 0, 0),
     /** Brings a place of the layout to the middle. */
     fly: (px, py, closer = Math.max(k, 2)) => flyTo(closer, box.clientWidth / 2 - px * closer, box.clientHeight / 2 - py * closer),
-    get k() { return k; },
+    get k() {
+      return k;
+    },
     /** How much cards are magnified: less than what is below them, so that close cities part. */
-    get cardScale() { return k <= 1 ? k : Math.min(2.2, k ** 0.4); },
-    get isHome() { return k === 1 && x === 0 && y === 0; },
-    get flying() { return flying !== 0; },
+    get cardScale() {
+      return k <= 1 ? k : Math.min(2.2, k ** 0.4);
+    },
+    get isHome() {
+      return k === 1 && x === 0 && y === 0;
+    },
+    get flying() {
+      return flying !== 0;
+    },
   };
 }

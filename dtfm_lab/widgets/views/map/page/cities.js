@@ -23,7 +23,9 @@ export function paintCities(context, cities, camera, { width, height, theme, box
     .filter(({ at: [x, y] }) => x > -5 && x < width + 5 && y > -5 && y < height + 5);
   context.fillStyle = theme.softText;
   context.globalAlpha = 0.8;
-  for (const { at: [x, y] } of seen) {
+  for (const {
+    at: [x, y],
+  } of seen) {
     if (!free([x, y, x, y])) continue;
     context.beginPath();
     context.arc(x, y, 2, 0, 2 * Math.PI);
@@ -35,7 +37,10 @@ export function paintCities(context, cities, camera, { width, height, theme, box
   context.textBaseline = "middle";
   context.lineJoin = "round";
   context.lineWidth = 3;
-  for (const { name, at: [x, y] } of seen) {
+  for (const {
+    name,
+    at: [x, y],
+  } of seen) {
     if (name === without) continue;
     const box = [x - 3, y - 7, x + context.measureText(name).width + 7, y + 7];
     if (!free(box)) continue;

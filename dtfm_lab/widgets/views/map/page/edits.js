@@ -22,7 +22,8 @@ export function moveDevices(document, names, region) {
   const devices = grown.devices.map((device) => (moving.has(device.name) ? { ...device, region, ...places[at++] } : device));
   const gone = new Set([...left].filter((name) => name && !devices.some((device) => device.region === name)));
   return {
-    ...grown, devices,
+    ...grown,
+    devices,
     regions: grown.regions.filter(({ name }) => !gone.has(name)),
     between: grown.between.filter((line) => !(line.regions ?? [line.from, line.to]).some((name) => gone.has(name))),
   };
@@ -32,7 +33,11 @@ export function moveDevices(document, names, region) {
 export function moveRegion(document, from, to, hadPlace) {
   if (from === to) return document;
   if (from && !hadPlace && !named(document.regions, to)) return renameRegion(document, from, to);
-  return moveDevices(document, document.devices.filter(({ region }) => region === from).map(({ name }) => name), to);
+  return moveDevices(
+    document,
+    document.devices.filter(({ region }) => region === from).map(({ name }) => name),
+    to,
+  );
 }
 
 /** With a region of this name: inside it is what it was where its first devices come from, or what most regions say. */
@@ -65,11 +70,17 @@ function besides(document, region, n) {
 /** New numbers of the links between two regions, both ways, {latency_ms, bandwidth_gbps}: of their line and of single links. */
 export function changePair(document, { a, b, there, back }, conditions, before) {
   const changed = Object.fromEntries(Object.entries(conditions).filter(([what, value]) => value !== before[what]));
-  const ways = [[a, b, there], [b, a, back]].map(([from, to, { latency_ms, bandwidth_gbps }]) => ({ from, to, latency_ms, bandwidth_gbps, ...changed }));
+  const ways = [
+    [a, b, there],
+    [b, a, back],
+  ].map(([from, to, { latency_ms, bandwidth_gbps }]) => ({ from, to, latency_ms, bandwidth_gbps, ...changed }));
   const alike = ways[0].latency_ms === ways[1].latency_ms && ways[0].bandwidth_gbps === ways[1].bandwidth_gbps;
   const { latency_ms, bandwidth_gbps } = ways[0];
   const lines = alike ? [{ regions: [a, b], latency_ms, bandwidth_gbps }] : ways;
-  const joins = (line) => { const ends = line.regions ?? [line.from, line.to]; return ends.includes(a) && ends.includes(b); };
+  const joins = (line) => {
+    const ends = line.regions ?? [line.from, line.to];
+    return ends.includes(a) && ends.includes(b);
+  };
   const regionOf = new Map(document.devices.map(({ name, region }) => [name, region]));
   const theirs = ({ source, target }) => [regionOf.get(source), regionOf.get(target)].sort().join("\0") === [a, b].sort().join("\0");
   const first = document.between.findIndex(joins);

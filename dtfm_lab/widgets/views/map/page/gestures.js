@@ -53,8 +53,16 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
     else if (done.button === 0) click(done, x, y);
     changed();
   });
-  box.addEventListener("pointercancel", () => { press = null; changed(); });
-  box.addEventListener("pointerleave", () => { if (!press) { pointer = null; changed(); } });
+  box.addEventListener("pointercancel", () => {
+    press = null;
+    changed();
+  });
+  box.addEventListener("pointerleave", () => {
+    if (!press) {
+      pointer = null;
+      changed();
+    }
+  });
 
   /** The device that a dragged one would change places with, if a plan is there. */
   function partner({ kind, names }, x, y) {
@@ -89,7 +97,10 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
 
   function inBox([x0, y0], [x1, y1]) {
     const within = ({ x, y }) => x >= Math.min(x0, x1) && x <= Math.max(x0, x1) && y >= Math.min(y0, y1) && y <= Math.max(y0, y1);
-    return map.scene().badges.filter((badge) => badge.seen > 0.5 && within(badge)).map(({ name }) => name);
+    return map
+      .scene()
+      .badges.filter((badge) => badge.seen > 0.5 && within(badge))
+      .map(({ name }) => name);
   }
 
   const wheel = (event) => {
@@ -102,9 +113,16 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
   cleanUp.add(() => box.removeEventListener("wheel", wheel));
 
   return {
-    get press() { return press?.moved ? press : null; },
-    get pointer() { return pointer; },
+    get press() {
+      return press?.moved ? press : null;
+    },
+    get pointer() {
+      return pointer;
+    },
     partner: () => (press?.moved ? partner(press, ...press.now) : null),
-    cancel() { press = null; changed(); },
+    cancel() {
+      press = null;
+      changed();
+    },
   };
 }

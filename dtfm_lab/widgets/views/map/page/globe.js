@@ -9,7 +9,10 @@ const LARGEST = 1.7;
 const radians = (degrees) => (degrees * Math.PI) / 180;
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 const cross = (a, b) => [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
-const unit = (a) => { const size = Math.hypot(...a) || 1; return a.map((part) => part / size); };
+const unit = (a) => {
+  const size = Math.hypot(...a) || 1;
+  return a.map((part) => part / size);
+};
 
 function onSphere([longitude, latitude]) {
   const [l, p] = [radians(longitude), radians(latitude)];
@@ -25,7 +28,10 @@ export function globeOf(places) {
   if (gaps[widest] < ROUND_THE_WORLD) {
     const mean = places.reduce((sum, [, latitude]) => sum + latitude, 0) / places.length;
     const top = radians(longitudes[widest] + gaps[widest] / 2);
-    [towards, up] = [[0, 0, mean > -15 ? 1 : -1], [Math.cos(top), Math.sin(top), 0]];
+    [towards, up] = [
+      [0, 0, mean > -15 ? 1 : -1],
+      [Math.cos(top), Math.sin(top), 0],
+    ];
   } else {
     const spheres = places.map(onSphere);
     towards = unit([0, 1, 2].map((axis) => spheres.reduce((sum, point) => sum + point[axis], 0)));
@@ -38,7 +44,10 @@ export function globeOf(places) {
     const point = onSphere(place);
     const depth = dot(point, towards);
     const [x, y] = [dot(point, right), -dot(point, up)];
-    if (depth >= BEHIND) { const stretch = Math.sqrt(2 / (1 + depth)); return [x * stretch, y * stretch]; }
+    if (depth >= BEHIND) {
+      const stretch = Math.sqrt(2 / (1 + depth));
+      return [x * stretch, y * stretch];
+    }
     const edge = Math.sqrt(2 * (1 - BEHIND)) / (Math.hypot(x, y) || 1);
     return [x * edge, y * edge];
   }

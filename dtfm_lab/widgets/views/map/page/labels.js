@@ -8,7 +8,9 @@ export function labels(model, box, still, act, cleanUp) {
   box.append(layer);
   const shown = new Map();
   let under = null; // the pointer
-  cleanUp.add(() => { for (const { gone } of shown.values()) gone.run(); });
+  cleanUp.add(() => {
+    for (const { gone } of shown.values()) gone.run();
+  });
 
   function make(pair) {
     const { key } = pair;
@@ -16,15 +18,33 @@ export function labels(model, box, still, act, cleanUp) {
     const gone = cleanUps();
     let before = null; // the numbers at the beginning of a drag: what differs from them is what it changes
     if (still) label.element.addEventListener("click", () => act.press(key));
-    const drag = still ? { dragging: () => false } : linkDrag(label.element, model, {
-      read: () => { before = act.read(key); return before; },
-      set: (conditions) => act.set(key, conditions, before),
-      show: (conditions) => label.write(conditions, about(key)),
-      press: () => act.press(key),
-    }, gone);
-    label.element.addEventListener("pointerenter", () => { under = key; act.point(key); });
-    label.element.addEventListener("pointerleave", () => { under = null; act.point(null); });
-    gone.add(() => { if (under === key) under = null; });
+    const drag = still
+      ? { dragging: () => false }
+      : linkDrag(
+          label.element,
+          model,
+          {
+            read: () => {
+              before = act.read(key);
+              return before;
+            },
+            set: (conditions) => act.set(key, conditions, before),
+            show: (conditions) => label.write(conditions, about(key)),
+            press: () => act.press(key),
+          },
+          gone,
+        );
+    label.element.addEventListener("pointerenter", () => {
+      under = key;
+      act.point(key);
+    });
+    label.element.addEventListener("pointerleave", () => {
+      under = null;
+      act.point(null);
+    });
+    gone.add(() => {
+      if (under === key) under = null;
+    });
     layer.append(label.element);
     return { ...label, drag, gone };
   }
@@ -57,10 +77,15 @@ export function labels(model, box, still, act, cleanUp) {
     },
     /** The pair whose label is dragged or has the focus: it keeps its label whatever the plan does. */
     get held() {
-      for (const [key, { element, drag }] of shown) if (drag.dragging() || element === document.activeElement || element.getRootNode().activeElement === element) return key;
+      for (const [key, { element, drag }] of shown)
+        if (drag.dragging() || element === document.activeElement || element.getRootNode().activeElement === element) return key;
       return null;
     },
-    get pointed() { return under; },
-    get dragging() { return [...shown.values()].some(({ drag }) => drag.dragging()); },
+    get pointed() {
+      return under;
+    },
+    get dragging() {
+      return [...shown.values()].some(({ drag }) => drag.dragging());
+    },
   };
 }

@@ -15,8 +15,21 @@ const FULLEST = 0.34; // of the picture, in cards
 const LARGEST_FOLDED = 20; // pixels of a badge: larger ones are for cards that show all of theirs
 /** [pixels of a badge and its gap, most badges of a card, pixels between cards of a ring]: the first that fits is taken. */
 const SIZES = [
-  [34, 8, ROOMY], [26, 16, ROOMY], [23, 32, ROOMY], [20, UNFOLDED, ROOMY], [18, UNFOLDED, ROOMY], [20, FOLD, ROOMY], [18, FOLD, ROOMY], [18, FOLD, GAP],
-  [14, UNFOLDED, GAP], [16, FOLD, GAP], [14, FOLD, GAP], [11, FOLD, GAP], [9, FOLD, GAP], [8, FOLD, GAP], [7, FOLD, GAP],
+  [34, 8, ROOMY],
+  [26, 16, ROOMY],
+  [23, 32, ROOMY],
+  [20, UNFOLDED, ROOMY],
+  [18, UNFOLDED, ROOMY],
+  [20, FOLD, ROOMY],
+  [18, FOLD, ROOMY],
+  [18, FOLD, GAP],
+  [14, UNFOLDED, GAP],
+  [16, FOLD, GAP],
+  [14, FOLD, GAP],
+  [11, FOLD, GAP],
+  [9, FOLD, GAP],
+  [8, FOLD, GAP],
+  [7, FOLD, GAP],
 ];
 const TURN = 2 * Math.PI;
 
@@ -32,18 +45,32 @@ export function layoutOf(regions, globe, { width, height, nameWidth, open }) {
   let best = null;
   for (const [cell, most, gap] of SIZES) {
     if (cell > LARGEST_FOLDED && shown.some(({ devices }) => devices.length > most)) continue;
-    const shelf = shelfOf(lost.map((region) => cardOf(region, cell, most, nameWidth)), width, height);
+    const shelf = shelfOf(
+      lost.map((region) => cardOf(region, cell, most, nameWidth)),
+      width,
+      height,
+    );
     const area = { left: EDGE, top: TOP + 2, right: width - EDGE, bottom: height - EDGE - shelf.height };
     const ground = globe && groundOf(globe, area);
     const cards = placed.map((region) => cardOf(region, cell, most, nameWidth));
     for (const card of cards) card.home = ground && card.place ? homeOf(card.place, globe, ground) : null;
-    const fits = cards.reduce((sum, card) => sum + card.w * card.h, 0) < (cell < 10 ? 1 : FULLEST) * (area.right - area.left) * (area.bottom - area.top)
+    const fits =
+      cards.reduce((sum, card) => sum + card.w * card.h, 0) < (cell < 10 ? 1 : FULLEST) * (area.right - area.left) * (area.bottom - area.top)
       && cards.every((card) => card.w <= area.right - area.left && card.h <= area.bottom - area.top);
-    const apart = (fits || cell === SIZES.at(-1)[0]) && (cards.length <= MOST_IN_RING && inRing(cards, area, ground, gap) || freely(cards, area, ground, cell < 10 ? TIGHT : GAP));
+    const apart =
+      (fits || cell === SIZES.at(-1)[0])
+      && ((cards.length <= MOST_IN_RING && inRing(cards, area, ground, gap)) || freely(cards, area, ground, cell < 10 ? TIGHT : GAP));
     best = { cards: [...cards, ...shelf.cards], ground, cell, shelf: shelf.cards.length ? area.bottom + EDGE : null, folded: shelf.folded };
     if (apart) break;
   }
-  if (open) unfold(best.cards.find(({ name }) => name === open), best.cell, width, height, nameWidth);
+  if (open)
+    unfold(
+      best.cards.find(({ name }) => name === open),
+      best.cell,
+      width,
+      height,
+      nameWidth,
+    );
   best.byName = new Map(best.cards.map((card) => [card.name, card]));
   return best;
 }
@@ -69,7 +96,9 @@ function cardOf(region, cell, most, nameWidth) {
   const w = Math.max(columns * cell + 2 * PAD, wide);
   const h = rows * cell + 2 * PAD + NAME + bar;
   const slots = Array.from({ length: cells }, (_, at) => [
-    (at % columns - (Math.min(columns, cells) - 1) / 2) * cell, (Math.floor(at / columns) - (rows - 1) / 2) * cell + (NAME - bar) / 2]);
+    ((at % columns) - (Math.min(columns, cells) - 1) / 2) * cell,
+    (Math.floor(at / columns) - (rows - 1) / 2) * cell + (NAME - bar) / 2,
+  ]);
   return { ...region, w, h, slots, shown, more: n - shown, bar, cell, home: null, x: 0, y: 0 };
 }
 
@@ -91,13 +120,19 @@ function shelfOf(cards, width, height) {
   const rows = [[]];
   let x = EDGE;
   for (const card of cards) {
-    if (x > EDGE && x + card.w > width - EDGE) { rows.push([]); x = EDGE; }
+    if (x > EDGE && x + card.w > width - EDGE) {
+      rows.push([]);
+      x = EDGE;
+    }
     rows.at(-1).push(card);
     card.x = x + card.w / 2;
     x += card.w + GAP;
   }
   let tall = 0;
-  const kept = rows.filter((row) => { tall += Math.max(...row.map(({ h }) => h)) + 4; return tall < 0.4 * height; });
+  const kept = rows.filter((row) => {
+    tall += Math.max(...row.map(({ h }) => h)) + 4;
+    return tall < 0.4 * height;
+  });
   let y = height - EDGE;
   for (const row of [...kept].reverse()) {
     const most = Math.max(...row.map(({ h }) => h));
@@ -113,14 +148,20 @@ function shelfOf(cards, width, height) {
 function inRing(cards, area, ground, gap) {
   const n = cards.length;
   const [mx, my] = [(area.left + area.right) / 2, (area.top + area.bottom) / 2];
-  const natural = cards.map(({ home }, at) => (home ? Math.atan2(home[1] - my, home[0] - mx) : (ground ? 0 : TURN * (at / n) + (n === 2 ? Math.PI : -Math.PI / 2))));
-  if (n === 1) { Object.assign(cards[0], { x: mx, y: my }); return true; }
+  const natural = cards.map(({ home }, at) =>
+    home ? Math.atan2(home[1] - my, home[0] - mx) : ground ? 0 : TURN * (at / n) + (n === 2 ? Math.PI : -Math.PI / 2),
+  );
+  if (n === 1) {
+    Object.assign(cards[0], { x: mx, y: my });
+    return true;
+  }
   const order = cards.map((_, at) => at).sort((a, b) => natural[a] - natural[b] || a - b);
   // half of the way from where they lie to places that are evenly apart
   const even = order.map((_, at) => (TURN * at) / n);
   const turn = Math.atan2(
     order.reduce((sum, card, at) => sum + Math.sin(natural[card] - even[at]), 0),
-    order.reduce((sum, card, at) => sum + Math.cos(natural[card] - even[at]), 0));
+    order.reduce((sum, card, at) => sum + Math.cos(natural[card] - even[at]), 0),
+  );
   const angles = order.map((card, at) => {
     const off = natural[card] - even[at] - turn;
     return even[at] + turn + 0.45 * Math.atan2(Math.sin(off), Math.cos(off));
@@ -139,8 +180,10 @@ function inRing(cards, area, ground, gap) {
       const next = (at + 1) % n;
       if (next === at || !overlap(cards[order[at]], cards[order[next]], gap)) continue;
       moved = true;
-      angles[at] -= 0.012; angles[next] += 0.012;
-      put(at); put(next);
+      angles[at] -= 0.012;
+      angles[next] += 0.012;
+      put(at);
+      put(next);
     }
     if (!moved) break;
   }
@@ -159,15 +202,23 @@ function freely(cards, area, ground, gap) {
   });
   for (let round = 0; round < 400; round++) {
     let moved = false;
-    for (let one = 0; one < cards.length; one++) for (let two = one + 1; two < cards.length; two++) {
-      const [a, b] = [cards[one], cards[two]];
-      if (!overlap(a, b, gap)) continue;
-      moved = true;
-      const overX = (a.w + b.w) / 2 + gap - Math.abs(b.x - a.x);
-      const overY = (a.h + b.h) / 2 + gap - Math.abs(b.y - a.y);
-      if (overX < overY) { const step = 0.35 * overX * (b.x > a.x || (b.x === a.x && two > one) ? 1 : -1); a.x -= step; b.x += step; }
-      else { const step = 0.35 * overY * (b.y > a.y || (b.y === a.y && two > one) ? 1 : -1); a.y -= step; b.y += step; }
-    }
+    for (let one = 0; one < cards.length; one++)
+      for (let two = one + 1; two < cards.length; two++) {
+        const [a, b] = [cards[one], cards[two]];
+        if (!overlap(a, b, gap)) continue;
+        moved = true;
+        const overX = (a.w + b.w) / 2 + gap - Math.abs(b.x - a.x);
+        const overY = (a.h + b.h) / 2 + gap - Math.abs(b.y - a.y);
+        if (overX < overY) {
+          const step = 0.35 * overX * (b.x > a.x || (b.x === a.x && two > one) ? 1 : -1);
+          a.x -= step;
+          b.x += step;
+        } else {
+          const step = 0.35 * overY * (b.y > a.y || (b.y === a.y && two > one) ? 1 : -1);
+          a.y -= step;
+          b.y += step;
+        }
+      }
     for (const card of cards) {
       card.x = Math.min(area.right - card.w / 2, Math.max(area.left + card.w / 2, card.x));
       card.y = Math.min(area.bottom - card.h / 2, Math.max(area.top + card.h / 2, card.y));

@@ -19,15 +19,22 @@ function stroke(context, points, toScreen) {
 /** Pipes: faint ones first, suspects in red; `state(pair)` is {used, strong, suspect, opacity, averaging}. */
 export function paintPipes(context, pairs, camera, theme, state) {
   const states = pairs.map((pair) => [pair, state(pair)]);
-  for (const layer of [false, true]) for (const [pair, { used, strong, suspect, opacity, averaging }] of states) {
-    if ((used || strong || suspect || averaging) !== layer) continue;
-    const many = pairs.length > 40;
-    context.globalAlpha = opacity * (strong || suspect ? 0.95 : averaging ? 0.75 : used ? (many ? 0.5 : 0.66) : many ? 0.13 : pair.averages ? 0.34 : 0.22);
-    context.strokeStyle = suspect ? alarm(theme.dark) : averaging && !strong ? kindColor("averaging", theme.dark) : used || strong ? theme.text : theme.softText;
-    context.lineWidth = linkWidth(pair.cards ?? pair.gbps) * (strong || !many ? 1 : 0.6);
-    context.setLineDash(linkDash(pair.ms));
-    stroke(context, pair.points, camera.toScreen);
-  }
+  for (const layer of [false, true])
+    for (const [pair, { used, strong, suspect, opacity, averaging }] of states) {
+      if ((used || strong || suspect || averaging) !== layer) continue;
+      const many = pairs.length > 40;
+      context.globalAlpha = opacity * (strong || suspect ? 0.95 : averaging ? 0.75 : used ? (many ? 0.5 : 0.66) : many ? 0.13 : pair.averages ? 0.34 : 0.22);
+      context.strokeStyle = suspect
+        ? alarm(theme.dark)
+        : averaging && !strong
+          ? kindColor("averaging", theme.dark)
+          : used || strong
+            ? theme.text
+            : theme.softText;
+      context.lineWidth = linkWidth(pair.cards ?? pair.gbps) * (strong || !many ? 1 : 0.6);
+      context.setLineDash(linkDash(pair.ms));
+      stroke(context, pair.points, camera.toScreen);
+    }
   context.setLineDash([]);
   context.globalAlpha = 1;
 }

@@ -14,7 +14,8 @@ const wayKey = (a, b) => a + SEPARATOR + b;
 export function pairsOf(document, filled, names) {
   const said = new Map();
   const oneWay = (line) => !line.regions;
-  for (const line of [...document.between].sort((one, other) => oneWay(one) - oneWay(other))) { // one way overrules both
+  for (const line of [...document.between].sort((one, other) => oneWay(one) - oneWay(other))) {
+    // one way overrules both
     const [a, b] = endsOf(line);
     said.set(wayKey(a, b), line);
     if (!oneWay(line)) said.set(wayKey(b, a), line);
@@ -23,28 +24,46 @@ export function pairsOf(document, filled, names) {
   const cards = cardsOf(document);
   const rule = new Map(filled.map((line) => [pairKey(...line.regions), line]));
   const pairs = new Map();
-  for (let one = 0; one < names.length; one++) for (let two = one + 1; two < names.length; two++) {
-    const [a, b, key] = [names[one], names[two], pairKey(names[one], names[two])];
-    const guess = rule.get(key);
-    const [there, back] = [wayKey(a, b), wayKey(b, a)].map((way) => single.get(way) ?? said.get(way) ?? guess ?? document.default);
-    const kind = said.has(wayKey(a, b)) || said.has(wayKey(b, a)) || single.has(wayKey(a, b)) ? "line" : guess ? "filled" : "default";
-    const slower = back.bandwidth_gbps < there.bandwidth_gbps ? back : there;
-    const through = single.has(wayKey(a, b)) ? Infinity : Math.min(cards(a, "uplink_gbps"), cards(b, "downlink_gbps"), cards(b, "uplink_gbps"), cards(a, "downlink_gbps"));
-    pairs.set(key, { key, a, b, cards: through < slower.bandwidth_gbps ? through : null, there, back, kind, distance_km: guess?.distance_km, gbps: slower.bandwidth_gbps, ms: Math.max(there.latency_ms, back.latency_ms) });
-  }
+  for (let one = 0; one < names.length; one++)
+    for (let two = one + 1; two < names.length; two++) {
+      const [a, b, key] = [names[one], names[two], pairKey(names[one], names[two])];
+      const guess = rule.get(key);
+      const [there, back] = [wayKey(a, b), wayKey(b, a)].map((way) => single.get(way) ?? said.get(way) ?? guess ?? document.default);
+      const kind = said.has(wayKey(a, b)) || said.has(wayKey(b, a)) || single.has(wayKey(a, b)) ? "line" : guess ? "filled" : "default";
+      const slower = back.bandwidth_gbps < there.bandwidth_gbps ? back : there;
+      const through = single.has(wayKey(a, b))
+        ? Infinity
+        : Math.min(cards(a, "uplink_gbps"), cards(b, "downlink_gbps"), cards(b, "uplink_gbps"), cards(a, "downlink_gbps"));
+      pairs.set(key, {
+        key,
+        a,
+        b,
+        cards: through < slower.bandwidth_gbps ? through : null,
+        there,
+        back,
+        kind,
+        distance_km: guess?.distance_km,
+        gbps: slower.bandwidth_gbps,
+        ms: Math.max(there.latency_ms, back.latency_ms),
+      });
+    }
   return pairs;
 }
 
 /** The middle of what a region's network cards let through; Infinity where most have no limit. */
 function cardsOf(document) {
   const found = new Map();
-  for (const device of document.devices) for (const card of ["uplink_gbps", "downlink_gbps"]) {
-    const key = wayKey(device.region, card);
-    if (!found.has(key)) found.set(key, []);
-    found.get(key).push(device[card] ?? Infinity);
-  }
+  for (const device of document.devices)
+    for (const card of ["uplink_gbps", "downlink_gbps"]) {
+      const key = wayKey(device.region, card);
+      if (!found.has(key)) found.set(key, []);
+      found.get(key).push(device[card] ?? Infinity);
+    }
   for (const values of found.values()) values.sort((x, y) => x - y);
-  return (region, card) => { const values = found.get(wayKey(region, card)) ?? []; return values[values.length >> 1] ?? Infinity; };
+  return (region, card) => {
+    const values = found.get(wayKey(region, card)) ?? [];
+    return values[values.length >> 1] ?? Infinity;
+  };
 }
 
 /** The middle of the single links' numbers, for ways on which at least half of the devices' links have their own. */
@@ -66,19 +85,24 @@ function singleLinks(document) {
     if (!link.one_way) note(link.target, link.source, link);
   }
   const middle = (links, what) => links.map((link) => link[what]).sort((x, y) => x - y)[links.length >> 1];
-  return new Map([...found].filter(([, { a, b, links }]) => 2 * links.length >= count.get(a) * count.get(b)).map(([way, { links }]) =>
-    [way, { latency_ms: middle(links, "latency_ms"), bandwidth_gbps: middle(links, "bandwidth_gbps") }]));
+  return new Map(
+    [...found]
+      .filter(([, { a, b, links }]) => 2 * links.length >= count.get(a) * count.get(b))
+      .map(([way, { links }]) => [way, { latency_ms: middle(links, "latency_ms"), bandwidth_gbps: middle(links, "bandwidth_gbps") }]),
+  );
 }
 
 /** {device: [stage, replica]} of a highlight, by the order of its stages' devices where it does not say the replica. */
 export function tasksOf({ tasks, stages }) {
   if (tasks && Object.keys(tasks).length) return tasks;
   const next = new Map();
-  return Object.fromEntries(Object.entries(stages ?? {}).map(([name, stage]) => {
-    const replica = next.get(stage) ?? 0;
-    next.set(stage, replica + 1);
-    return [name, [stage, replica]];
-  }));
+  return Object.fromEntries(
+    Object.entries(stages ?? {}).map(([name, stage]) => {
+      const replica = next.get(stage) ?? 0;
+      next.set(stage, replica + 1);
+      return [name, [stage, replica]];
+    }),
+  );
 }
 
 /** By pair of regions: {hops: [[from, to] devices of consecutive stages], averages: [[one, other] devices of one stage]}. */

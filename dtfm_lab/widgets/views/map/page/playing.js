@@ -42,7 +42,8 @@ export function playing(wayBetween) {
     const now = performance.now();
     for (const [name, what] of Object.entries(next ?? {})) {
       if (what === "killed" && conditions[name] !== "killed") cracks.set(name, now + CRACK_MS);
-      if (what === "recovered" && conditions[name] !== "recovered" && !quietly && !isStill()) recoveries.set(name, Math.max(now, cracks.get(name) ?? now + CRACK_MS));
+      if (what === "recovered" && conditions[name] !== "recovered" && !quietly && !isStill())
+        recoveries.set(name, Math.max(now, cracks.get(name) ?? now + CRACK_MS));
       if (what !== "recovered") recoveries.delete(name);
     }
     [conditions, sources] = [next ?? {}, from ?? {}];
@@ -77,17 +78,29 @@ export function playing(wayBetween) {
     for (const [name, begin] of recoveries) {
       const badge = byName.get(name);
       const peer = byName.get(sources[name]) ?? badges.find((one) => one.stage === badge?.stage && one.name !== name && conditions[one.name] !== "killed");
-      if (now - begin > RECOVERY_MS || !badge || !peer) { recoveries.delete(name); continue; }
+      if (now - begin > RECOVERY_MS || !badge || !peer) {
+        recoveries.delete(name);
+        continue;
+      }
       if (now < begin) continue;
       paintState(context, alongWay(wayBetween(peer, badge)), now - begin, badge.stage ?? 0, nStages, theme);
     }
   }
 
   return {
-    play, tell, condition, paint,
+    play,
+    tell,
+    condition,
+    paint,
     /** Devices stand elsewhere: ways between them are looked up anew. */
-    forget() { ways = new Map(); },
-    get averaging() { return averaging; },
-    get recovering() { return recoveries.size > 0; },
+    forget() {
+      ways = new Map();
+    },
+    get averaging() {
+      return averaging;
+    },
+    get recovering() {
+      return recoveries.size > 0;
+    },
   };
 }

@@ -20,7 +20,8 @@ function curve([x0, y0], [x1, y1], first, second) {
   const control = (share, bow) => [x0 + share * dx - bow * dy, y0 + share * dy + bow * dx];
   const [[ax, ay], [bx, by]] = [control(1 / 3, first), control(2 / 3, second)];
   return Array.from({ length: POINTS + 1 }, (_, at) => {
-    const t = at / POINTS, s = 1 - t;
+    const t = at / POINTS,
+      s = 1 - t;
     return [s ** 3 * x0 + 3 * s * s * t * ax + 3 * s * t * t * bx + t ** 3 * x1, s ** 3 * y0 + 3 * s * s * t * ay + 3 * s * t * t * by + t ** 3 * y1];
   });
 }
@@ -44,8 +45,7 @@ export function route(pairs, layout, { width, height, isUsed }) {
     for (let at = 1; at < POINTS; at++) {
       const [x, y] = points[at];
       if (x < 4 || y < TOP || x > width - 4 || y > height - 4) crossed += 2;
-      for (let card = 0; card < cards.length; card++)
-        if (cards[card] !== from && cards[card] !== to && inside(x, y, spread[card])) crossed += 1;
+      for (let card = 0; card < cards.length; card++) if (cards[card] !== from && cards[card] !== to && inside(x, y, spread[card])) crossed += 1;
     }
     return crossed;
   };
@@ -65,7 +65,8 @@ export function route(pairs, layout, { width, height, isUsed }) {
     };
     const bows = isUsed(pair) ? BOWS : [0.03, ...BOWS];
     bows.forEach((bow, at) => offer(bow, bow, at));
-    if (best.crossed) for (const first of [0.5, -0.5, 1, -1, 0]) for (const second of [-0.5, 0.5, 0, 1, -1]) offer(first, second, 12 + Math.abs(first) + Math.abs(second));
+    if (best.crossed)
+      for (const first of [0.5, -0.5, 1, -1, 0]) for (const second of [-0.5, 0.5, 0, 1, -1]) offer(first, second, 12 + Math.abs(first) + Math.abs(second));
     return { ...pair, points: trimmed(best.points, from, to) };
   });
 }
@@ -89,14 +90,21 @@ export function labelPlaces(pairs, layout, { width, height, must, kept, lines })
     };
     SHARES.forEach((share, at) => {
       const spot = points[Math.round(share * (points.length - 1))];
-      const [before, after] = [points[Math.max(0, Math.round(share * (points.length - 1)) - 1)], points[Math.min(points.length - 1, Math.round(share * (points.length - 1)) + 1)]];
+      const [before, after] = [
+        points[Math.max(0, Math.round(share * (points.length - 1)) - 1)],
+        points[Math.min(points.length - 1, Math.round(share * (points.length - 1)) + 1)],
+      ];
       const far = Math.hypot(after[0] - before[0], after[1] - before[1]) || 1;
       const [nx, ny] = [-(after[1] - before[1]) / far, (after[0] - before[0]) / far];
-      const half = Math.abs(nx) * LABEL_W / 2 + Math.abs(ny) * LABEL_H / 2;
+      const half = (Math.abs(nx) * LABEL_W) / 2 + (Math.abs(ny) * LABEL_H) / 2;
       offer(spot[0], spot[1], at * 0.4);
-      for (const off of [3, 16]) for (const side of [1, -1]) offer(spot[0] + side * nx * (half + off), spot[1] + side * ny * (half + off), 2 + off / 5 + at * 0.4);
+      for (const off of [3, 16])
+        for (const side of [1, -1]) offer(spot[0] + side * nx * (half + off), spot[1] + side * ny * (half + off), 2 + off / 5 + at * 0.4);
     });
-    if (best) { places.set(key, best); taken.push(best.box.map((edge, at) => edge + (at < 2 ? -2 : 2))); }
+    if (best) {
+      places.set(key, best);
+      taken.push(best.box.map((edge, at) => edge + (at < 2 ? -2 : 2)));
+    }
   }
   return places;
 }

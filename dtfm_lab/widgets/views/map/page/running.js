@@ -44,7 +44,13 @@ export function paintCondition(context, { x, y, radius, gpu }, condition, theme)
     context.stroke();
     context.setLineDash([]);
     context.beginPath();
-    const zigzag = [[-0.6, -0.75], [0.05, -0.25], [-0.3, 0.05], [0.35, 0.3], [0.05, 0.8]];
+    const zigzag = [
+      [-0.6, -0.75],
+      [0.05, -0.25],
+      [-0.3, 0.05],
+      [0.35, 0.3],
+      [0.05, 0.8],
+    ];
     zigzag.forEach(([dx, dy], at) => context[at ? "lineTo" : "moveTo"](x + dx * radius, y + dy * radius));
     context.lineWidth = Math.max(1, radius * 0.16);
     context.stroke();
@@ -84,8 +90,13 @@ export function alongWay(points) {
   const whole = lengths.at(-1) || 1;
   return (share) => {
     const wanted = Math.min(1, Math.max(0, share)) * whole;
-    let low = 0, high = lengths.length - 1;
-    while (high - low > 1) { const middle = (low + high) >> 1; if (lengths[middle] <= wanted) low = middle; else high = middle; }
+    let low = 0,
+      high = lengths.length - 1;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (lengths[middle] <= wanted) low = middle;
+      else high = middle;
+    }
     const t = (wanted - lengths[low]) / (lengths[high] - lengths[low] || 1);
     return [points[low][0] + t * (points[high][0] - points[low][0]), points[low][1] + t * (points[high][1] - points[low][1])];
   };

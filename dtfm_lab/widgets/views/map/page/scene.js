@@ -40,7 +40,11 @@ export function sceneOf(view) {
   }
 
   function renumber(document, filled = model.get("filled")) {
-    pairs = pairsOf(document, filled, regions.filter(({ name, devices }) => name && devices.length).map(({ name }) => name));
+    pairs = pairsOf(
+      document,
+      filled,
+      regions.filter(({ name, devices }) => name && devices.length).map(({ name }) => name),
+    );
     drawn = drawn.filter(({ key }) => pairs.has(key)).map((pair) => ({ ...pair, ...pairs.get(pair.key) }));
   }
 
@@ -54,7 +58,10 @@ export function sceneOf(view) {
       layout = layoutOf(regions, globeFor(known), { width, height, nameWidth: view.nameWidth, open });
       [ways, tags] = [new Map(), new Map()];
       glide = glide && !resized;
-      cardSprites.place(layout.cards.map((card) => ({ key: card.name, cx: card.x, cy: card.y, dx: 0, dy: 0, size: 1, seen: 1 })), glide);
+      cardSprites.place(
+        layout.cards.map((card) => ({ key: card.name, cx: card.x, cy: card.y, dx: 0, dy: 0, size: 1, seen: 1 })),
+        glide,
+      );
     } else for (const card of layout.cards) card.devices = regions.find(({ name }) => name === card.name).devices;
     layout.globeOf = () => globeFor(known);
     replan(glide);
@@ -69,18 +76,48 @@ export function sceneOf(view) {
     const suspected = model.get("highlight").suspects ?? [];
     absent = new Set(model.get("highlight").absent);
     slow = new Set(suspected.flatMap((names) => (names.length === 1 ? names : [])));
-    const suspects = new Set(suspected.map((ends) => ends.map((name) => regionOf.get(name))).filter(([a, b]) => a && b && a !== b).map((ends) => pairKey(...ends)));
-    const wanted = worthDrawing(pairs, uses, new Set([chosenPair(), ...suspects].filter(Boolean))).filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b));
-    drawn = routed(wanted.map((pair) => ({ ...pair, suspect: suspects.has(pair.key), used: Boolean(uses.get(pair.key)?.hops.length), averages: Boolean(uses.get(pair.key)?.averages.length) })));
+    const suspects = new Set(
+      suspected
+        .map((ends) => ends.map((name) => regionOf.get(name)))
+        .filter(([a, b]) => a && b && a !== b)
+        .map((ends) => pairKey(...ends)),
+    );
+    const wanted = worthDrawing(pairs, uses, new Set([chosenPair(), ...suspects].filter(Boolean))).filter(
+      ({ a, b }) => layout.byName.has(a) && layout.byName.has(b),
+    );
+    drawn = routed(
+      wanted.map((pair) => ({
+        ...pair,
+        suspect: suspects.has(pair.key),
+        used: Boolean(uses.get(pair.key)?.hops.length),
+        averages: Boolean(uses.get(pair.key)?.averages.length),
+      })),
+    );
     run.forget();
-    badgeSprites.place(layout.cards.flatMap((card) => card.devices.map((device, at) => {
-      const task = Object.hasOwn(tasks, device.name) ? tasks[device.name] : null;
-      const [dx, dy] = card.slots[Math.min(at, card.slots.length - 1)] ?? [0, 0];
-      return {
-        key: task ? `${task[0]}/${task[1]}` : `-${device.name}`, name: device.name, gpu: device.gpu, stage: task?.[0], replica: task?.[1],
-        region: card.name, cx: card.x, cy: card.y, dx, dy, size: card.cell, seen: at < card.shown ? 1 : 0, over: Boolean(card.opened),
-      };
-    })), glide);
+    badgeSprites.place(
+      layout.cards.flatMap((card) =>
+        card.devices.map((device, at) => {
+          const task = Object.hasOwn(tasks, device.name) ? tasks[device.name] : null;
+          const [dx, dy] = card.slots[Math.min(at, card.slots.length - 1)] ?? [0, 0];
+          return {
+            key: task ? `${task[0]}/${task[1]}` : `-${device.name}`,
+            name: device.name,
+            gpu: device.gpu,
+            stage: task?.[0],
+            replica: task?.[1],
+            region: card.name,
+            cx: card.x,
+            cy: card.y,
+            dx,
+            dy,
+            size: card.cell,
+            seen: at < card.shown ? 1 : 0,
+            over: Boolean(card.opened),
+          };
+        }),
+      ),
+      glide,
+    );
   }
 
   /** Pairs with the points of their ways; a pipe in use bows further, for its label. */
@@ -100,7 +137,8 @@ export function sceneOf(view) {
     const ends = lit.link.map((name) => regionOf.get(name) ?? name);
     return ends[0] !== ends[1] ? pairKey(...ends) : null;
   };
-  const isLit = ({ name, stage, replica }) => !lit || lit.link || (lit.devices ? lit.devices.includes(name) : lit.stage !== undefined ? stage === lit.stage : replica === lit.replica);
+  const isLit = ({ name, stage, replica }) =>
+    !lit || lit.link || (lit.devices ? lit.devices.includes(name) : lit.stage !== undefined ? stage === lit.stage : replica === lit.replica);
 
   /** Pipes and cards, which rest while a run is shown. */
   function paintStill(context, theme) {
@@ -109,7 +147,9 @@ export function sceneOf(view) {
     fade.frame(now);
     const [chosen, shone, hover] = [chosenPair(), litPair(), view.hover()];
     paintPipes(context, drawn, camera, theme, (pair) => ({
-      used: pair.used, suspect: pair.suspect, averaging: run.averaging.has(pair.key),
+      used: pair.used,
+      suspect: pair.suspect,
+      averaging: run.averaging.has(pair.key),
       strong: pair.key === chosen || pair.key === shone || (hover?.kind === "pair" && hover.key === pair.key),
       opacity: fade.of(pair.key, shone && shone !== pair.key ? FADED : 1),
     }));
@@ -118,7 +158,10 @@ export function sceneOf(view) {
     const selected = view.chosen();
     const focus = view.place();
     paintCards(context, { cards }, camera, theme, {
-      nStages, aimed: view.aim()?.name, pointed: hover?.kind === "region" ? hover.name : null, focused: focus?.kind === "card" ? focus.name : null,
+      nStages,
+      aimed: view.aim()?.name,
+      pointed: hover?.kind === "region" ? hover.name : null,
+      focused: focus?.kind === "card" ? focus.name : null,
       chosen: ({ name, devices }) => (devices.length ? devices.every((device) => selected.has(device.name)) : name === view.bare()),
       counts: ({ devices }) => countsOf(devices.map(({ name }) => (Object.hasOwn(tasks, name) ? tasks[name][0] : -1))),
     });
@@ -147,14 +190,38 @@ export function sceneOf(view) {
       }
       const dragged = lifted?.has(badge.name);
       const alpha = badge.seen * fade.of(`b${badge.key}`, isLit(badge) ? 1 : FADED) * (dragged ? 0.3 : absent.has(badge.name) ? 0.25 : 1);
-      paintBadge(context, { ...badge, alpha, chosen: selected.has(badge.name), focused: focus?.kind === "device" && focus.name === badge.name }, theme, nStages, hasPlan);
+      paintBadge(
+        context,
+        { ...badge, alpha, chosen: selected.has(badge.name), focused: focus?.kind === "device" && focus.name === badge.name },
+        theme,
+        nStages,
+        hasPlan,
+      );
     };
     const order = badges.some(({ over }) => over) ? [...badges].sort((a, b) => a.over - b.over) : badges;
     order.filter(({ moving }) => !moving).forEach(paint);
     order.filter(({ moving }) => moving).forEach(paint);
     run.paint(context, badges, theme, nStages, slow);
-    if (lifted && pointer) badges.filter(({ name }) => lifted.has(name)).slice(0, 12).forEach((badge, at) => paintBadge(context, {
-      ...badge, alpha: 0.9, radius: Math.max(badge.radius, 9), x: pointer[0] + (at % 4) * 20, y: pointer[1] + Math.floor(at / 4) * 20, chosen: true }, theme, nStages, hasPlan));
+    if (lifted && pointer)
+      badges
+        .filter(({ name }) => lifted.has(name))
+        .slice(0, 12)
+        .forEach((badge, at) =>
+          paintBadge(
+            context,
+            {
+              ...badge,
+              alpha: 0.9,
+              radius: Math.max(badge.radius, 9),
+              x: pointer[0] + (at % 4) * 20,
+              y: pointer[1] + Math.floor(at / 4) * 20,
+              chosen: true,
+            },
+            theme,
+            nStages,
+            hasPlan,
+          ),
+        );
   }
 
   /** Labels of the pipes in use and of those that are pointed at, chosen or `held`; who has a label keeps its place. */
@@ -163,14 +230,23 @@ export function sceneOf(view) {
     const hover = view.hover();
     const must = new Set([held, chosenPair(), litPair(), hover?.kind === "pair" ? hover.key : null].filter((key) => key && pairs.has(key)));
     const inUse = drawn.filter(({ used }) => used);
-    const asked = routed([...must].filter((key) => !inUse.some((pair) => pair.key === key)).map((key) => drawn.find((pair) => pair.key === key) ?? pairs.get(key))
-      .filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b)));
+    const asked = routed(
+      [...must]
+        .filter((key) => !inUse.some((pair) => pair.key === key))
+        .map((key) => drawn.find((pair) => pair.key === key) ?? pairs.get(key))
+        .filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b)),
+    );
     const busy = inUse.length ? inUse : slowest();
-    const wanted = busy.length > MOST_LABELS ? [...busy.filter(({ key }) => must.has(key)), ...asked] : [...busy.filter(({ key }) => !asked.some((pair) => pair.key === key)), ...asked];
+    const wanted =
+      busy.length > MOST_LABELS
+        ? [...busy.filter(({ key }) => must.has(key)), ...asked]
+        : [...busy.filter(({ key }) => !asked.some((pair) => pair.key === key)), ...asked];
     const names = new Set(wanted.map(({ key }) => key));
     for (const key of tags.keys()) if (!names.has(key)) tags.delete(key);
     const fresh = wanted.filter(({ key }) => !tags.has(key));
-    if (fresh.length) for (const [key, spot] of labelPlaces(fresh, layout, { width: size[0], height: size[1], must, kept: [...tags.values()], lines: inUse })) tags.set(key, spot);
+    if (fresh.length)
+      for (const [key, spot] of labelPlaces(fresh, layout, { width: size[0], height: size[1], must, kept: [...tags.values()], lines: inUse }))
+        tags.set(key, spot);
     // magnified or made small, labels keep their size: those far out of sight are left out
     return camera.k < 0.75 ? new Map([...tags].filter(([key]) => must.has(key))) : tags;
   }
@@ -184,14 +260,25 @@ export function sceneOf(view) {
 
   function wayBetween(from, to) {
     const [a, b] = [regionOf.get(from.name), regionOf.get(to.name)];
-    const points = a !== b ? ways.get(`+${pairKey(a ?? "", b ?? "")}`) ?? ways.get(`-${pairKey(a ?? "", b ?? "")}`) : null;
-    if (!points) return [[from.x, from.y], [to.x, to.y]];
+    const points = a !== b ? (ways.get(`+${pairKey(a ?? "", b ?? "")}`) ?? ways.get(`-${pairKey(a ?? "", b ?? "")}`)) : null;
+    if (!points)
+      return [
+        [from.x, from.y],
+        [to.x, to.y],
+      ];
     const forth = pairs.get(pairKey(a, b))?.a === a ? points : [...points].reverse();
     return [[from.x, from.y], ...forth.map(([x, y]) => camera.toScreen(x, y)), [to.x, to.y]];
   }
 
   return {
-    understand, renumber, place, replan, paintStill, paintMoving, labels, refreshBadges,
+    understand,
+    renumber,
+    place,
+    replan,
+    paintStill,
+    paintMoving,
+    labels,
+    refreshBadges,
     labelLook(key) {
       const shone = litPair();
       return { opacity: shone && shone !== key ? FADED : 1, current: key === chosenPair() };
@@ -221,18 +308,38 @@ export function sceneOf(view) {
       open = name;
       if (layout) place(size[0], size[1], regions.map(({ place: where }) => where).filter(Boolean), true, layout.globeOf);
     },
-    light(what) { lit = what; },
+    light(what) {
+      lit = what;
+    },
     play: run.play,
     /** Whether the pipes that average have changed. */
     tell: (time) => run.tell(time, (name) => regionOf.get(name)),
     condition: run.condition,
-    inventory: () => ({ cards: layout.cards.map(({ name, x, y, w, h }) => ({ name, x, y, w, h })), labels: [...tags].map(([key, { x, y }]) => ({ key, x, y })), pipes: drawn.map(({ key, used, points }) => ({ key, used, points })), badges: badges.map(({ name, x, y, stage, seen }) => ({ name, x, y, stage, seen })), k: camera.k }),
-    get layout() { return layout; },
-    get pairs() { return pairs; },
-    get badges() { return badges; },
-    get opened() { return open; },
-    get hasPlan() { return Object.keys(tasks).length > 0; },
-    get moving() { return badgeSprites.moving || cardSprites.moving || !fade.settled || run.recovering; },
+    inventory: () => ({
+      cards: layout.cards.map(({ name, x, y, w, h }) => ({ name, x, y, w, h })),
+      labels: [...tags].map(([key, { x, y }]) => ({ key, x, y })),
+      pipes: drawn.map(({ key, used, points }) => ({ key, used, points })),
+      badges: badges.map(({ name, x, y, stage, seen }) => ({ name, x, y, stage, seen })),
+      k: camera.k,
+    }),
+    get layout() {
+      return layout;
+    },
+    get pairs() {
+      return pairs;
+    },
+    get badges() {
+      return badges;
+    },
+    get opened() {
+      return open;
+    },
+    get hasPlan() {
+      return Object.keys(tasks).length > 0;
+    },
+    get moving() {
+      return badgeSprites.moving || cardSprites.moving || !fade.settled || run.recovering;
+    },
   };
 }
 

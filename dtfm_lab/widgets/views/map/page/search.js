@@ -5,17 +5,41 @@ import { mayBecome } from "./find.js";
 /** `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), addable(), movable(), leave()}. */
 export function searchField(cities, find, act) {
   const id = `dtfm-cities-${Math.random().toString(36).slice(2)}`;
-  const list = h("datalist", { id }, ...cities.map(({ name }) => name).sort().map((name) => h("option", { value: name })));
+  const list = h(
+    "datalist",
+    { id },
+    ...cities
+      .map(({ name }) => name)
+      .sort()
+      .map((name) => h("option", { value: name })),
+  );
   const input = h("input", {
-    type: "text", list: id, placeholder: "Find a city or device", "aria-label": "Find a city, region or device",
-    title: "Enter flies there (/)", autocomplete: "off", spellcheck: "false", oninput: update,
+    type: "text",
+    list: id,
+    placeholder: "Find a city or device",
+    "aria-label": "Find a city, region or device",
+    title: "Enter flies there (/)",
+    autocomplete: "off",
+    spellcheck: "false",
+    oninput: update,
     onkeydown(event) {
       event.stopPropagation();
-      if (event.key === "Enter") { if (find(input.value)) act.fly(find(input.value)); update(); }
-      if (event.key === "Escape") { input.value = ""; update(); act.leave(); }
+      if (event.key === "Enter") {
+        if (find(input.value)) act.fly(find(input.value));
+        update();
+      }
+      if (event.key === "Escape") {
+        input.value = "";
+        update();
+        act.leave();
+      }
     },
   });
-  const press = (what) => () => { const found = find(input.value); if (found) act[what](found); update(); };
+  const press = (what) => () => {
+    const found = find(input.value);
+    if (found) act[what](found);
+    update();
+  };
   const add = h("button", { type: "button", hidden: true, onclick: press("add"), title: "Put a new device into this city" }, "Add here");
   const move = h("button", { type: "button", hidden: true, onclick: press("move"), title: "Bring the selected devices to this city" }, "Move here");
   const none = h("span", { class: "dtfm-map-none", hidden: true, role: "status" }, "no such place");

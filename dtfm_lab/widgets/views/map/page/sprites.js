@@ -18,15 +18,20 @@ export function sprites(isStill) {
   function place(wanted, glide) {
     const now = performance.now();
     const t = share(now);
-    const moving = glide && !isStill() && wanted.some((one) => {
-      const before = shown.get(one.key);
-      return before && PARTS.some((part) => Math.abs(before.to[part] - one[part]) > 0.01);
-    });
-    shown = new Map(wanted.map((one) => {
-      const to = Object.fromEntries(PARTS.map((part) => [part, one[part]]));
-      const before = shown.get(one.key);
-      return [one.key, { ...one, to, from: moving && before ? between(before, t) : to }];
-    }));
+    const moving =
+      glide
+      && !isStill()
+      && wanted.some((one) => {
+        const before = shown.get(one.key);
+        return before && PARTS.some((part) => Math.abs(before.to[part] - one[part]) > 0.01);
+      });
+    shown = new Map(
+      wanted.map((one) => {
+        const to = Object.fromEntries(PARTS.map((part) => [part, one[part]]));
+        const before = shown.get(one.key);
+        return [one.key, { ...one, to, from: moving && before ? between(before, t) : to }];
+      }),
+    );
     begin = moving ? now : 0;
   }
 
@@ -35,16 +40,23 @@ export function sprites(isStill) {
     at(now) {
       const t = share(now);
       if (t >= 1) begin = 0;
-      return [...shown.values()].map((sprite) => ({ ...sprite, ...(t < 1 ? between(sprite, t) : sprite.to), moving: t < 1 && PARTS.slice(0, 4).some((part) => sprite.from[part] !== sprite.to[part]) }));
+      return [...shown.values()].map((sprite) => ({
+        ...sprite,
+        ...(t < 1 ? between(sprite, t) : sprite.to),
+        moving: t < 1 && PARTS.slice(0, 4).some((part) => sprite.from[part] !== sprite.to[part]),
+      }));
     },
-    get moving() { return begin > 0; },
+    get moving() {
+      return begin > 0;
+    },
   };
 }
 
 /** Opacities that follow what is pointed at within 150 ms; `of(key, wanted, now)` is that of one thing. */
 export function fading(isStill) {
   const known = new Map();
-  let before = 0, step = 0;
+  let before = 0,
+    step = 0;
   let settled = true;
   return {
     frame(now) {
@@ -56,9 +68,12 @@ export function fading(isStill) {
       const now = known.get(key) ?? 1;
       const next = Math.abs(wanted - now) <= step ? wanted : now + Math.sign(wanted - now) * step;
       if (next !== wanted) settled = false;
-      if (next === 1) known.delete(key); else known.set(key, next);
+      if (next === 1) known.delete(key);
+      else known.set(key, next);
       return next;
     },
-    get settled() { return settled; },
+    get settled() {
+      return settled;
+    },
   };
 }

@@ -12,8 +12,12 @@ const ICONS = {
   wider: "M4 7h6M11 11l3 3M12 7A5 5 0 1 1 2 7a5 5 0 0 1 10 0",
 };
 
-const icon = (name) => svg("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" },
-  svg("path", { d: ICONS[name], fill: "none", stroke: "currentColor", "stroke-width": 1.6, "stroke-linecap": "round", "stroke-linejoin": "round" }));
+const icon = (name) =>
+  svg(
+    "svg",
+    { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" },
+    svg("path", { d: ICONS[name], fill: "none", stroke: "currentColor", "stroke-width": 1.6, "stroke-linecap": "round", "stroke-linejoin": "round" }),
+  );
 
 const EDITS = new Set(["add", "remove", "undo", "redo"]);
 
@@ -30,10 +34,25 @@ export function toolbar(root, act, tool, can, search, gpus, still) {
     ["wider", "Zoom out", "−", ""],
     ["closer", "Zoom in", "+", ""],
     ["fit", "Fit", "F", "show everything"],
-  ].filter(([name]) => !still || !EDITS.has(name)).map(([name, label, key, does, why]) => ({
-    name, why, title: [`${label} (${key})`, does].filter(Boolean).join(": "),
-    element: h("button", { type: "button", "aria-label": label, onclick() { if (!this.hasAttribute("aria-disabled")) act[name](); update(); } }, icon(name)),
-  }));
+  ]
+    .filter(([name]) => !still || !EDITS.has(name))
+    .map(([name, label, key, does, why]) => ({
+      name,
+      why,
+      title: [`${label} (${key})`, does].filter(Boolean).join(": "),
+      element: h(
+        "button",
+        {
+          type: "button",
+          "aria-label": label,
+          onclick() {
+            if (!this.hasAttribute("aria-disabled")) act[name]();
+            update();
+          },
+        },
+        icon(name),
+      ),
+    }));
 
   function update() {
     for (const { name, why, title, element } of buttons) {
@@ -47,10 +66,23 @@ export function toolbar(root, act, tool, can, search, gpus, still) {
     search.update();
   }
 
-  const remove = () => { if (can("remove")) act.remove(); };
+  const remove = () => {
+    if (can("remove")) act.remove();
+  };
   const KEYS = {
-    ...(still ? {} : { v: act.drop, d: act.add, delete: remove, backspace: remove }), f: act.fit, 0: act.fit, "+": act.closer, "=": act.closer, "-": act.wider,
-    escape: act.back, enter: act.enter, " ": act.toggle, "/": () => { search.input.focus(); search.input.select(); },
+    ...(still ? {} : { v: act.drop, d: act.add, delete: remove, backspace: remove }),
+    f: act.fit,
+    0: act.fit,
+    "+": act.closer,
+    "=": act.closer,
+    "-": act.wider,
+    escape: act.back,
+    enter: act.enter,
+    " ": act.toggle,
+    "/": () => {
+      search.input.focus();
+      search.input.select();
+    },
   };
   const ARROWS = { arrowleft: [-1, 0], arrowright: [1, 0], arrowup: [0, -1], arrowdown: [0, 1] };
   root.addEventListener("keydown", (event) => {
@@ -67,7 +99,12 @@ export function toolbar(root, act, tool, can, search, gpus, still) {
     update();
   });
 
-  const element = h("div", { class: "dtfm-map-float dtfm-map-icons", role: "toolbar", "aria-label": "Map tools" },
-    search.element, gpus, ...buttons.map(({ element: button }) => button));
+  const element = h(
+    "div",
+    { class: "dtfm-map-float dtfm-map-icons", role: "toolbar", "aria-label": "Map tools" },
+    search.element,
+    gpus,
+    ...buttons.map(({ element: button }) => button),
+  );
   return { element, update };
 }

@@ -18,7 +18,9 @@ export function walker(map) {
   let place = null;
   const spots = () => (place.kind === "card" ? map.cards() : map.badges().filter(({ region }) => region === place.region));
   return {
-    get place() { return place; },
+    get place() {
+      return place;
+    },
     /** One step; the first goes to the first card. Returns the new place, or null where there is nothing. */
     step(dx, dy) {
       if (!place) {
@@ -44,6 +46,8 @@ export function walker(map) {
       place = place.kind === "device" ? { kind: "card", name: place.region } : null;
       return true;
     },
-    leave() { place = null; },
+    leave() {
+      place = null;
+    },
   };
 }

@@ -12,7 +12,15 @@ export function describe(hit, { document, pairs, tasks, uses, slow }) {
     const device = document.devices.find(({ name }) => name === hit.name);
     const task = Object.hasOwn(tasks, hit.name) ? tasks[hit.name] : null;
     const gpus = device?.members ? `${device.members.length} × ${device.gpu}` : device?.gpu;
-    return [hit.name, gpus, device?.region || "no region", task ? `stage ${task[0]}, pipeline ${task[1]}` : "", slow.has(hit.name) ? "a suspect: see Compare" : ""].filter(Boolean).join(" · ");
+    return [
+      hit.name,
+      gpus,
+      device?.region || "no region",
+      task ? `stage ${task[0]}, pipeline ${task[1]}` : "",
+      slow.has(hit.name) ? "a suspect: see Compare" : "",
+    ]
+      .filter(Boolean)
+      .join(" · ");
   }
   if (hit.kind === "region" || hit.kind === "more") {
     const inside = document.regions.find(({ name }) => name === hit.name);
@@ -23,9 +31,14 @@ export function describe(hit, { document, pairs, tasks, uses, slow }) {
   const pair = pairs.get(hit.key);
   const use = uses.get(hit.key);
   const why = { line: "", default: "as the default says", filled: `by distance, ${pair.distance_km?.toLocaleString("en-US")} km` }[pair.kind];
-  const sends = [use?.hops.length ? count(use.hops.length, "hop") : "", use?.averages.length ? `averaging of ${count(use.averages.length, "pair")}` : ""].filter(Boolean);
+  const sends = [
+    use?.hops.length ? count(use.hops.length, "hop") : "",
+    use?.averages.length ? `averaging of ${count(use.averages.length, "pair")}` : "",
+  ].filter(Boolean);
   const capped = pair.cards === null ? "" : `their network cards let ${short(pair.cards)} Gbit/s through`;
-  return [`${pair.a} – ${pair.b}`, ...numbers(pair), capped, why, sends.length ? `the plan: ${sends.join(", ")}` : "the plan does not use it"].filter(Boolean).join("\n");
+  return [`${pair.a} – ${pair.b}`, ...numbers(pair), capped, why, sends.length ? `the plan: ${sends.join(", ")}` : "the plan does not use it"]
+    .filter(Boolean)
+    .join("\n");
 }
 
 /** "0.79 Gbit/s, 67 ms", both ways where they differ. */

@@ -38,7 +38,7 @@ export const shadeOf = (share) => SHADE[Math.round(share * (SHADES - 1))];
 /** The colour bar at x, from top to bottom, highest value above. */
 export function paintScale(context, { low, high, share }, x, top, bottom, unit, theme) {
   const wide = 12;
-  const y = (value) => bottom - ((Math.log(value / low) / (Math.log(high / low) || 1)) * (bottom - top));
+  const y = (value) => bottom - (Math.log(value / low) / (Math.log(high / low) || 1)) * (bottom - top);
   for (let at = top; at < bottom; at++) {
     const value = low * (high / low) ** ((bottom - at) / (bottom - top));
     context.fillStyle = shadeOf(share(value));

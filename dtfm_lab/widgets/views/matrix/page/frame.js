@@ -30,8 +30,18 @@ export function viewOf(count, changed) {
       const into = (from, cell) => Math.min(cell - Math.min(1, span / 8), Math.max(from, cell + 1 + Math.min(1, span / 8) - span));
       look(into(x, column), into(y, row), span);
     },
-    get x() { return x; }, get y() { return y; }, get span() { return span; },
-    get whole() { return span >= n(); },
+    get x() {
+      return x;
+    },
+    get y() {
+      return y;
+    },
+    get span() {
+      return span;
+    },
+    get whole() {
+      return span >= n();
+    },
   };
 }
 
@@ -44,15 +54,26 @@ export function placeOf(context, width, height, names, blocks, view, theme) {
   const named = roughly >= NAMED;
   const share = Math.max(1, width - SCALE - 120) / view.span; // pixels a cell, about
   const flat = !named && blocks.every(([name, count]) => context.measureText(name || "no region").width < count * Math.min(share, roughly) - 8);
-  const seen = named ? names.slice(Math.floor(Math.min(view.x, view.y)), Math.ceil(Math.max(view.x, view.y) + view.span)) : blocks.map(([name]) => name || "no region");
+  const seen = named
+    ? names.slice(Math.floor(Math.min(view.x, view.y)), Math.ceil(Math.max(view.x, view.y) + view.span))
+    : blocks.map(([name]) => name || "no region");
   const margin = widest(seen);
   const band = named && blocks.length > 1 ? BAND : 0;
   const [left, top] = [Math.max(margin, CORNER - band) + 4 + band, (flat ? 26 : named ? Math.max(margin, 20) + 4 : Math.min(margin, 84) + 4) + band];
   const side = Math.max(40, Math.min(width - left - SCALE, height - top - 8));
   const cell = side / view.span;
   return {
-    left, top, side, cell, named, margin, flat, band,
-    right: left + side, bottom: top + side, scaleX: left + side + 18,
+    left,
+    top,
+    side,
+    cell,
+    named,
+    margin,
+    flat,
+    band,
+    right: left + side,
+    bottom: top + side,
+    scaleX: left + side + 18,
     x: (column) => left + (column - view.x) * cell,
     y: (row) => top + (row - view.y) * cell,
     column: (px) => Math.floor((px - left) / cell + view.x),

@@ -48,7 +48,11 @@ export function paintBorders(context, place, n, edges, view, theme) {
     }
     context.stroke();
   };
-  if (place.cell >= 10) lines(Array.from({ length: n + 1 }, (_, at) => at), 1);
+  if (place.cell >= 10)
+    lines(
+      Array.from({ length: n + 1 }, (_, at) => at),
+      1,
+    );
   if ((edges.length - 1) * 5 < place.side * (n / view.span)) lines(edges, place.cell >= 10 ? 3 : 1.5);
 }
 
@@ -97,11 +101,16 @@ function paintBands(context, place, blocks, edges, view, theme) {
   blocks.forEach(([name], at) => {
     const [fromX, toX] = [Math.max(edges[at], view.x), Math.min(edges[at + 1], view.x + view.span)];
     const [fromY, toY] = [Math.max(edges[at], view.y), Math.min(edges[at + 1], view.y + view.span)];
-    for (const [from, to, turned] of [[place.x(fromX), place.x(toX), false], [place.y(fromY), place.y(toY), true]]) {
+    for (const [from, to, turned] of [
+      [place.x(fromX), place.x(toX), false],
+      [place.y(fromY), place.y(toY), true],
+    ]) {
       if (to - from < 14) continue;
       context.save();
-      if (turned) { context.translate(9, (from + to) / 2); context.rotate(-Math.PI / 2); }
-      else context.translate((from + to) / 2, 9);
+      if (turned) {
+        context.translate(9, (from + to) / 2);
+        context.rotate(-Math.PI / 2);
+      } else context.translate((from + to) / 2, 9);
       context.font = `650 ${theme.font.replace("12px", "11px")}`;
       context.fillStyle = theme.text;
       context.fillText(fitting(context, name || "no region", to - from - 6), 0, 0);
@@ -138,7 +147,10 @@ export function paintFrame(context, place, theme, [row, column, toRow, toColumn]
   const [bottom, right] = [Math.max(row, toRow) + 1, Math.max(column, toColumn) + 1];
   const grow = Math.max(0, (6 - place.cell * (right - left)) / 2, (6 - place.cell * (bottom - top)) / 2); // one of 256 must be seen
   const box = [place.x(left) - grow, place.y(top) - grow, (right - left) * place.cell + 2 * grow, (bottom - top) * place.cell + 2 * grow];
-  for (const [width, color] of [[4, theme.surface], [2, theme.text]]) {
+  for (const [width, color] of [
+    [4, theme.surface],
+    [2, theme.text],
+  ]) {
     context.strokeStyle = color;
     context.lineWidth = width;
     context.strokeRect(...box);

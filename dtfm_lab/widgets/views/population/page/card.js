@@ -6,10 +6,11 @@ const SAME = 1e-6; // share of a cost below which it counts as unchanged
 
 export function card(choose) {
   const pictures = h("div", { class: "dtfm-family" });
-  const title = h("strong"), about = h("p", { class: "dtfm-about" }), words = h("p", { class: "dtfm-story" });
+  const title = h("strong"),
+    about = h("p", { class: "dtfm-about" }),
+    words = h("p", { class: "dtfm-story" });
   const rest = h("p", { class: "dtfm-rest" });
-  const root = h("section", { class: "dtfm-card", tabindex: "0", "aria-label": "One individual" },
-    title, about, pictures, words, rest);
+  const root = h("section", { class: "dtfm-card", tabindex: "0", "aria-label": "One individual" }, title, about, pictures, words, rest);
   let painted = [];
 
   function show(person, people, frame, cells, costOf, amount) {
@@ -18,14 +19,21 @@ export function card(choose) {
     about.textContent = `${cells.places.length > 1 ? "column: a place; " : ""}cell: a device; colour: its stage`;
     const signs = parents.length > 1 ? [null, "×"] : [null];
     painted = [...parents.map((parent) => [picture(), parent]), [picture("dtfm-large"), person]];
-    pictures.replaceChildren(...painted.flatMap(([canvas, one], at) => {
-      const isChild = one === person;
-      const figure = isChild
-        ? h("figure", {}, canvas, h("figcaption", {}, h("b", {}, costOf(one))))
-        : h("button", { type: "button", class: "dtfm-parent", title: `Show individual ${one.number}`, onclick: () => choose(one.number) }, canvas, h("span", {}, `${costOf(one)} · ${one.number}`));
-      const sign = isChild ? (parents.length ? "→" : null) : signs[at];
-      return sign ? [h("i", {}, sign), figure] : [figure];
-    }));
+    pictures.replaceChildren(
+      ...painted.flatMap(([canvas, one], at) => {
+        const isChild = one === person;
+        const figure = isChild
+          ? h("figure", {}, canvas, h("figcaption", {}, h("b", {}, costOf(one))))
+          : h(
+              "button",
+              { type: "button", class: "dtfm-parent", title: `Show individual ${one.number}`, onclick: () => choose(one.number) },
+              canvas,
+              h("span", {}, `${costOf(one)} · ${one.number}`),
+            );
+        const sign = isChild ? (parents.length ? "→" : null) : signs[at];
+        return sign ? [h("i", {}, sign), figure] : [figure];
+      }),
+    );
     words.replaceChildren(...story(person, parents, costOf, amount));
     rest.replaceChildren(...population(frame));
   }

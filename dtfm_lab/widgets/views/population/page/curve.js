@@ -10,10 +10,13 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
   context.clearRect(0, 0, wide, high);
   if (!frames.length) return null;
   const last = Math.max(1, frames.at(-1).generation);
-  const right = wide - RIGHT, bottom = high - BOTTOM;
+  const right = wide - RIGHT,
+    bottom = high - BOTTOM;
   const x = (generation) => LEFT + (Math.log(generation + 1) / Math.log(last + 1)) * (right - LEFT);
   const values = frames.flatMap(({ best_s, median_s }) => [best_s, median_s]).concat([bound, planner].filter((value) => value > 0));
-  const least = Math.min(...values), most = Math.max(...values), room = (most - least || most || 1) * 0.08;
+  const least = Math.min(...values),
+    most = Math.max(...values),
+    room = (most - least || most || 1) * 0.08;
   const [low, top] = [Math.max(0, least - room), most + room];
   const y = (value) => bottom - ((value - low) / (top - low)) * (bottom - TOP);
   context.font = theme.font.replace("12px", "11px");
@@ -21,7 +24,10 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
   context.lineWidth = 1;
   for (const value of ticks(low, top, 4)) {
     context.strokeStyle = theme.softBorder;
-    line(context, [[LEFT, y(value)], [right, y(value)]]);
+    line(context, [
+      [LEFT, y(value)],
+      [right, y(value)],
+    ]);
     context.fillStyle = theme.softText;
     context.textAlign = "right";
     context.fillText(seconds(value), LEFT - 6, y(value));
@@ -36,7 +42,8 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
     context.fillText(words, middle, high - BOTTOM / 2 + 2);
     free = middle + half + 14;
   }
-  const best = steps(frames, "best_s", x, y, right), median = frames.map(({ generation, median_s }) => [x(generation), y(median_s)]);
+  const best = steps(frames, "best_s", x, y, right),
+    median = frames.map(({ generation, median_s }) => [x(generation), y(median_s)]);
   context.fillStyle = theme.dark ? "rgb(255 255 255 / 9%)" : "rgb(0 0 0 / 7%)";
   context.beginPath();
   [...median, ...[...best].reverse()].forEach(([px, py], index) => (index ? context.lineTo(px, py) : context.moveTo(px, py)));
@@ -45,7 +52,10 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
   line(context, median);
   if (bound > 0) {
     context.setLineDash([5, 4]);
-    line(context, [[LEFT, y(bound)], [right, y(bound)]]);
+    line(context, [
+      [LEFT, y(bound)],
+      [right, y(bound)],
+    ]);
     context.setLineDash([]);
   }
   context.strokeStyle = theme.text;
@@ -53,16 +63,26 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
   line(context, best);
   const now = frames[at];
   context.lineWidth = 1.5;
-  line(context, [[x(now.generation), TOP - 6], [x(now.generation), bottom + 3]]);
+  line(context, [
+    [x(now.generation), TOP - 6],
+    [x(now.generation), bottom + 3],
+  ]);
   context.fillStyle = theme.text;
   context.beginPath();
   context.arc(x(now.generation), y(now.best_s), 4.5, 0, 2 * Math.PI);
   context.fill();
-  endLabels(context, right + 8, bottom, [
-    { value: frames.at(-1).best_s, text: `best ${seconds(frames.at(-1).best_s)}`, bold: true },
-    { value: frames.at(-1).median_s, text: `median ${seconds(frames.at(-1).median_s)}` },
-    ...(bound > 0 ? [{ value: bound, text: `bound ${seconds(bound)}` }] : []),
-  ], y, theme);
+  endLabels(
+    context,
+    right + 8,
+    bottom,
+    [
+      { value: frames.at(-1).best_s, text: `best ${seconds(frames.at(-1).best_s)}`, bold: true },
+      { value: frames.at(-1).median_s, text: `median ${seconds(frames.at(-1).median_s)}` },
+      ...(bound > 0 ? [{ value: bound, text: `bound ${seconds(bound)}` }] : []),
+    ],
+    y,
+    theme,
+  );
   return (px) => Math.round(Math.exp(((px - LEFT) / (right - LEFT)) * Math.log(last + 1)) - 1);
 }
 

@@ -17,15 +17,27 @@ export function scaleOf(rows) {
 }
 
 export function bar(row, scale) {
-  const interval = row.low_s !== null && row.high_s !== null && row.high_s > row.low_s
-    ? h("i", { class: "dtfm-residuals-interval", style: `left:${scale.at(row.low_s)}%;width:${scale.at(row.high_s) - scale.at(row.low_s)}%` }) : null;
+  const interval =
+    row.low_s !== null && row.high_s !== null && row.high_s > row.low_s
+      ? h("i", { class: "dtfm-residuals-interval", style: `left:${scale.at(row.low_s)}%;width:${scale.at(row.high_s) - scale.at(row.low_s)}%` })
+      : null;
   const value = signed(row.error_s);
-  const said = [interval ? `${value}, 95 % interval ${signed(row.low_s)} to ${signed(row.high_s)}` : value,
-    ...(row.second_s === null ? [] : [`last arrival ${signed(row.second_s)}`])].join("; ");
-  return h("td", { class: "dtfm-residuals-bars", title: said }, h("div", { class: "dtfm-residuals-plot", role: "img", "aria-label": said },
-    h("i", { class: "dtfm-residuals-zero", style: `left:${scale.at(0)}%` }),
-    stripe(row.error_s, scale, `dtfm-residuals-own dtfm-residuals-${row.error_s < 0 ? "short" : "long"}`),
-    row.second_s === null ? null : stripe(row.second_s, scale, "dtfm-residuals-second"), interval));
+  const said = [
+    interval ? `${value}, 95 % interval ${signed(row.low_s)} to ${signed(row.high_s)}` : value,
+    ...(row.second_s === null ? [] : [`last arrival ${signed(row.second_s)}`]),
+  ].join("; ");
+  return h(
+    "td",
+    { class: "dtfm-residuals-bars", title: said },
+    h(
+      "div",
+      { class: "dtfm-residuals-plot", role: "img", "aria-label": said },
+      h("i", { class: "dtfm-residuals-zero", style: `left:${scale.at(0)}%` }),
+      stripe(row.error_s, scale, `dtfm-residuals-own dtfm-residuals-${row.error_s < 0 ? "short" : "long"}`),
+      row.second_s === null ? null : stripe(row.second_s, scale, "dtfm-residuals-second"),
+      interval,
+    ),
+  );
 }
 
 function stripe(value, scale, className) {

@@ -12,12 +12,18 @@ export async function onGone(model, handler, cleanUp) {
   if (!own || !kernel) return;
   let ended = false;
   const tell = () => handler(ended || own.comm_live === false || kernel.connectionStatus === "disconnected");
-  const onStatus = (_, status) => { ended ||= ENDED.has(status); tell(); };
+  const onStatus = (_, status) => {
+    ended ||= ENDED.has(status);
+    tell();
+  };
   own.on("comm_live_update", tell);
   kernel.statusChanged.connect(onStatus);
   kernel.connectionStatusChanged.connect(tell);
   kernel.disposed.connect(onEnd);
-  function onEnd() { ended = true; tell(); }
+  function onEnd() {
+    ended = true;
+    tell();
+  }
   cleanUp.add(() => {
     own.off("comm_live_update", tell);
     kernel.statusChanged.disconnect(onStatus);
@@ -33,7 +39,8 @@ export const canBringBack = (model) => Boolean(model.get("again") || !model.widg
 export async function bringBack(model) {
   const { context } = model.widget_manager;
   if (!context) return location.reload();
-  const { sessionContext } = context, kernelOf = () => sessionContext.session?.kernel;
+  const { sessionContext } = context,
+    kernelOf = () => sessionContext.session?.kernel;
   if (!kernelOf() || kernelOf().status === "dead") await sessionContext.restartKernel();
   const outputs = outputsWith(context.model, model.get("shown_as"));
   const future = kernelOf().requestExecute({ code: model.get("again"), store_history: false });
@@ -50,7 +57,6 @@ export async function bringBack(model) {
 
 function outputsWith(notebook, id) {
   for (const { outputs } of notebook.cells ?? [])
-    for (let at = 0; at < (outputs?.length ?? 0); at++)
-      if (outputs.get(at).data?.[WIDGET]?.model_id === id) return outputs;
+    for (let at = 0; at < (outputs?.length ?? 0); at++) if (outputs.get(at).data?.[WIDGET]?.model_id === id) return outputs;
   return null;
 }

@@ -26,7 +26,8 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
     event.preventDefault();
     event.stopPropagation();
   }
-  let last = null, stopped = null; // what had the focus in the lab, and what lost it because it was disabled
+  let last = null,
+    stopped = null; // what had the focus in the lab, and what lost it because it was disabled
   function focused(event) {
     [last, stopped] = [event.target, null];
     keepLetters(event);
@@ -55,7 +56,10 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
     held.tabIndex = -1; // a click on nothing in it gives it the focus
     for (const [name, handler] of Object.entries(on)) held.addEventListener(name, handler);
   }, 200);
-  cleanUp.add(() => { clearTimeout(later); for (const [name, handler] of Object.entries(on)) held?.removeEventListener(name, handler); });
+  cleanUp.add(() => {
+    clearTimeout(later);
+    for (const [name, handler] of Object.entries(on)) held?.removeEventListener(name, handler);
+  });
   document.addEventListener("keydown", keepFocus, true);
   cleanUp.add(() => document.removeEventListener("keydown", keepFocus, true));
   document.addEventListener("keydown", onKey);

@@ -12,7 +12,8 @@ function remember(hash) {
     const before = sessionStorage.getItem(TAKEN);
     sessionStorage.setItem(TAKEN, hash);
     return before === hash;
-  } catch { // a browser that keeps nothing
+  } catch {
+    // a browser that keeps nothing
     return false;
   }
 }
@@ -41,7 +42,8 @@ export async function copyLink(hash) {
   try {
     await navigator.clipboard.writeText(own.href);
     return true;
-  } catch { // no permission, or a page that is not served securely
+  } catch {
+    // no permission, or a page that is not served securely
     return false;
   }
 }

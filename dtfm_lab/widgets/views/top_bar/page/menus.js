@@ -14,7 +14,8 @@ export function toggleMenu(el, name, button) {
   const open = box && !box.classList.contains("dtfm-open");
   closeMenus(el);
   if (!open) return;
-  const lab = labOf(el).getBoundingClientRect(), place = button.getBoundingClientRect();
+  const lab = labOf(el).getBoundingClientRect(),
+    place = button.getBoundingClientRect();
   box.classList.add("dtfm-open");
   box.setAttribute("role", "dialog");
   box.setAttribute("aria-label", button.textContent);
@@ -28,10 +29,17 @@ export function closeMenus(el, except = null) {
   const lab = labOf(el);
   if (!lab) return false;
   let any = false;
-  for (const box of lab.querySelectorAll(".dtfm-menu.dtfm-open")) if (!box.contains(except)) { box.classList.remove("dtfm-open"); any = true; }
+  for (const box of lab.querySelectorAll(".dtfm-menu.dtfm-open"))
+    if (!box.contains(except)) {
+      box.classList.remove("dtfm-open");
+      any = true;
+    }
   for (const button of lab.querySelectorAll("[data-menu][aria-expanded=true]")) button.setAttribute("aria-expanded", "false");
   for (const button of lab.querySelectorAll(".dtfm-more-button.mod-active"))
-    if (!button.closest(".dtfm-more")?.contains(except)) { button.click(); any = true; }
+    if (!button.closest(".dtfm-more")?.contains(except)) {
+      button.click();
+      any = true;
+    }
   return any;
 }
 
@@ -48,7 +56,9 @@ export function onMenus(el, cleanUp) {
     if (!(target instanceof Element) || target.closest(".dtfm-menu, .dtfm-more, [data-menu]")) return;
     closeMenus(el);
   };
-  const onFocus = (event) => { if (event.target !== labOf(el) && labOf(el)?.contains(event.target)) onOther(event); };
+  const onFocus = (event) => {
+    if (event.target !== labOf(el) && labOf(el)?.contains(event.target)) onOther(event);
+  };
   const onKey = (event) => {
     const { key, shiftKey, target } = event;
     const box = target.closest?.(".dtfm-lab > .dtfm-menu.dtfm-open, .dtfm-popover");
@@ -59,7 +69,11 @@ export function onMenus(el, cleanUp) {
     event.preventDefault();
     event.stopPropagation();
   };
-  for (const [name, handler] of [["pointerdown", onOther], ["focusin", onFocus], ["keydown", onKey]]) {
+  for (const [name, handler] of [
+    ["pointerdown", onOther],
+    ["focusin", onFocus],
+    ["keydown", onKey],
+  ]) {
     document.addEventListener(name, handler, true);
     cleanUp.add(() => document.removeEventListener(name, handler, true));
   }

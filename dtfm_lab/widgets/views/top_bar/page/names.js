@@ -27,9 +27,14 @@ function nameAll(lab) {
 }
 
 export function nameControls(el, cleanUp) {
-  let lab = null, waiting = 0;
+  let lab = null,
+    waiting = 0;
   const observer = new MutationObserver(() => {
-    if (!waiting) waiting = setTimeout(() => { waiting = 0; nameAll(lab); }, REST_MS);
+    if (!waiting)
+      waiting = setTimeout(() => {
+        waiting = 0;
+        nameAll(lab);
+      }, REST_MS);
   });
   const later = setTimeout(() => {
     lab = el.closest(".dtfm-lab");
@@ -37,5 +42,9 @@ export function nameControls(el, cleanUp) {
     nameAll(lab);
     observer.observe(lab, { childList: true, subtree: true });
   }, 200); // the lab comes into the page after its children
-  cleanUp.add(() => { clearTimeout(later); clearTimeout(waiting); observer.disconnect(); });
+  cleanUp.add(() => {
+    clearTimeout(later);
+    clearTimeout(waiting);
+    observer.disconnect();
+  });
 }

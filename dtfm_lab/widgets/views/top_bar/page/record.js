@@ -1,7 +1,10 @@
 // Ten seconds of the result that is shown, as a video: the browser captures its own tab, cut to that half of the lab.
 
 const SECONDS = 10;
-const FORMATS = [["video/mp4", "mp4"], ["video/webm", "webm"]]; // the first that the browser can write
+const FORMATS = [
+  ["video/mp4", "mp4"],
+  ["video/webm", "webm"],
+]; // the first that the browser can write
 const BITS_PER_S = 8e6; // small letters stay sharp
 
 /** `start(pane)` when the lab's button Record is pressed. */
@@ -30,15 +33,24 @@ export async function record(pane, tell) {
     const recorder = new MediaRecorder(stream, { mimeType: type, videoBitsPerSecond: BITS_PER_S });
     const parts = [];
     recorder.ondataavailable = ({ data }) => parts.push(data);
-    const over = new Promise((resolve) => { recorder.onstop = resolve; track.onended = resolve; });
-    const stop = () => { if (recorder.state !== "inactive") recorder.stop(); };
+    const over = new Promise((resolve) => {
+      recorder.onstop = resolve;
+      track.onended = resolve;
+    });
+    const stop = () => {
+      if (recorder.state !== "inactive") recorder.stop();
+    };
     let left = SECONDS;
     recorder.start();
     tell(left, stop);
-    const clock = setInterval(() => { if (--left > 0) tell(left, stop); else stop(); }, 1000);
+    const clock = setInterval(() => {
+      if (--left > 0) tell(left, stop);
+      else stop();
+    }, 1000);
     await over;
     clearInterval(clock);
-    const name = `lab.${ending}`, address = URL.createObjectURL(new Blob(parts, { type }));
+    const name = `lab.${ending}`,
+      address = URL.createObjectURL(new Blob(parts, { type }));
     Object.assign(document.createElement("a"), { href: address, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60_000);
     return name;

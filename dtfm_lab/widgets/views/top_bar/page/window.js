@@ -15,7 +15,8 @@ export function toggleWindow(el) {
 
 /** Leaves the whole window; false where the lab was not in it. */
 export function leaveWindow(el) {
-  const lab = labOf(el), isWhole = Boolean(lab?.matches(":popover-open"));
+  const lab = labOf(el),
+    isWhole = Boolean(lab?.matches(":popover-open"));
   if (isWhole) lab.hidePopover();
   return isWhole;
 }
@@ -37,12 +38,20 @@ export function onWindow(el, handler, cleanUp) {
     const onTab = ({ key, shiftKey }) => {
       if (key !== "Tab") return;
       step = shiftKey ? -1 : 1;
-      setTimeout(() => { step = 0; });
+      setTimeout(() => {
+        step = 0;
+      });
     };
     const onFocus = ({ target }) => {
-      if (step && lab.matches(":popover-open") && !lab.contains(target)) stopsIn(lab).at(step > 0 ? 0 : -1)?.focus();
+      if (step && lab.matches(":popover-open") && !lab.contains(target))
+        stopsIn(lab)
+          .at(step > 0 ? 0 : -1)
+          ?.focus();
     };
-    for (const [name, handler] of [["keydown", onTab], ["focusin", onFocus]]) {
+    for (const [name, handler] of [
+      ["keydown", onTab],
+      ["focusin", onFocus],
+    ]) {
       document.addEventListener(name, handler, true);
       cleanUp.add(() => document.removeEventListener(name, handler, true));
     }
