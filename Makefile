@@ -45,7 +45,7 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix systems/, test_launch_flags.py test_outcomes.py) \
 	$(addprefix runtime/, test_refusals.py test_gradient_shards.py test_codec.py test_no_pickles.py) \
 	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
-	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py) \
+	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_view_traits.py test_words.py) \
 	$(addprefix lab/, test_plausible_mistakes.py test_schemas.py) \
 	$(addprefix course/, test_lessons.py test_guessing.py) \
 	$(addprefix cli/, test_mistakes.py test_hosts_commands.py))
