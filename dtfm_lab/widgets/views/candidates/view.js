@@ -1,10 +1,13 @@
 // A table of schedules, filled in as they are computed; a click on a row chooses one.
-import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { cleanUps, focusedIn, frame, h, onTraits } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Row, Traits } from "./types.d.ts" */
 
 const HEAD = ["Schedule", "Iteration", "Bubble", "Worst memory", "Fits"];
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const title = h("strong");
@@ -16,6 +19,7 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, caption), h("div", { class: "dtfm-candidates-scroll" }, table));
   el.append(root);
 
+  /** @type {(name: string) => void} */
   const choose = (name) => {
     model.set("chosen", name);
     model.save_changes();
@@ -26,7 +30,7 @@ function render({ model, el }) {
     const known = rows.filter((row) => "iteration_s" in row);
     const slowest = Math.max(...known.map((row) => row.iteration_s));
     const fastest = Math.min(...known.filter((row) => row.fits).map((row) => row.iteration_s));
-    const focused = root.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+    const focused = focusedIn(root)?.dataset.name ?? null;
     title.textContent = model.get("title");
     caption.textContent = stale ? "of the plan or the choices before: compare again" : model.get("caption");
     root.classList.toggle("dtfm-stale", stale);
@@ -35,6 +39,7 @@ function render({ model, el }) {
     if (focused) body.querySelector(`button[data-name="${CSS.escape(focused)}"]`)?.focus();
   }
 
+  /** @type {(row: Row, look: { chosen: boolean, slowest: number, best: boolean }) => HTMLTableRowElement} */
   function line(row, { chosen, slowest, best }) {
     const name = h(
       "th",

@@ -2,7 +2,10 @@
 import { cleanUps, frame, h, oncePerFrame, onTraits } from "shared/dom.js";
 import { view } from "shared/view.js";
 import { faultMenu } from "./page/menu.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const whom = h("span");
@@ -16,6 +19,7 @@ function render({ model, el }) {
   const devices = () => model.get("devices");
   const chosen = () => devices().find(({ name }) => model.get("selected").includes(name)) ?? devices()[0];
 
+  /** @type {(name: string) => void} */
   function choose(name) {
     model.set("selected", [name]);
     model.save_changes();

@@ -4,16 +4,20 @@ import { dialog } from "shared/dialog.js";
 import { dropZone } from "shared/files.js";
 import { onTheme, readTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
 const CLOSED = "dtfm-lab-door-closed";
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const gallery = h("div", { class: "dtfm-door-cards" });
   const list = h("div", { class: "dtfm-door-list", hidden: true });
   const line = h("p", { class: "dtfm-door-line", role: "status" });
-  const all = h("button", { type: "button", class: "dtfm-quiet", "aria-expanded": "false", onclick: () => showAll(list.hidden) });
-  const file = h("input", { type: "file", multiple: true, hidden: true, accept: model.get("suffixes"), onchange: () => openFiles([...file.files]) });
+  const all = h("button", { type: "button", class: "dtfm-quiet", "aria-expanded": "false", onclick: () => showAll(Boolean(list.hidden)) });
+  /** @type {HTMLInputElement} */
+  const file = h("input", { type: "file", multiple: true, hidden: true, accept: model.get("suffixes"), onchange: () => openFiles([...(file.files ?? [])]) });
   const pick = h("button", { type: "button", class: "dtfm-quiet dtfm-door-file", onclick: () => file.click() }, "or drop a file: YAML, JSON, CSV, npz");
   const box = dialog(
     el,
@@ -39,15 +43,18 @@ function render({ model, el }) {
     cleanUp,
   );
 
+  /** @type {(content: object, buffers?: ArrayBuffer[]) => void} */
   function send(content, buffers) {
     box.close();
     model.send(content, undefined, buffers);
   }
 
+  /** @type {(names: string[], buffers: ArrayBuffer[]) => void} */
   function sendFiles(names, buffers) {
     send({ kind: "files", names }, buffers);
   }
 
+  /** @type {(files: File[]) => Promise<void>} */
   async function openFiles(files) {
     if (!files.length) return;
     sendFiles(
@@ -57,6 +64,7 @@ function render({ model, el }) {
     file.value = "";
   }
 
+  /** @type {(shown: boolean) => void} */
   function showAll(shown) {
     list.hidden = !shown;
     gallery.hidden = shown;
@@ -101,7 +109,7 @@ function render({ model, el }) {
           h("b", {}, title),
           h("span", {}, words),
         );
-        card.firstChild.innerHTML = dark ? picture_dark : picture;
+        /** @type {HTMLElement} */ (card.firstChild).innerHTML = dark ? picture_dark : picture;
         return card;
       }),
     );

@@ -1,13 +1,16 @@
 // Seconds against dollars: the plans of a frontier as points on a step line, and what no plan can beat.
-import { cleanUps, frame, h, onResize, onTraits, svg } from "shared/dom.js";
+import { cleanUps, focusedIn, frame, h, onResize, onTraits, svg } from "shared/dom.js";
 import { dollars, figures, logTicks, seconds, ticks } from "shared/axis.js";
 import { roving } from "shared/roving.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [62, 18, 14, 40];
 const STEEP = 6; // ratio of the largest to the smallest from which an axis is logarithmic
 const LEAST_ROOM = 0.1; // share of the largest value beside the points: with less, marks of three figures would read alike
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const title = h("strong");
@@ -34,7 +37,7 @@ function render({ model, el }) {
     box.style.height = height ? `${height}px` : "";
     const wide = box.clientWidth || 600,
       high = box.clientHeight || 250;
-    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.point : null;
+    const focused = focusedIn(box)?.dataset.point ?? null;
     title.textContent = model.get("title");
     caption.textContent = model.get("caption");
     box.replaceChildren();
@@ -111,7 +114,10 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-/** Places of values between two pixels; logarithmic where they differ much. */
+/**
+ * Places of values between two pixels; logarithmic where they differ much.
+ * @type {(values: number[], from: number, to: number) => { at: (value: number) => number, marks: (count: number) => number[] }}
+ */
 function scale(values, from, to) {
   const known = values.filter((value) => isFinite(value));
   const least = Math.min(...known),
@@ -119,6 +125,7 @@ function scale(values, from, to) {
   const log = least > 0 && most / least > STEEP;
   const room = Math.max((most - least) * 0.08, most * LEAST_ROOM) || 0.08;
   const [bottom, top] = log ? [least / 1.15, most * 1.15] : [Math.max(0, least - room), most + room];
+  /** @type {(value: number) => number} */
   const of = log ? Math.log : (value) => value;
   return {
     at: (value) => from + ((of(value) - of(bottom)) / (of(top) - of(bottom) || 1)) * (to - from),
@@ -126,6 +133,7 @@ function scale(values, from, to) {
   };
 }
 
+/** @type {(x: number, y: number, words: string, anchor: string) => SVGTextElement} */
 const text = (x, y, words, anchor) => svg("text", { x, y, "text-anchor": anchor }, words);
 
 export default view(render);

@@ -1,11 +1,14 @@
 // Explains marked words where they stand, and lists all of them at the key "?".
-import { cleanUps, h, onTraits } from "shared/dom.js";
+import { cleanUps, h, onTraits, targetOf } from "shared/dom.js";
 import { dialog } from "shared/dialog.js";
 import { explainWords } from "shared/words.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
 const TYPING = "input, textarea, select, [contenteditable=true]";
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const search = h("input", { type: "search", placeholder: "Find a word", "aria-label": "Find a word", oninput: fill });
@@ -38,10 +41,11 @@ function render({ model, el }) {
     box.open(search);
   }
 
+  /** @type {(event: KeyboardEvent) => void} */
   function onKey(event) {
     const lab = el.closest(".dtfm-lab");
-    const here = document.activeElement === document.body || lab?.contains(event.target);
-    if (event.key !== "?" || event.ctrlKey || event.metaKey || event.altKey || !lab?.offsetParent || !here || event.target.closest?.(TYPING)) return;
+    const here = document.activeElement === document.body || lab?.contains(targetOf(event));
+    if (event.key !== "?" || event.ctrlKey || event.metaKey || event.altKey || !lab?.offsetParent || !here || targetOf(event).closest?.(TYPING)) return;
     event.preventDefault();
     event.stopPropagation();
     model.set("is_open", !model.get("is_open"));

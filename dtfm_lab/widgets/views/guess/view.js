@@ -1,7 +1,10 @@
 // A question, a number field and a slider; after the guess, how far off it was, with both on a scale.
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { compact, figures, logTicks, ticks } from "shared/axis.js";
+import { there } from "shared/there.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
 const STEPS = 1000; // of the slider
 const PATIENCE_MS = 3000;
@@ -10,6 +13,7 @@ const FROM_ZERO = 20; // ratio of guess and answer from which an open scale is l
 
 let views = 0;
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const id = `dtfm-guess-${++views}`;
@@ -33,11 +37,17 @@ function render({ model, el }) {
   el.append(root);
 
   let guessing = !model.get("words");
+  /** @type {ReturnType<typeof setTimeout> | 0} */
   let waits = 0; // for the kernel to take the guess
   cleanUp.add(() => clearTimeout(waits));
 
-  const span = () => [model.get("low"), model.get("high"), model.get("is_log")];
+  /**
+   * The slider's range; without one its ends are not asked for.
+   * @type {() => [number, number, boolean]}
+   */
+  const span = () => [there(model.get("low")), there(model.get("high")), model.get("is_log")];
 
+  /** @type {(step: number) => number} */
   function valueAt(step) {
     const [low, high, isLog] = span();
     const share = step / STEPS;
@@ -46,12 +56,14 @@ function render({ model, el }) {
     return Number((Math.round((low + (high - low) * share) / grain) * grain).toPrecision(12));
   }
 
+  /** @type {(value: number) => number} */
   function stepOf(value) {
     const [low, high, isLog] = span();
     const share = isLog ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
     return Math.round(STEPS * Math.min(1, Math.max(0, share)));
   }
 
+  /** @type {(value: number) => string} */
   const say = (value) => `${figures(value)} ${model.get("unit")}`.trim();
 
   slider.addEventListener("input", () => {
@@ -61,7 +73,7 @@ function render({ model, el }) {
     root.classList.add("dtfm-guess-said");
   });
   field.addEventListener("input", () => {
-    if (field.value === "" || model.get("low") == null) return;
+    if (field.value === "" || model.get("low") === null) return;
     slider.value = String(stepOf(Number(field.value)));
     slider.setAttribute("aria-valuetext", say(Number(field.value)));
     root.classList.add("dtfm-guess-said");
@@ -114,8 +126,8 @@ function render({ model, el }) {
     const [busy, done] = [Boolean(model.get("busy") || waits), !guessing];
     question.textContent = model.get("question");
     unit.textContent = model.get("unit");
-    sliding.hidden = low == null;
-    if (low != null) {
+    sliding.hidden = low === null;
+    if (low !== null) {
       ends[0].textContent = figures(low);
       ends[1].textContent = figures(high);
       if (field.value === "") {
@@ -143,7 +155,9 @@ function render({ model, el }) {
       marks.map(({ value }) => value),
       ...span(),
     );
+    /** @type {(value: number) => string} */
     const at = (value) => `${(100 * axis.share(value)).toFixed(2)}%`;
+    /** @type {(value: number) => string} */
     const side = (value) => (axis.share(value) > 0.75 ? "dtfm-left" : axis.share(value) < 0.25 ? "dtfm-right" : "");
     scale.replaceChildren(
       h("div", { class: "dtfm-guess-axis" }),
@@ -168,19 +182,26 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-/** An axis that holds the values: the slider's where there is one, widened where they lie outside. */
+/**
+ * An axis that holds the values: the slider's where there is one, widened where they lie outside.
+ * @type {(values: number[], low: number | null, high: number | null, isLog: boolean) => { share: (value: number) => number, ticks: number[] }}
+ */
 function axisOf(values, low, high, isLog) {
-  const known = low == null ? values : [low, high, ...values];
+  const known = low === null ? values : [low, there(high), ...values];
   let [from, to] = [Math.min(...known), Math.max(...known)];
-  const log = from > 0 && (isLog || (low == null && to / from >= FROM_ZERO));
-  if (low == null && !log) [from, to] = [Math.min(0, 1.15 * from), Math.max(0, 1.15 * to)];
-  if (low == null && log) [from, to] = [from / 2, to * 2];
+  const log = from > 0 && (isLog || (low === null && to / from >= FROM_ZERO));
+  if (low === null && !log) [from, to] = [Math.min(0, 1.15 * from), Math.max(0, 1.15 * to)];
+  if (low === null && log) [from, to] = [from / 2, to * 2];
   if (from === to) [from, to] = [from - 1, to + 1];
+  /** @type {(value: number) => number} */
   const share = log ? (value) => Math.log(value / from) / Math.log(to / from) : (value) => (value - from) / (to - from);
   return { share, ticks: log ? thinned(logTicks(from, to)) : ticks(from, to, 4) };
 }
 
-/** At most about six of them: a phone has no room for more. */
+/**
+ * At most about six of them: a phone has no room for more.
+ * @type {(values: number[]) => number[]}
+ */
 const thinned = (values) => values.filter((_, index) => index % Math.ceil(values.length / 6) === 0);
 
 export default view(render);

@@ -1,8 +1,11 @@
 // A row for each device, a bar for each stay. Ends of bars are dragged; a double click lets a device leave there, or come.
 // What is pointed at is the moment that the network shows; a click keeps it.
 import { ticks, tickLabel } from "shared/axis.js";
-import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, svg } from "shared/dom.js";
+import { cleanUps, frame, h, onResize, onTraits, oncePerFrame, svg, targetOf } from "shared/dom.js";
+import { there } from "shared/there.js";
 import { view } from "shared/view.js";
+/** @import { Listening, Render } from "shared/types.d.ts" */
+/** @import { End, Stay, Traits } from "./types.d.ts" */
 
 const ROWS_PX = [16, 11]; // of a few devices, of many
 const MANY = 24;
@@ -11,6 +14,7 @@ const REACH_PX = 5; // at either side of an end
 const LEAST = 1 / 2000; // of the hours, that a stay lasts
 const EVERY_MS = 90; // between two messages of one gesture
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = frame("dtfm-hours", "Who is there when");
@@ -22,21 +26,26 @@ function render({ model, el }) {
   root.append(said, box, scale); // the axis stays as rows scroll
   el.append(root);
 
+  /** @type {Stay[]} */
   let stays = [],
     width = 0,
-    held = null,
+    /** @type {(End & { name: string, from: Stay[] }) | null} */ held = null,
     kept = -1,
     focused = "",
-    waits = 0,
+    /** @type {ReturnType<typeof setTimeout> | 0} */ waits = 0,
     lookedAt = -1,
     droppedAt = -Infinity;
   const end = () => model.get("end_s");
   const [left, right] = [() => model.get("room")[0], () => model.get("room")[1]];
   const rowPx = () => ROWS_PX[Number(model.get("devices").length > MANY)];
   const inner = () => Math.max(1, width - left() - right());
+  /** @type {(t_s: number) => number} */
   const xOf = (t_s) => left() + (t_s / end()) * inner();
+  /** @type {(event: { clientX: number }) => number} */
   const timeAt = ({ clientX }) => Math.min(end(), Math.max(0, ((clientX - picture.getBoundingClientRect().left - left()) / inner()) * end()));
+  /** @type {(event: { clientY: number }) => number} */
   const rowAt = ({ clientY }) => Math.floor((clientY - picture.getBoundingClientRect().top) / rowPx());
+  /** @type {(t_s: number) => string} */
   const told = (t_s) => `${(t_s / model.get("in_s")).toFixed(2)} ${model.get("unit")}`;
 
   const [rows, line, labels, now] = [svg("g"), svg("g"), svg("g"), svg("g")];
@@ -50,7 +59,7 @@ function render({ model, el }) {
     width = box.clientWidth;
     root.hidden = !devices.length;
     if (!width || !end()) return;
-    picture.setAttribute("height", bottom);
+    picture.setAttribute("height", String(bottom));
     const steps = ticks(0, end() / model.get("in_s"), inner() / 90);
     const chosen = new Set(model.get("chosen"));
     const ends = stays.flatMap(([device, begin_s, end_s], index) => [
@@ -89,7 +98,7 @@ function render({ model, el }) {
         ),
       ),
     );
-    if (hadFocus) (rows.querySelector(`[data-end="${focused}"]`) ?? now.firstChild)?.focus({ preventScroll: true });
+    if (hadFocus) (rows.querySelector(`[data-end="${focused}"]`) ?? /** @type {SVGElement | null} */ (now.firstChild))?.focus({ preventScroll: true });
     drawMoment();
   }, cleanUp);
 
@@ -99,11 +108,13 @@ function render({ model, el }) {
     const x = xOf(lookedAt);
     line.replaceChildren(...(lookedAt < 0 ? [] : [svg("line", { class: "dtfm-hours-now", x1: x, x2: x, y1: 0, y2: model.get("devices").length * rowPx() })]));
     now.replaceChildren(moment());
-    if (hadFocus) now.firstChild.focus({ preventScroll: true });
+    if (hadFocus) /** @type {SVGElement} */ (now.firstChild).focus({ preventScroll: true });
   }, cleanUp);
 
+  /** @type {(end: { index: number, leaves: boolean }) => string} */
   const nameOf = ({ index, leaves }) => `${index}/${leaves ? "leaves" : "comes"}`;
 
+  /** @type {(one: End, row: number, stop: string) => SVGGElement} */
   function handle(one, row, stop) {
     const { device, leaves, t_s } = one,
       name = nameOf(one),
@@ -153,7 +164,10 @@ function render({ model, el }) {
     );
   }
 
-  /** The stay's end at another time, between its neighbours. */
+  /**
+   * The stay's end at another time, between its neighbours.
+   * @type {(end: End, t_s: number) => Stay}
+   */
   function moved({ index, device, leaves }, t_s) {
     const [, begin_s, end_s] = stays[index],
       least = end() * LEAST;
@@ -162,18 +176,22 @@ function render({ model, el }) {
     return leaves ? [device, begin_s, Math.min(after, Math.max(begin_s + least, t_s))] : [device, Math.max(before, Math.min(end_s - least, t_s)), end_s];
   }
 
+  /** @type {(one: End, t_s: number) => void} */
   function put(one, t_s) {
     stays = stays.map((stay, index) => (index === one.index ? moved(one, t_s) : stay));
     draw();
   }
 
+  /** @type {(phase: "begin" | "move" | "end") => void} */
   const send = (phase) => model.send({ kind: "stays", stays, phase });
 
+  /** @type {(event: PointerEvent, one: End) => void} */
   function begin(event, one) {
     if (event.button) return;
     event.preventDefault();
-    event.currentTarget.focus({ preventScroll: true });
+    /** @type {SVGElement} */ (event.currentTarget).focus({ preventScroll: true });
     let begun = false;
+    /** @type {(to: PointerEvent) => void} */
     const move = (to) => {
       if (!begun) {
         held = { ...one, name: nameOf(one), from: stays };
@@ -184,17 +202,19 @@ function render({ model, el }) {
       look(timeAt(to));
       sendSoon();
     };
+    /** @type {(event: PointerEvent) => void} */
     const drop = ({ type }) => {
       for (const [name, handler] of Object.entries(on)) window.removeEventListener(name, handler);
       clearTimeout(waits);
       waits = 0;
       if (!begun) return;
-      if (type === "pointercancel") stays = held.from;
+      if (type === "pointercancel") stays = there(held).from;
       held = null;
       droppedAt = performance.now();
       send("end");
       draw();
     };
+    /** @type {Listening} */
     const on = { pointermove: move, pointerup: drop, pointercancel: drop };
     for (const [name, handler] of Object.entries(on)) window.addEventListener(name, handler);
   }
@@ -206,8 +226,10 @@ function render({ model, el }) {
     }, EVERY_MS);
   }
 
+  /** @type {Record<string, number>} */
   const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10 };
 
+  /** @type {(event: KeyboardEvent, one: End) => void} */
   function onEndKey(event, one) {
     const { key, shiftKey } = event,
       all = [...picture.querySelectorAll("[data-end]")];
@@ -215,13 +237,15 @@ function render({ model, el }) {
       send("begin");
       put(one, one.t_s + (STEPS[key] * (shiftKey ? 10 : 1) * end()) / 200);
       send("end");
-    } else if (key === "ArrowUp" || key === "ArrowDown") all[all.indexOf(event.currentTarget) + (key === "ArrowUp" ? -1 : 1)]?.focus();
+    } else if (key === "ArrowUp" || key === "ArrowDown")
+      all[all.indexOf(/** @type {HTMLElement} */ (event.currentTarget)) + (key === "ArrowUp" ? -1 : 1)]?.focus();
     else if (key === "Delete" || key === "Backspace") model.send({ kind: "remove", stay: one.index, leaves: one.leaves });
     else return;
     event.preventDefault();
     event.stopPropagation();
   }
 
+  /** @type {(event: KeyboardEvent) => void} */
   function onMomentKey(event) {
     const { key, shiftKey } = event;
     const to = key === "Home" ? 0 : key === "End" ? end() : key in STEPS ? Math.max(0, lookedAt) + (STEPS[key] * (shiftKey ? 10 : 1) * end()) / 200 : null;
@@ -232,8 +256,12 @@ function render({ model, el }) {
     event.stopPropagation();
   }
 
+  /** @type {ReturnType<typeof setTimeout> | 0} */
   let looks = 0;
-  /** Shows the network at a second, -1 for as it is planned; the kernel is told at most so often. */
+  /**
+   * Shows the network at a second, -1 for as it is planned; the kernel is told at most so often.
+   * @type {(t_s: number) => void}
+   */
   function look(t_s) {
     lookedAt = t_s;
     looks ||= setTimeout(() => {
@@ -252,12 +280,12 @@ function render({ model, el }) {
       if (!held) look(kept);
     });
     part.addEventListener("click", (event) => {
-      if (!event.target.closest("[data-end]") && performance.now() - droppedAt > 100) look((kept = timeAt(event)));
+      if (!targetOf(event).closest("[data-end]") && performance.now() - droppedAt > 100) look((kept = timeAt(event)));
     });
   }
   picture.addEventListener("dblclick", (event) => {
     const device = rowAt(event);
-    if (device < model.get("devices").length && !event.target.closest("[data-end]")) model.send({ kind: "toggle", device, time_s: timeAt(event) });
+    if (device < model.get("devices").length && !targetOf(event).closest("[data-end]")) model.send({ kind: "toggle", device, time_s: timeAt(event) });
   });
 
   const take = () => {

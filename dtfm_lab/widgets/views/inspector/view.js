@@ -6,23 +6,29 @@ import { shines } from "shared/bus.js";
 import { fitting } from "shared/text.js";
 import { view } from "shared/view.js";
 import { logSlider } from "./page/slider.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Facts, Traits } from "./types.d.ts" */
 
 const NARROWEST = 54; // pixels of a stage in the row of a pipeline; where there is less, some are left out
 const EDGES = 8; // pixels beside the name of a place
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = h("section", { class: "dtfm dtfm-inspector", "aria-label": "Inspector", "data-lm-suppress-shortcuts": "true" });
   el.append(root);
   let theme = readTheme(el);
   let dragging = false;
-  const letters = document.createElement("canvas").getContext("2d");
+  const letters = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
 
+  /** @type {(stage: number, n: number) => HTMLElement} */
   const chip = (stage, n) => {
     const color = stageColor(stage, n, theme.dark);
     return h("b", { class: "dtfm-stage-chip", style: `background:${color};color:${inkOn(color)}` }, String(stage));
   };
+  /** @type {(what: object) => void} */
   const select = (what) => model.send({ kind: "select", ...what });
+  /** @type {(facts: Facts, ...more: (Node | string)[]) => HTMLElement} */
   const head = (facts, ...more) =>
     h(
       "div",
@@ -35,14 +41,17 @@ function render({ model, el }) {
     );
   const close = () => h("button", { type: "button", class: "dtfm-let-go", title: "Let go of the selection (Esc)", onclick: () => select({}) }, "Close");
 
+  /** @type {(facts: Facts) => HTMLElement[]} */
   function pipeline(facts) {
     const { stages, hops, n_stages: n } = facts;
     const width = el.clientWidth - 32;
     const fits = Math.max(2, Math.floor(width / NARROWEST));
     const wide = width / Math.min(stages.length, fits) - EDGES;
+    /** @type {(name: string) => string} */
     const place = (name) => fitting(letters, name, wide);
     const shown = stages.length <= fits ? stages : [...stages.slice(0, Math.ceil(fits / 2)), null, ...stages.slice(-Math.floor(fits / 2))];
     const slowest = Math.max(...hops.map(({ seconds }) => seconds), 0);
+    /** @type {HTMLElement[]} */
     const parts = [];
     for (const one of shown) {
       if (!one) {
@@ -83,6 +92,7 @@ function render({ model, el }) {
     ];
   }
 
+  /** @type {(facts: Facts) => HTMLElement} */
   const rows = (facts) =>
     h(
       "dl",
@@ -90,10 +100,13 @@ function render({ model, el }) {
       ...facts.rows.flatMap(([name, text, stage]) => [h("dt", {}, name), h("dd", {}, stage >= 0 && facts.n_stages ? chip(stage, facts.n_stages) : null, text)]),
     );
 
+  /** @type {(facts: Facts) => HTMLElement[]} */
   function link(facts) {
     const now = { gbps: facts.gbps, ms: facts.ms };
+    /** @type {(phase: "begin" | "move" | "end") => void} */
     const send = (phase) => model.send({ kind: "link", ends: facts.ends, ...now, phase });
     const soon = oncePerFrame(() => send("move"), cleanUp);
+    /** @type {(key: "gbps" | "ms", label: string, unit: string, low: number, high: number) => HTMLElement} */
     const of = (key, label, unit, low, high) =>
       logSlider({
         label,
@@ -128,10 +141,18 @@ function render({ model, el }) {
     theme = readTheme(el);
     letters.font = `12px ${getComputedStyle(root).fontFamily}`;
     const facts = model.get("facts");
-    const parts = { pipeline, link, device: (f) => [head(f, close()), rows(f)], stage: (f) => [head(f, close()), rows(f)] }[facts.kind];
+    const { kind } = facts;
+    const parts =
+      kind === "pipeline"
+        ? pipeline(facts)
+        : kind === "link"
+          ? link(facts)
+          : kind === "device" || kind === "stage"
+            ? [head(facts, close()), rows(facts)]
+            : null;
     root.dataset.kind = facts.kind ?? "";
-    const focused = stopsIn(root).indexOf(document.activeElement);
-    root.replaceChildren(...(parts ? parts(facts) : [head({ title: "", hint: "", ...facts })]));
+    const focused = stopsIn(root).indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    root.replaceChildren(...(parts ?? [head(facts)]));
     if (focused >= 0) (stopsIn(root)[focused] ?? stopsIn(root)[0])?.focus({ preventScroll: true });
   }
 

@@ -3,10 +3,15 @@ import { lineChart } from "shared/chart.js";
 import { cleanUps, frame, h, onTraits, typed } from "shared/dom.js";
 import { view } from "shared/view.js";
 import { plotted } from "./page/plot.js";
+/** @import { Message, Render } from "shared/types.d.ts" */
+/** @import { HeldOut, Shown, Traits } from "./types.d.ts" */
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  let training = [];
+  /** @type {number[]} */
+  const training = [];
+  /** @type {HeldOut[]} */
   let heldOut = []; // [iterations done, loss]
 
   const title = h("strong");
@@ -19,6 +24,7 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), legend), box, caption);
   el.append(root);
 
+  /** @type {() => Shown} */
   const shown = () => ({
     training,
     heldOut,
@@ -32,16 +38,17 @@ function render({ model, el }) {
   const { draw } = lineChart(box, (theme) => (training.length ? plotted(shown(), theme) : null), words, cleanUp);
   box.append(empty);
 
+  /** @type {(at: number) => string} */
   function words(at) {
     const first = model.get("first");
     const index = Math.min(training.length - 1, Math.max(0, Math.round(at - first)));
     const beside = heldOut.find(([done]) => done === first + index);
-    return (
-      `${first + index} iterations done: training loss ${training[index].toFixed(4)} ${model.get("unit")}`
-      + (beside ? `\nheld-out ${beside[1].toFixed(4)} ${model.get("unit")}` : "")
-    );
+    return `${first + index} iterations done: training loss ${training[index].toFixed(4)} ${model.get("unit")}${
+      beside ? `\nheld-out ${beside[1].toFixed(4)} ${model.get("unit")}` : ""
+    }`;
   }
 
+  /** @type {(message: Message, buffers: DataView[]) => void} */
   function receive(message, buffers) {
     if (message.kind !== "losses") return;
     training.length = message.from; // a lost worker takes some back

@@ -1,8 +1,10 @@
 // Plays an iteration: every view of the lab is told the moment that is shown, frame by frame, without the kernel.
 import { seconds } from "shared/axis.js";
 import { isStill, onTime, tellTime } from "shared/bus.js";
-import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { cleanUps, frame, h, onTraits, targetOf } from "shared/dom.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { PlayerView } from "shared/traits.d.ts" */
 
 const LASTS_S = 6; // here, however long the iteration is there
 const REST_S = 0.7; // at the end of an iteration, before the next one
@@ -10,11 +12,12 @@ const JUMPS = 12; // in an iteration, where little motion is asked for
 const STEPS = 1000; // of the slider
 const TYPED_IN = "input:not([type=range]), textarea, select, button, [contenteditable], [role=option], [role=menuitem], [role=tab]";
 
+/** @type {Render<PlayerView>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const own = {}; // tells this row's moments from those of another row of the same lab
   let at_s = 0,
-    told = null,
+    /** @type {number | null} */ told = null,
     before_ms = 0,
     frameId = 0,
     rested_s = 0;
@@ -34,6 +37,7 @@ function render({ model, el }) {
   const known = () => Math.min(length(), model.get("known_s"));
   const isShown = () => root.offsetParent !== null;
 
+  /** @type {(playing: boolean) => void} */
   function setPlaying(playing) {
     if (model.get("playing") === playing) return;
     model.set("playing", playing);
@@ -47,17 +51,19 @@ function render({ model, el }) {
   }
 
   function scrub() {
-    at_s = Math.min(known(), (slider.value / STEPS) * length());
+    at_s = Math.min(known(), (Number(slider.value) / STEPS) * length());
     setPlaying(false);
     tell(at_s);
   }
 
+  /** @type {(t_s: number | null) => void} */
   function tell(t_s) {
     told = t_s;
     tellTime(el, t_s === null ? null : { t_s, playing: model.get("playing"), by: own });
     showMoment();
   }
 
+  /** @type {(now_ms: number) => void} */
   function step(now_ms) {
     frameId = 0;
     if (!model.get("playing") || !length()) return;
@@ -123,10 +129,11 @@ function render({ model, el }) {
     slider.setAttribute("aria-valuetext", text || "not playing");
   }
 
+  /** @type {(event: KeyboardEvent) => void} */
   function onKey(event) {
     const lab = el.closest(".dtfm-lab");
-    if (event.key !== " " || event.defaultPrevented || !lab?.contains(event.target) || !isShown()) return;
-    if (event.target.closest?.(TYPED_IN)) return;
+    if (event.key !== " " || event.defaultPrevented || !lab?.contains(targetOf(event)) || !isShown()) return;
+    if (targetOf(event).closest?.(TYPED_IN)) return;
     event.preventDefault();
     toggle();
   }
@@ -152,7 +159,10 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-/** Two figures are enough for how much slower it goes. */
+/**
+ * Two figures are enough for how much slower it goes.
+ * @type {(value: number) => string}
+ */
 const round = (value) => seconds(Number(value.toPrecision(2)));
 
 export default view(render);

@@ -1,23 +1,29 @@
 // A search to be watched: twenty tiny pictures, one individual's story, and a curve that can be scrubbed.
 import { dollars, seconds } from "shared/axis.js";
 import { sharpCanvas } from "shared/canvas.js";
-import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, typed } from "shared/dom.js";
+import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, setTraits, typed } from "shared/dom.js";
 import { roving } from "shared/roving.js";
 import { onTheme, readTheme } from "shared/theme.js";
+import { there } from "shared/there.js";
 import { view } from "shared/view.js";
 import { card as makeCard } from "./page/card.js";
 import { paintCurve } from "./page/curve.js";
 import { paintPicture } from "./page/picture.js";
+/** @import { Message, Paint, Render } from "shared/types.d.ts" */
+/** @import { CostOf, Frame, People, Person, Tile, Traits, Words } from "./types.d.ts" */
 
 const NOBODY = -1;
 const COLUMNS = 5;
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
+  /** @type {Frame[]} */
   const frames = [],
-    people = new Map();
+    /** @type {People} */ people = new Map();
+  /** @type {Tile[]} */
   let tiles = [],
-    generationAt = null,
+    /** @type {((px: number) => number) | null} */ generationAt = null,
     begun = false;
 
   const play = h("button", {
@@ -25,6 +31,7 @@ function render({ model, el }) {
     class: "dtfm-play",
     onclick: () => (isAtEnd() && !model.get("playing") ? set({ frame: 0, playing: true }) : set({ playing: !model.get("playing") })),
   });
+  /** @type {HTMLInputElement} */
   const slider = h("input", {
     type: "range",
     min: "0",
@@ -60,18 +67,22 @@ function render({ model, el }) {
   const canvas = sharpCanvas(box, paint, cleanUp);
   const draw = oncePerFrame(update, cleanUp);
 
+  /** @type {(values: Partial<Traits>) => void} */
   function set(values) {
-    for (const [name, value] of Object.entries(values)) model.set(name, value);
-    model.save_changes();
+    setTraits(model, values);
     draw();
   }
 
+  /** @type {Words} */
   const words = (value) => (model.get("unit") === "$" ? dollars : seconds)(value);
+  /** @type {CostOf} */
   const costOf = ({ cost_s: cost, is_estimate: isEstimate }) => `${isEstimate ? "≈ " : ""}${words(cost)}`;
   const at = () => Math.min(model.get("frame"), frames.length - 1);
   const isAtEnd = () => at() === frames.length - 1;
-  const shown = () => people.get(model.get("chosen")) ?? people.get(frames[at()]?.best);
+  /** @type {() => Person} */
+  const shown = () => people.get(model.get("chosen")) ?? there(people.get(frames[at()]?.best));
 
+  /** @type {(context: CanvasRenderingContext2D, wide: number, high: number) => void} */
   function paint(context, wide, high) {
     generationAt = paintCurve(context, wide, high, { frames, at: at(), bound: model.get("bound_s"), planner: model.get("planner_s") }, readTheme(root));
   }
@@ -97,17 +108,18 @@ function render({ model, el }) {
     card.show(one, people, now, model.get("cells"), costOf, words);
     const theme = readTheme(root),
       cells = model.get("cells");
-    tiles.forEach(({ canvas: small, number }) => paintPicture(small, cells, people.get(number), theme));
+    tiles.forEach(({ canvas: small, number }) => paintPicture(small, cells, there(people.get(number)), theme));
     card.paint(cells, theme);
     canvas.draw();
     root.dataset.frame = String(at());
   }
 
+  /** @type {(frame: Frame, one: Person) => void} */
   function showTiles({ numbers }, one) {
     while (tiles.length < numbers.length) {
       const small = h("canvas", { "aria-hidden": "true" }),
         cost = h("span"),
-        tile = { canvas: small, cost };
+        tile = /** @type {Tile} */ ({ canvas: small, cost });
       tile.button = h(
         "button",
         {
@@ -125,7 +137,7 @@ function render({ model, el }) {
     if (grid.childElementCount !== tiles.length) grid.replaceChildren(...tiles.map(({ button }) => button));
     numbers.forEach((number, place) => {
       const tile = tiles[place],
-        person = people.get(number);
+        person = there(people.get(number));
       tile.number = number;
       tile.cost.textContent = costOf(person);
       tile.button.title = `${person.shape.join(" x ")}, by ${person.operator}`;
@@ -133,11 +145,12 @@ function render({ model, el }) {
       tile.button.classList.toggle("dtfm-is-parent", one.parents.includes(number));
       tile.button.setAttribute("aria-pressed", String(number === model.get("chosen")));
       tile.button.setAttribute("aria-label", `Individual ${number}, ${costOf(person)}, ${person.shape.join(" x ")}, by ${person.operator}`);
-      tile.button.dataset.number = number;
+      tile.button.dataset.number = String(number);
     });
     rove();
   }
 
+  /** @type {(message: Message, buffers: DataView[]) => void} */
   function receive(message, buffers) {
     if (message.kind === "reset") {
       begun = true;
@@ -148,18 +161,21 @@ function render({ model, el }) {
       // those before are of people whom a view that opens late has not been told of
       const stages = typed(buffers[0], Int16Array),
         n = model.get("cells").at.length;
-      message.people.forEach((person, index) => people.set(person.number, { ...person, stages: stages.subarray(index * n, (index + 1) * n) }));
+      message.people.forEach((/** @type {Person} */ person, /** @type {number} */ index) =>
+        people.set(person.number, { ...person, stages: stages.subarray(index * n, (index + 1) * n) }),
+      );
       frames.push(...message.frames);
     }
     draw();
   }
 
+  /** @type {(event: PointerEvent) => void} */
   function scrub(event) {
     if (!generationAt || (event.type === "pointermove" && !event.buttons)) return;
     const generation = generationAt(event.clientX - box.getBoundingClientRect().left);
     set({ frame: Math.max(0, Math.min(frames.length - 1, generation)), playing: false });
   }
-  for (const name of ["pointerdown", "pointermove"]) box.addEventListener(name, scrub);
+  for (const name of /** @type {const} */ (["pointerdown", "pointermove"])) box.addEventListener(name, scrub);
 
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));

@@ -1,15 +1,18 @@
 // Measured less predicted, row by row: a table to sort, suspects first, with bars left and right of zero.
 import { seconds } from "shared/axis.js";
 import { onShine, shines } from "shared/bus.js";
-import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { cleanUps, focusedIn, frame, h, onTraits, setTraits } from "shared/dom.js";
 import { roving } from "shared/roving.js";
 import { inkOn, kindColor, onTheme, readTheme, stageColor } from "shared/theme.js";
 import { view } from "shared/view.js";
 import { bar, scaleOf, signed } from "./page/bar.js";
 import { COLUMNS, sorted } from "./page/order.js";
+/** @import { Pointed, Render } from "shared/types.d.ts" */
+/** @import { ColumnKey, Row, Scale, Table, Traits } from "./types.d.ts" */
 
 const NOTHING = "Nothing to compare yet: run the plan first.";
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const title = h("strong");
@@ -38,11 +41,12 @@ function render({ model, el }) {
 
   const tableNow = () => model.get("tables").find(({ key }) => key === model.get("table")) ?? model.get("tables")[0];
 
+  /** @type {(values: Partial<Traits>) => void} */
   function set(values) {
-    for (const [name, value] of Object.entries(values)) model.set(name, value);
-    model.save_changes();
+    setTraits(model, values);
   }
 
+  /** @type {(key: ColumnKey) => void} */
   function sortBy(key) {
     const here = model.get("sort_by") === key;
     const first = key !== "label";
@@ -64,7 +68,7 @@ function render({ model, el }) {
     root.classList.toggle("dtfm-residuals-fill", !model.get("height"));
     scroll.style.maxHeight = model.get("height") ? `${model.get("height")}px` : "";
     if (!found) return;
-    const focused = root.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const focused = focusedIn(root)?.dataset.key ?? null;
     tabs.replaceChildren(
       ...model.get("tables").map(({ key, name }) =>
         h(
@@ -92,6 +96,7 @@ function render({ model, el }) {
     root.dataset.rows = String(found.rows.length);
   }
 
+  /** @type {(table: Table) => HTMLElement} */
   const barHead = ({ own, second }) =>
     h(
       "th",
@@ -100,6 +105,7 @@ function render({ model, el }) {
       second ? h("span", {}, h("i", { class: "dtfm-residuals-key-second" }), second) : null,
     );
 
+  /** @type {(column: { key: ColumnKey, name: string }, found: Table) => HTMLElement} */
   function headCell({ key, name: plain }, found) {
     const name = key === "measured_s" ? found.measured || plain : plain; // seconds of a link that is emulated were not measured
     const here = model.get("sort_by") === key;
@@ -116,12 +122,16 @@ function render({ model, el }) {
     );
   }
 
-  /** What a row is of, as the other views are told. */
+  /**
+   * What a row is of, as the other views are told.
+   * @type {(row: Row, table: Table) => Pointed}
+   */
   function what(row, { noun }) {
     if (noun === "link") return { link: row.id.split(" -> ") };
     return noun === "stage" ? { stage: row.stage } : { devices: [row.id] };
   }
 
+  /** @type {(row: Row, dark: boolean) => HTMLElement | null} */
   function swatch(row, dark) {
     if (row.stage >= 0) {
       const color = stageColor(row.stage, model.get("n_stages"), dark);
@@ -130,6 +140,7 @@ function render({ model, el }) {
     return row.hue ? h("i", { class: "dtfm-residuals-kind", style: `background:${kindColor(row.hue, dark)}`, title: row.hue }) : null;
   }
 
+  /** @type {(row: Row, found: Table, scale: Scale, selected: Set<string>, dark: boolean) => HTMLElement} */
   function line(row, found, scale, selected, dark) {
     const choose = () => model.send({ kind: "choose", id: row.id });
     const name = h(
@@ -161,8 +172,9 @@ function render({ model, el }) {
     (pointed, isOwn) => {
       const found = tableNow();
       if (!found || isOwn) return;
+      /** @type {(one: Pointed) => string} */
       const key = (one) => JSON.stringify(one);
-      for (const tr of body.children) {
+      for (const tr of /** @type {Iterable<HTMLElement>} */ (body.children)) {
         const row = found.rows.find(({ id }) => id === tr.dataset.id);
         const lit =
           pointed && row && (key(what(row, found)) === key(pointed) || (pointed.devices && found.noun === "device" && pointed.devices.includes(row.id)));
@@ -177,6 +189,7 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
+/** @type {(share: number) => string} */
 function percent(share) {
   if (Math.abs(share) < 5e-4) return "0.0 %";
   const size = Math.abs(share) >= 0.9995 ? (share * 100).toFixed(0) : (share * 100).toFixed(1);

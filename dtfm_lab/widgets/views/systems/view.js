@@ -1,13 +1,18 @@
 // A bar a system, the fastest first, of what its iteration goes to; a click on a row chooses one.
-import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { cleanUps, focusedIn, frame, h, onTraits } from "shared/dom.js";
 import { figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";
 import { GREY } from "shared/theme.js";
 import { view } from "shared/view.js";
+/** @import { Child, Render } from "shared/types.d.ts" */
+/** @import { Cause, Row, Traits } from "./types.d.ts" */
 
+/** @type {(share: number) => string} */
 const percent = (share) => `${Math.round(share * 100)} %`;
+/** @type {(value: number) => string} */
 const times = (value) => `${value < 9.995 ? value.toFixed(2) : figures(Math.round(value))} ×`;
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = frame("dtfm-systems", "Systems");
@@ -27,6 +32,7 @@ function render({ model, el }) {
 
   let shownChosen = "";
 
+  /** @type {(name: string) => void} */
   function choose(name) {
     model.set("chosen", model.get("chosen") === name ? "" : name);
     model.save_changes();
@@ -36,7 +42,7 @@ function render({ model, el }) {
     const [rows, chosen, stale] = [model.get("rows"), model.get("chosen"), model.get("stale")];
     const known = rows.filter((row) => row.seconds);
     const causes = allCauses(model.get("causes"), known);
-    const focused = list.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+    const focused = focusedIn(list)?.dataset.name ?? null;
     root.setAttribute("aria-label", model.get("title"));
     list.setAttribute("aria-label", model.get("title"));
     root.classList.toggle("dtfm-stale", Boolean(stale));
@@ -60,11 +66,13 @@ function render({ model, el }) {
     showOthers();
   }
 
+  /** @type {(row: Row, look: { chosen: boolean, causes: Cause[] }) => HTMLElement} */
   function line(row, { chosen, causes }) {
     const { name, title, parts = [], length, cut, mathematics, reason, shape, ours, taken } = row;
     const mark = model.get("changes");
-    const tags = [ours && "ours", taken && "the lab's plan"].filter(Boolean);
+    const tags = [ours ? "ours" : "", taken ? "the lab's plan" : ""].filter(Boolean);
     const label = h("span", { class: "dtfm-systems-name" }, h("b", {}, mathematics ? `${title} ${mark}` : title), ...tags.map((text) => h("i", {}, text)));
+    /** @type {(words: string, ...children: Child[]) => HTMLElement} */
     const button = (words, ...children) =>
       h(
         "button",
@@ -120,7 +128,10 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-/** The causes that have a colour, and in grey those that only some system's own prediction names. */
+/**
+ * The causes that have a colour, and in grey those that only some system's own prediction names.
+ * @type {(causes: Cause[], rows: Row[]) => Cause[]}
+ */
 function allCauses(causes, rows) {
   const others = new Set(rows.flatMap(({ parts }) => parts.map(([name]) => name)));
   for (const { name } of causes) others.delete(name);

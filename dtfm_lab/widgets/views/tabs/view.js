@@ -1,15 +1,20 @@
 // Tabs over a pane.
-import { cleanUps, h, onTraits } from "shared/dom.js";
+import { cleanUps, focusedIn, h, onTraits } from "shared/dom.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
+/** @type {Record<string, string>} */
 const SAID = { stale: "before the last edit", busy: "at work" };
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = h("div", { class: "dtfm dtfm-tabs", role: "tablist", "aria-label": model.get("label"), "data-lm-suppress-shortcuts": "true" });
   if (model.get("numbered")) root.classList.add("dtfm-effect-head");
   el.append(root);
 
+  /** @type {(name: string, focus?: boolean) => void} */
   function choose(name, focus = false) {
     model.set("value", name);
     model.save_changes();
@@ -19,7 +24,7 @@ function render({ model, el }) {
   function show() {
     const value = model.get("value"),
       numbered = model.get("numbered");
-    const focused = root.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+    const focused = focusedIn(root)?.dataset.name ?? null;
     root.replaceChildren(
       ...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) =>
         h(
@@ -49,7 +54,7 @@ function render({ model, el }) {
 
   root.addEventListener("keydown", (event) => {
     const names = model.get("tabs").map(({ name }) => name);
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();

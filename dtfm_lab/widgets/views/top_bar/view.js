@@ -10,8 +10,12 @@ import { bringBack, canBringBack, onGone } from "./page/gone.js";
 import { copyLink, takeLink } from "./page/link.js";
 import { nameControls } from "./page/names.js";
 import { onRecord, record } from "./page/record.js";
+import { there } from "shared/there.js";
+/** @import { Message, Render } from "shared/types.d.ts" */
+/** @import { Action, Headline, Traits } from "./types.d.ts" */
 
 const MOST_LEFT_OUT = 5;
+/** @type {`[${string}`} */
 const FOCUSED = "[tabindex], button";
 const LAST_PICTURE = { lead: "Python has ended.", rest: "This is the last picture of the lab.", kind: "error" };
 const LOGO = [
@@ -23,6 +27,7 @@ const LOGO = [
 const VISITOR = "dtfm-visitor";
 const COLORS = ["#442F9A", "#804CB4", "#BA6EC1", "#FCB1D0"];
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = h("div", { class: "dtfm dtfm-top", "data-lm-suppress-shortcuts": "true" });
@@ -31,8 +36,10 @@ function render({ model, el }) {
   root.append(bar, headline);
   el.append(root);
 
+  /** @type {(name: string) => void} */
   const press = (name) => model.send({ kind: "press", name });
   const still = model.get("still");
+  /** @type {(name: string, label: string) => HTMLElement & { disabled?: boolean }} */
   const picker = (name, label) =>
     h(
       still ? "div" : "button",
@@ -45,7 +52,7 @@ function render({ model, el }) {
               "data-menu": name,
               "aria-haspopup": "dialog",
               "aria-expanded": "false",
-              onclick: (event) => toggleMenu(el, name, event.currentTarget),
+              onclick: (/** @type {{ currentTarget: HTMLElement }} */ event) => toggleMenu(el, name, event.currentTarget),
             }),
       },
       h("strong", {}, label),
@@ -103,56 +110,57 @@ function render({ model, el }) {
 
   let gone = false; // the kernel, and with it all that Python would say
   let comesBack = false;
+  /** @type {{ left: number | string, stop: () => void } | null} */
   let recording = null; // { left, stop } while a video is made
+  /** @type {Headline | null} */
   let told = null; // what the page itself has to say, until there is news
   let room = 0; // pixels wide, for the numbers
+  /** @type {Map<string, number>} */
   const fitting = new Map(); // room and lengths of the texts -> how much is left out, as measuring lays the page out
 
   function showPickers() {
-    for (const [button, trait, none] of [
+    for (const [button, trait, none] of /** @type {[HTMLElement, "network" | "job", string][]} */ ([
       [network, "network", "No network"],
       [job, "job", "No job"],
-    ]) {
+    ])) {
       const [name, of] = model.get(trait);
-      button.firstChild.textContent = name || none;
-      button.lastChild.textContent = of;
+      there(button.firstChild).textContent = name || none;
+      there(button.lastChild).textContent = of;
       button.title = `${name || none}${of ? `: ${of}` : ""}`;
     }
   }
 
   function showNumbers() {
-    const focused = [...numbers.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
+    const focused = [...numbers.querySelectorAll(FOCUSED)].indexOf(/** @type {HTMLElement} */ (document.activeElement));
     numbers.replaceChildren(
-      ...model
-        .get("numbers")
-        .map(({ label, value, was, note, short, bad, word, under: [below, briefly] = [], ask = {} }) =>
+      ...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below = "", briefly = ""] = [], ask = {} }) =>
+        h(
+          "div",
+          {
+            class: `dtfm-number${below ? " dtfm-leads" : ""}`,
+            "data-word-of": word,
+            title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}`,
+          },
+          h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
           h(
-            "div",
-            {
-              class: `dtfm-number${below ? " dtfm-leads" : ""}`,
-              "data-word-of": word,
-              title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}`,
-            },
-            h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
-            h(
-              "span",
-              { class: "dtfm-number-value" },
-              was ? h("s", {}, was, " → ") : null,
-              value,
-              h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note),
-              h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short),
-              ask.name && !still ? h("button", { type: "button", class: "dtfm-ask", title: ask.title, onclick: () => press(ask.name) }, ask.label) : null,
-            ),
-            below
-              ? h(
-                  "span",
-                  { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" },
-                  h("span", { class: "dtfm-long" }, below),
-                  h("span", { class: "dtfm-short" }, briefly),
-                )
-              : null,
+            "span",
+            { class: "dtfm-number-value" },
+            was ? h("s", {}, was, " → ") : null,
+            value,
+            h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note),
+            h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short),
+            ask.name && !still ? h("button", { type: "button", class: "dtfm-ask", title: ask.title, onclick: () => press(there(ask.name)) }, ask.label) : null,
           ),
+          below
+            ? h(
+                "span",
+                { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" },
+                h("span", { class: "dtfm-long" }, below),
+                h("span", { class: "dtfm-short" }, briefly),
+              )
+            : null,
         ),
+      ),
     );
     fit();
     numbers.querySelectorAll(FOCUSED)[focused]?.focus({ preventScroll: true });
@@ -168,7 +176,7 @@ function render({ model, el }) {
   function measuredFit() {
     for (let level = 0; level < MOST_LEFT_OUT; level++) {
       numbers.dataset.leftOut = String(level);
-      if ([...numbers.children].reduce((sum, child) => sum + child.offsetWidth, 0) <= numbers.clientWidth) return level;
+      if ([...numbers.children].reduce((sum, child) => sum + /** @type {HTMLElement} */ (child).offsetWidth, 0) <= numbers.clientWidth) return level;
     }
     return MOST_LEFT_OUT;
   }
@@ -190,7 +198,7 @@ function render({ model, el }) {
   function act() {
     if (action.getAttribute("aria-disabled") === "true") return;
     if (recording && !gone) return recording.stop();
-    if (!gone) return press(model.get("action").name);
+    if (!gone) return press(there(model.get("action").name));
     comesBack = true;
     showAction();
     bringBack(model).finally(() => {
@@ -206,11 +214,13 @@ function render({ model, el }) {
     action.setAttribute("aria-disabled", String(Boolean(why))); // it stays reachable, and says why
   }
 
+  /** @type {() => Action} */
   function restoring() {
     if (comesBack) return { label: "Restoring…", why_not: "The lab is being made anew" };
     return { label: "Restart and restore", why_not: canBringBack(model) ? "" : "This lab was not kept: run its cell again" };
   }
 
+  /** @type {(pane: HTMLElement) => Promise<void>} */
   async function recordPane(pane) {
     if (recording) return;
     recording = { left: "…", stop() {} };
@@ -222,7 +232,8 @@ function render({ model, el }) {
         showAction();
       });
       told = { lead: "Recorded.", rest: `${name} is among your downloads.` };
-    } catch (error) {
+    } catch (thrown) {
+      const error = /** @type {Error} */ (thrown);
       const refused = error.name === "NotAllowedError";
       told = { lead: "Nothing was recorded:", rest: refused ? "the browser was not allowed to capture this tab." : `${error.message}.`, kind: "error" };
     }
@@ -231,16 +242,18 @@ function render({ model, el }) {
     showHeadline();
   }
 
+  /** @type {(isGone: boolean) => void} */
   function showGone(isGone) {
     gone = isGone;
     const lab = el.closest(".dtfm-lab");
     lab?.classList.toggle("dtfm-gone", gone);
-    for (const part of lab?.children ?? []) if (!part.contains(root)) part.inert = gone;
+    for (const part of /** @type {Iterable<HTMLElement>} */ (lab?.children ?? [])) if (!part.contains(root)) part.inert = gone;
     for (const button of [network, job, more]) button.disabled = gone;
     showHeadline();
     showAction();
   }
 
+  /** @type {(isWhole: boolean) => void} */
   function showWindow(isWhole) {
     whole.textContent = isWhole ? "⤡" : "⤢";
     whole.setAttribute("aria-pressed", String(isWhole));
@@ -264,8 +277,9 @@ function render({ model, el }) {
   );
   onTraits(model, ["headline", "can_undo", "live", "live_note"], showHeadline, cleanUp);
   onTraits(model, ["action"], showAction, cleanUp);
+  /** @type {(message: Message) => void} */
   const onMessage = (message) => {
-    if (message?.kind === "menu") toggleMenu(el, message.name, root.querySelector(`[data-menu="${message.name}"]`));
+    if (message?.kind === "menu") toggleMenu(el, message.name, there(root.querySelector(`[data-menu="${message.name}"]`)));
     if (message?.kind === "copy") copyLink(message.link).then((done) => press(done ? "copied" : "not-copied"));
   };
   model.on("msg:custom", onMessage);
@@ -301,7 +315,10 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-/** The same after a reload, another in another tab. */
+/**
+ * The same after a reload, another in another tab.
+ * @type {(fresh: string) => string}
+ */
 function visitor(fresh) {
   try {
     const known = sessionStorage.getItem(VISITOR) ?? fresh;

@@ -1,7 +1,10 @@
 // What the lines are.
 import { h } from "shared/dom.js";
 import { bestBounded, boundColor, seriesColor } from "./curve.js";
+/** @import { Theme } from "shared/types.d.ts" */
+/** @import { Curves } from "../types.d.ts" */
 
+/** @type {(curves: Curves, boundLabel: string, theme: Theme) => HTMLElement[]} */
 export function legendItems(curves, boundLabel, theme) {
   if (!curves.size) return [];
   const all = [...curves.values()];
@@ -12,6 +15,7 @@ export function legendItems(curves, boundLabel, theme) {
   return items;
 }
 
+/** @type {(kind: string, color: string, text: string, title?: string | null) => HTMLElement} */
 function item(kind, color, text, title = null) {
   return h("span", { title }, h("i", { class: `dtfm-line-sample ${kind}`, style: `color:${color}` }), text);
 }

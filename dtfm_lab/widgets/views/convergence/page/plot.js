@@ -2,14 +2,20 @@
 import { compact, figures } from "shared/axis.js";
 import { extent, known } from "shared/chart.js";
 import { bestBounded, boundColor, seriesColor } from "./curve.js";
+/** @import { Chart, ChartLine, Theme } from "shared/types.d.ts" */
+/** @import { Curve } from "./curve.js" */
+/** @import { Across, Axis, Column, Curves, Words } from "../types.d.ts" */
 
 const MOST_MARKS = 40; // improvements that get a dot
 const STEEP = 50; // ratio of highest to lowest from which the axis is logarithmic
 
-/** `axis`: what is across, whether its scale is logarithmic, and its label. */
+/**
+ * `axis`: what is across, whether its scale is logarithmic, and its label.
+ * @type {(curves: Curves, axis: Axis, theme: Theme) => Chart}
+ */
 export function plotted(curves, { against, logarithmic, label, noun, unit, words }, theme) {
   const all = [...curves.values()];
-  const levels = all.flatMap((curve) => ["best", "bound", "median"].flatMap((name) => Array.from(curve.column(name))));
+  const levels = all.flatMap((curve) => /** @type {Column[]} */ (["best", "bound", "median"]).flatMap((name) => Array.from(curve.column(name))));
   const [least, most] = extent(
     levels.filter((value) => value > 0),
     0,
@@ -23,6 +29,7 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
   const from = logarithmic ? Math.max(room, first) : 0;
   const to = logarithmic ? Math.max(last * 1.12, from * 2) : last + Math.max(room, last * (counted ? 0.05 : 0.03));
   const bounded = bestBounded(curves);
+  /** @type {Chart["curves"]} */
   const drawn = all.map((curve, index) => ({
     xs: curve.column(against).map((value) => (logarithmic ? Math.max(value, from) : value)),
     lines: [
@@ -48,15 +55,20 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
   };
 }
 
-/** Where on the axis a search has found better, unless it is too often to mark. */
+/**
+ * Where on the axis a search has found better, unless it is too often to mark.
+ * @type {(curve: Curve, against: Across) => number[]}
+ */
 function improvements(curve, against) {
   const [across, best] = [curve.column(against), curve.column("best")];
   const found = across.filter((_, row) => row === 0 || best[row] < best[row - 1]);
   return found.length > MOST_MARKS ? [] : found;
 }
 
+/** @type {(curves: Curves, bounded: Curve | null, words: Words, theme: Theme) => Chart["ends"]} */
 function ends(curves, bounded, words, theme) {
   const all = [...curves.values()];
+  /** @type {(curve: Curve, name: Column, color: string, bold: boolean) => Chart["ends"][number]} */
   const end = (curve, name, color, bold) => ({ value: curve.last(name), text: words(curve.last(name)), color, bold });
   const found = all.map((curve, index) => end(curve, "best", seriesColor(index, theme), true));
   if (bounded) found.push(end(bounded, "bound", boundColor(curves, theme), false));

@@ -1,23 +1,28 @@
 // The menu of faults. It lies in the page's top layer, so that no box around the view can cut it off.
-import { h } from "shared/dom.js";
+import { focusedIn, h } from "shared/dom.js";
 import { roving } from "shared/roving.js";
+/** @import { CleanUps } from "shared/types.d.ts" */
+/** @import { Menu } from "../types.d.ts" */
 
 const MARGIN = 8; // pixels to the window's edge
 const GAP = 4; // to the button
 
+/** @type {(root: HTMLElement, button: HTMLElement, act: (device: string, action: string) => void, choose: (name: string) => void, cleanUp: CleanUps) => { toggle: () => void, close: () => void, fill: (menu: Menu) => void }} */
 export function faultMenu(root, button, act, choose, cleanUp) {
   let shown = "",
     listed = "";
+  /** @type {HTMLSelectElement} */
   const pick = h("select", { "aria-label": "Device to disturb", onchange: () => choose(pick.value) });
   const said = h("p", { "aria-live": "polite" });
   const list = h("div", { role: "menu" });
   const element = h("div", { class: "dtfm-faults", popover: "auto", tabindex: "-1" }, h("label", {}, "Device ", pick), said, list);
   root.append(element);
+  /** @type {() => HTMLElement[]} */
   const items = () => [...list.querySelectorAll("button:not(:disabled)")];
   const rove = roving(list, items, () => 1);
   const isOpen = () => element.matches(":popover-open");
 
-  element.addEventListener("toggle", (event) => {
+  element.addEventListener("toggle", (/** @type {ToggleEvent} */ event) => {
     button.setAttribute("aria-expanded", String(event.newState === "open"));
     if (event.newState === "closed" && (element.contains(document.activeElement) || document.activeElement === document.body))
       button.focus({ preventScroll: true });
@@ -50,6 +55,7 @@ export function faultMenu(root, button, act, choose, cleanUp) {
     if (isOpen()) element.hidePopover();
   }
 
+  /** @type {(menu: Menu) => void} */
   function fill({ devices, device, state, actions, hint }) {
     const names = JSON.stringify(devices.map(({ name, condition }) => [name, condition]));
     if (names !== listed) {
@@ -67,7 +73,7 @@ export function faultMenu(root, button, act, choose, cleanUp) {
     const content = JSON.stringify([device.name, actions, hint]);
     if (content === shown) return; // what is being pointed at, or pressed, is not taken away
     shown = content;
-    const focused = list.contains(document.activeElement) ? document.activeElement.dataset.do : null;
+    const focused = focusedIn(list)?.dataset.do ?? null;
     list.setAttribute("aria-label", `What to do to ${device.name}`);
     list.replaceChildren(
       ...actions.map((action) =>

@@ -1,5 +1,7 @@
 // Tools and commands, each with its key, and the field that searches.
-import { h, svg } from "shared/dom.js";
+import { h, svg, targetOf } from "shared/dom.js";
+/** @import { CleanUps } from "shared/types.d.ts" */
+/** @import { Command } from "../types.d.ts" */
 
 export const TOOLS = [
   { tool: "select", label: "Select", key: "V", hint: "Select and move" },
@@ -7,6 +9,7 @@ export const TOOLS = [
   { tool: "link", label: "Add link", key: "L", hint: "Drag from one device to another, or from one region's box to another; Enter links two selected" },
 ];
 
+/** @type {Record<string, string>} */
 const ICONS = {
   add: "M8 3v10M3 8h10",
   link: "M5 11a2 2 0 1 1-2-2M11 5a2 2 0 1 1 2 2M5.2 9.6l5.6-4.2",
@@ -17,6 +20,7 @@ const ICONS = {
   edit: "m3 13 .7-2.8L10.5 3.4l2.1 2.1L5.800 12.300Z",
 };
 
+/** @type {(name: string) => SVGElement} */
 function icon(name) {
   return svg("svg", { viewBox: "0 0 16 16", width: "16", height: "16", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 }
@@ -24,8 +28,10 @@ function icon(name) {
 /**
  * The tools. `commands` is a list of {name, label, keys, hint, run, possible, why}; those named in ICONS have a button of
  * their own, the others stand behind More, below `more`. `edit()` opens the form of what is selected.
+ * @type {(use: (tool: string) => void, commands: Command[], edit: () => void, cleanUp: CleanUps, ...more: Node[]) => { element: HTMLElement, show: (wanted: boolean) => void, update: (tool: string) => void }}
  */
 export function toolbar(use, commands, edit, cleanUp, ...more) {
+  /** @type {(button: HTMLElement, hint: string) => void} */
   const said = (button, hint) => {
     button.title = hint;
     button.setAttribute("aria-label", hint);
@@ -67,11 +73,12 @@ export function toolbar(use, commands, edit, cleanUp, ...more) {
     { type: "button", class: "dtfm-icon dtfm-edit", title: "Edit what is selected (Enter)", "aria-label": "Edit", onclick: edit },
     icon("edit"),
   );
+  /** @type {(wanted: boolean) => void} */
   const show = (wanted) => {
     menu.hidden = !wanted;
     open.setAttribute("aria-expanded", String(wanted));
   };
-  open.addEventListener("click", () => show(menu.hidden));
+  open.addEventListener("click", () => show(Boolean(menu.hidden)));
   const element = h(
     "div",
     { class: "dtfm-tools", role: "toolbar", "aria-label": "Network tools" },
@@ -83,8 +90,9 @@ export function toolbar(use, commands, edit, cleanUp, ...more) {
     open,
     menu,
   );
+  /** @type {(event: Event) => void} */
   const elsewhere = (event) => {
-    if (!element.contains(event.target)) show(false);
+    if (!element.contains(targetOf(event))) show(false);
   };
   document.addEventListener("pointerdown", elsewhere);
   cleanUp.add(() => document.removeEventListener("pointerdown", elsewhere));
@@ -111,6 +119,7 @@ export function toolbar(use, commands, edit, cleanUp, ...more) {
 /**
  * `find(text)` marks what matches and returns how many do; `take()` selects them, and takes the focus back.
  * Escape empties the field first, and leaves it then.
+ * @type {(find: (text: string) => number, take: () => void, leave: () => void) => { element: HTMLElement, focus: () => void, again: () => void, value: () => string }}
  */
 export function searchField(find, take, leave) {
   const field = h("input", {
@@ -151,7 +160,10 @@ export function searchField(find, take, leave) {
   };
 }
 
-/** Which tool or command a key press means, as a function to call, or null. */
+/**
+ * Which tool or command a key press means, as a function to call, or null.
+ * @type {(event: KeyboardEvent, use: (tool: string) => void, command: (name: string) => () => void, nudge: (by: [number, number], far: boolean) => void) => (() => void) | null}
+ */
 export function meaning(event, use, command, nudge) {
   const key = event.key.toLowerCase();
   if (event.ctrlKey || event.metaKey) {
@@ -165,6 +177,7 @@ export function meaning(event, use, command, nudge) {
   if (key === "n") return command(event.shiftKey ? "previous" : "next");
   const name = { f: "fit", "/": "search", delete: "delete", backspace: "delete", escape: "none", enter: "enter" }[key];
   if (name) return command(name);
-  const arrow = { arrowleft: [-1, 0], arrowright: [1, 0], arrowup: [0, -1], arrowdown: [0, 1] }[key];
+  /** @type {[number, number] | undefined} */
+  const arrow = /** @type {Record<string, [number, number]>} */ ({ arrowleft: [-1, 0], arrowright: [1, 0], arrowup: [0, -1], arrowdown: [0, 1] })[key];
   return arrow ? () => nudge(arrow, event.shiftKey) : null;
 }

@@ -7,12 +7,15 @@ import { endLabels, FADED, MOST_ARROWS, paintEnds, paintWhisker, paintZone, pain
 import { paintAxis, paintGrid, paintRows } from "./paint.js";
 import { Raster } from "./raster.js";
 import { WAITED } from "./waited.js";
+import { there } from "shared/there.js";
+/** @import { Context, Look, Place, State, AxisUnit } from "../types.d.ts" */
 
 const MOST_NUMBERS = 1500 * 7; // while it moves; all of them as soon as it rests
 
 /**
  * `state` is what is drawn: columns and labels, no pixels. Returns where everything is, how many messages are
  * in sight, and whether something was left out for speed.
+ * @type {() => (context: Context, look: Look, state: State & { unit: AxisUnit }) => { place: Place, tangle: number, hurried: boolean }}
  */
 export function chartPainter() {
   const raster = new Raster();
@@ -68,13 +71,15 @@ export function chartPainter() {
   };
 }
 
-/** A CSS colour without what shines through, as "#rrggbb". */
+/**
+ * A CSS colour without what shines through, as "#rrggbb".
+ * @type {(context: Context, color: string) => string}
+ */
 function solid(context, color) {
   context.fillStyle = color;
   const known = context.fillStyle; // "#rrggbb", or "rgba(r, g, b, a)"
   if (known.startsWith("#")) return known;
-  const channels = known
-    .match(/[\d.]+/g)
+  const channels = there(known.match(/[\d.]+/g))
     .slice(0, 3)
     .map(Number);
   return `#${channels.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;

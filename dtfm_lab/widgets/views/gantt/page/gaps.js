@@ -1,5 +1,6 @@
 // Gaps in rows of a run: a device was lost there, and its copy had not taken over yet.
 import { alarm } from "shared/theme.js";
+/** @import { Context, Gap, Place, State, Theme } from "../types.d.ts" */
 
 const LEAST = 3; // pixels that a gap has at least
 const CRACK = [
@@ -12,7 +13,10 @@ const CRACK = [
 const CRACK_WIDTH = 7;
 const ROOM = 16; // pixels beside the words
 
-/** [left, top, width, height] of a gap on the canvas; null where its row is not there. */
+/**
+ * [left, top, width, height] of a gap on the canvas; null where its row is not there.
+ * @type {(gap: Gap, place: Place, devices: string[]) => [number, number, number, number] | null}
+ */
 function boxOf({ device, from, to }, place, devices) {
   const slot = place.slotOf(devices.indexOf(device));
   if (slot < 0 || to < place.from || from > place.to) return null;
@@ -20,6 +24,7 @@ function boxOf({ device, from, to }, place, devices) {
   return [left, place.slotTop(slot) + 1, Math.max(LEAST, right - left), place.heightOf(slot) - 2];
 }
 
+/** @type {(context: Context, place: Place, state: Pick<State, "gaps" | "devices">, theme: Theme) => void} */
 export function paintGaps(context, place, { gaps, devices }, theme) {
   for (const gap of gaps) {
     const box = boxOf(gap, place, devices);
@@ -51,7 +56,10 @@ export function paintGaps(context, place, { gaps, devices }, theme) {
   }
 }
 
-/** The gap at a place of the canvas; undefined for none. */
+/**
+ * The gap at a place of the canvas; undefined for none.
+ * @type {(x: number, y: number, place: Place, state: Pick<State, "gaps" | "devices">) => Gap | undefined}
+ */
 export const gapAt = (x, y, place, { gaps, devices }) =>
   gaps.find((gap) => {
     const [left, top, width, height] = boxOf(gap, place, devices) ?? [Infinity, 0, 0, 0];

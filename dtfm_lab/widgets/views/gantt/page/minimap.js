@@ -2,14 +2,23 @@
 import { sharpCanvas } from "shared/canvas.js";
 import { h } from "shared/dom.js";
 import { Raster } from "./raster.js";
+import { there } from "shared/there.js";
+/** @import { CleanUps } from "shared/types.d.ts" */
+/** @import { Lanes, State, View } from "../types.d.ts" */
+
+/** @typedef {{ state: State, left: number, right: number, whole: number[] }} Content */
 
 const LINE = 2; // pixels of a row before all are pressed into the strip
 
-/** `content()` is `{ state, left, right, whole }`, null while there is nothing; `version()` changes with what is drawn. */
+/**
+ * `content()` is `{ state, left, right, whole }`, null while there is nothing; `version()` changes with what is drawn.
+ * @type {(content: () => Content | null, version: () => number, view: View, cleanUp: CleanUps) => { element: HTMLElement, draw: () => void }}
+ */
 export function minimap(content, version, view, cleanUp) {
   const element = h("div", { class: "dtfm-minimap", "aria-hidden": "true", title: "The whole iteration: drag the frame" });
   const raster = new Raster();
   let painted = "";
+  /** @type {number | null} */
   let grabbed = null;
 
   const { draw } = sharpCanvas(
@@ -68,12 +77,13 @@ export function minimap(content, version, view, cleanUp) {
     cleanUp,
   );
 
+  /** @type {(x: number) => number} */
   const timeAt = (x) => {
     const {
       left,
       right,
       whole: [first, last],
-    } = content();
+    } = there(content());
     return first + ((x - left) / (right - left)) * (last - first);
   };
   element.addEventListener("pointerdown", (event) => {
@@ -96,4 +106,5 @@ export function minimap(content, version, view, cleanUp) {
   return { element, draw };
 }
 
+/** @type {Lanes} */
 const oneLane = { of: () => 0, count: () => 1, countIn: () => 1 };

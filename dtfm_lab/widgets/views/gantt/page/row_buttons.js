@@ -1,15 +1,19 @@
 // The labels of the chart's rows as buttons, so that a keyboard and a screen reader find them; the canvas draws them.
 import { h } from "shared/dom.js";
 import { roving } from "shared/roving.js";
+/** @import { Place, Unit } from "../types.d.ts" */
 
 /**
  * `pressed(unit, event)` and `pointed(unit)` hear of the rows; `scrolled()` asks for a repaint. `element` scrolls where
  * the rows need more than their box; `show(place)` lays the buttons on the labels.
+ * @type {(on: { pressed: (unit: Unit, event: PointerEvent) => void, pointed: (unit: Unit | null) => void, scrolled: () => void }) => { element: HTMLElement, show: (place: Place) => void, scroll: () => number }}
  */
 export function rowButtons({ pressed, pointed, scrolled }) {
   const inside = h("div", { class: "dtfm-gantt-inside" });
   const element = h("div", { class: "dtfm-gantt-scroller" }, inside);
+  /** @type {HTMLButtonElement[]} */
   const buttons = [];
+  /** @type {Unit[]} */
   const units = [];
   let shown = "";
   const refresh = roving(
@@ -19,6 +23,7 @@ export function rowButtons({ pressed, pointed, scrolled }) {
   );
   element.addEventListener("scroll", scrolled);
 
+  /** @type {(at: number) => HTMLButtonElement} */
   function button(at) {
     return h("button", {
       type: "button",
@@ -31,6 +36,7 @@ export function rowButtons({ pressed, pointed, scrolled }) {
     });
   }
 
+  /** @type {(place: Place) => void} */
   function show(place) {
     const top = place.top - element.scrollTop;
     const key = JSON.stringify([

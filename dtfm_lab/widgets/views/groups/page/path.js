@@ -5,9 +5,13 @@ import { gpuShape } from "shared/gpus.js";
 import { linkDash, linkText, linkWidth } from "shared/links.js";
 import { inkOn, kindColor, readTheme, stageColor } from "shared/theme.js";
 import { change, counted, deviceWords } from "./words.js";
+import { there } from "shared/there.js";
+/** @import { Pointed } from "shared/types.d.ts" */
+/** @import { Choose, Data, Group, Hop, Offers, Under } from "../types.d.ts" */
 
 const NARROWEST = 30,
   WIDEST = 150; // pixels of a column
+/** @type {[string, number][]} */
 const ROOMS = [
   ["words", 112],
   ["names", 60],
@@ -15,6 +19,7 @@ const ROOMS = [
   ["tight", 46],
   ["badges", 0],
 ]; // from which width of a column on
+/** @type {Record<string, boolean>} */
 const LESS = { words: true, names: true }; // rooms for a word more
 const GAP = 4; // pixels between badges
 const LARGEST_BADGE = 32,
@@ -27,6 +32,7 @@ const IDLE = -1;
 /**
  * `state()` is {canMove, offers}; `choose` has device, group and edge; `point` is told what the pointer is at; `send` takes what
  * Python is to know.
+ * @type {(on: { state: () => { canMove: boolean, offers: Offers }, choose: { device: Choose, group: (stage: number) => void, edge: (hop: number) => void }, point: (what: Pointed) => void, send: (content: object) => void }) => { root: HTMLElement, draw: (next: Data) => void, mark: (next: Data) => void, light: (what: Pointed) => void, showPrices: () => void, cancel: () => void, dragging: () => boolean, roveTo: (name: string) => void, size: () => string, drawnSize: () => string }}
  */
 export function makePath({ state, choose, point, send }) {
   const columns = h("div", { class: "dtfm-path-columns" });
@@ -36,18 +42,29 @@ export function makePath({ state, choose, point, send }) {
   const bound = h("span", { class: "dtfm-path-bound" });
   const sum = h("div", { class: "dtfm-path-sum" });
   const root = h("div", { class: "dtfm-path" }, scroller, h("div", { class: "dtfm-path-line" }, told, bound), sum);
+  /** @type {Map<string, HTMLButtonElement>} */
   const badges = new Map(); // device -> element, kept over plans, so that it can glide
-  let data = null,
-    held = null,
-    lit = null,
-    drawnSize = "",
+  /** @type {Data} any: null until the first plan is drawn */
+  let data = /** @type {any} */ (null);
+  /** @type {{ name: string, x: number, y: number, dragging: boolean, target: Under } | null} */
+  let held = null;
+  /** @type {Pointed} */
+  let lit = null;
+  let drawnSize = "",
+    /** @type {Map<string, string | undefined>} */
     gpuOf = new Map();
 
+  /** @type {() => Group[]} */
   const all = () => [...data.groups, ...(data.idle.length ? [{ stage: IDLE, devices: data.idle, regions: [], cost_s: 0 }] : [])];
+  /** @type {(group: Group) => string} */
   const nameOf = (group) => (group.stage === IDLE ? "idle" : placesOf(group.regions));
+  /** @type {(name: string) => number} */
   const stageOf = (name) => data.places.get(name)?.stage ?? IDLE;
 
-  /** Another plan, or another size. */
+  /**
+   * Another plan, or another size.
+   * @type {(next: Data) => void}
+   */
   function draw(next) {
     const before = new Map([...badges].map(([name, element]) => [name, element.isConnected ? element.getBoundingClientRect() : null]));
     const grows = drawnSize === `${root.clientWidth} x ${root.clientHeight}`;
@@ -63,7 +80,7 @@ export function makePath({ state, choose, point, send }) {
       }
     const width = Math.max(NARROWEST, Math.min(WIDEST, scroller.clientWidth / Math.max(1, shown.length)));
     root.style.setProperty("--column", `${width}px`);
-    root.dataset.room = ROOMS.find(([, least]) => width >= least)[0];
+    root.dataset.room = there(ROOMS.find(([, least]) => width >= least))[0];
     scroller.style.setProperty("--wide", `${width * shown.length}px`);
     columns.replaceChildren(...shown.map((group) => column(group, width)));
     hops.replaceChildren(...(data.cost.hops ?? []).map((hop, index) => hopBetween(hop, index, width)));
@@ -73,6 +90,7 @@ export function makePath({ state, choose, point, send }) {
     if (grows && !matchMedia("(prefers-reduced-motion: reduce)").matches) glide(before);
   }
 
+  /** @type {(group: Group, width: number) => HTMLElement} */
   function column(group, width) {
     const { stage } = group;
     const theme = readTheme(root);
@@ -118,11 +136,14 @@ export function makePath({ state, choose, point, send }) {
     );
   }
 
+  /** @type {(group: Group) => string} */
   const groupTitle = (group) =>
     group.stage === IDLE ? counted(group.devices.length, "idle device") : `Stage ${group.stage}, ${nameOf(group) || counted(group.devices.length, "device")}`;
 
+  /** @type {(group: Group) => string} */
   const averagingText = (group) => (group.devices.length < 2 ? "alone" : `${root.dataset.room === "words" ? "averages " : ""}${brief(group.cost_s)}`);
 
+  /** @type {(name: string, replica: number, group: Group, size: number) => HTMLButtonElement} */
   function badge(name, replica, group, size) {
     let element = badges.get(name);
     if (!element) {
@@ -136,6 +157,7 @@ export function makePath({ state, choose, point, send }) {
     return element;
   }
 
+  /** @type {(hop: Hop, index: number, width: number) => HTMLElement} */
   function hopBetween(hop, index, width) {
     const [a, b] = hop.devices;
     const words = `Hop from stage ${index} to ${index + 1}, ${seconds(hop.seconds)}: waits for ${a} and ${b}, ${linkText(hop.gbps, hop.ms).join(", ")}`;
@@ -159,6 +181,7 @@ export function makePath({ state, choose, point, send }) {
     return element;
   }
 
+  /** @type {(hop: Hop) => SVGElement} */
   function hopLine({ gbps, ms }) {
     const dash = linkDash(ms).join(" ");
     const line = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -219,7 +242,7 @@ export function makePath({ state, choose, point, send }) {
     const target = held?.dragging ? held.target : null;
     const partner = target?.device;
     const cost =
-      !target || offers.device !== held.name
+      !target || offers.device !== there(held).name
         ? undefined
         : partner
           ? offers.devices?.[partner]?.[0]
@@ -228,8 +251,8 @@ export function makePath({ state, choose, point, send }) {
       told.replaceChildren(h("b", {}, seconds(total)), ` of communication = slowest averaging${steps.length ? ` + ${counted(steps.length, "hop")}` : ""}`);
       return;
     }
-    const swap = partner ?? offers.groups.find(({ stage }) => stage === target.stage)?.partner;
-    told.replaceChildren(`${seconds(total)} → `, h("b", {}, seconds(cost)), ` if ${held.name} and ${swap} change places`);
+    const swap = partner ?? offers.groups.find(({ stage }) => stage === there(target).stage)?.partner;
+    told.replaceChildren(`${seconds(total)} → `, h("b", {}, seconds(cost)), ` if ${there(held).name} and ${swap} change places`);
   }
 
   /** Bars and texts of a move to every column; without one, how long each group averages. */
@@ -246,11 +269,11 @@ export function makePath({ state, choose, point, send }) {
     for (const element of columns.children) {
       const stage = Number(element.dataset.stage);
       const [, , chart, price, more] = element.children;
-      const bar = chart.firstChild;
+      const bar = there(chart.firstElementChild);
       const offer = ready ? offers.groups.find((place) => place.stage === stage) : null;
       element.classList.toggle("home", known && stage === home);
-      element.classList.toggle("target", Boolean(held?.dragging) && held.target?.stage === stage);
-      element.classList.toggle("cheaper", Boolean(offer) && offer.change_s < -1e-9 * offers.now_s);
+      element.classList.toggle("target", Boolean(held?.dragging) && there(held).target?.stage === stage);
+      element.classList.toggle("cheaper", offer ? offer.change_s < -1e-9 * offers.now_s : false);
       more.textContent = "";
       let share = 0;
       if (!known) {
@@ -261,7 +284,7 @@ export function makePath({ state, choose, point, send }) {
             ? ""
             : own >= slowest * (1 - 1e-9)
               ? "slowest"
-              : root.dataset.room in LESS
+              : there(root.dataset.room) in LESS
                 ? `${brief(slowest - own)} less`
                 : `−${brief(slowest - own)}`;
       } else if (stage === home) price.textContent = "here";
@@ -274,12 +297,15 @@ export function makePath({ state, choose, point, send }) {
           more.textContent = `(${briefly(offer.iteration_change_s, offers.iteration_s)})`;
       }
       bar.style.height = `${(100 * share).toFixed(1)}%`;
-      price.title = offer ? `${seconds(offer.cost_s)} of communication, in exchange with ${offer.partner}` : "";
+      /** @type {HTMLElement} */ (price).title = offer ? `${seconds(offer.cost_s)} of communication, in exchange with ${offer.partner}` : "";
     }
     tell();
   }
 
-  /** Selection, and what is lit from elsewhere. */
+  /**
+   * Selection, and what is lit from elsewhere.
+   * @type {(next: Data) => void}
+   */
   function mark(next) {
     data = next;
     const chosen = new Set(data.selected);
@@ -291,7 +317,7 @@ export function makePath({ state, choose, point, send }) {
     for (const element of columns.children) {
       const on = data.group >= 0 && Number(element.dataset.stage) === data.group;
       element.classList.toggle("chosen", on);
-      element.firstChild.setAttribute("aria-pressed", String(on));
+      there(element.firstElementChild).setAttribute("aria-pressed", String(on));
     }
     const hop = data.edge && data.edge[1] === data.edge[0] + 1 ? data.edge[0] : null;
     for (const element of [...hops.children, ...sum.children]) element.classList.toggle("selected", hop !== null && element.dataset.edge === String(hop));
@@ -301,7 +327,10 @@ export function makePath({ state, choose, point, send }) {
     showPrices();
   }
 
-  /** Fades what is not lit: {devices}, {stage}, {replica}, {link}, or null for nothing lit. */
+  /**
+   * Fades what is not lit: {devices}, {stage}, {replica}, {link}, or null for nothing lit.
+   * @type {(what: Pointed) => void}
+   */
   function light(what) {
     lit = what;
     if (!data) return;
@@ -320,6 +349,7 @@ export function makePath({ state, choose, point, send }) {
     for (const element of columns.children) element.classList.toggle("dim", what?.stage !== undefined && Number(element.dataset.stage) !== what.stage);
   }
 
+  /** @type {(before: Map<string, DOMRect | null>) => void} */
   function glide(before) {
     for (const [name, element] of badges) {
       const [from, to] = [before.get(name), element.getBoundingClientRect()];
@@ -336,6 +366,7 @@ export function makePath({ state, choose, point, send }) {
     }
   }
 
+  /** @type {(element: HTMLButtonElement, name: string) => void} */
   function listenTo(element, name) {
     element.addEventListener("pointerenter", () => {
       if (!held?.dragging) point({ devices: [name] });
@@ -367,12 +398,12 @@ export function makePath({ state, choose, point, send }) {
       const was = held;
       if (!was) return;
       const { target, dragging } = was;
-      end(!target);
+      end();
       if (!dragging) choose.device(name, event.shiftKey || event.ctrlKey || event.metaKey);
       else if (target?.device) send({ kind: "drop", device: name, partner: target.device });
       else if (target) send({ kind: "drop", device: name, stage: target.stage });
     });
-    element.addEventListener("pointercancel", () => end(true));
+    element.addEventListener("pointercancel", end);
     // a click by the keyboard or a screen reader has no pointer
     element.addEventListener("click", (event) => {
       if (!event.detail) choose.device(name, event.shiftKey || event.ctrlKey || event.metaKey);
@@ -391,9 +422,13 @@ export function makePath({ state, choose, point, send }) {
     showPrices();
   }
 
-  /** {stage, device} under the pointer, null over the device's own column or none. */
+  /**
+   * {stage, device} under the pointer, null over the device's own column or none.
+   * @type {(x: number, y: number, name: string) => Under}
+   */
   function under(x, y, name) {
     const home = stageOf(name);
+    /** @type {(box: DOMRect) => boolean} */
     const inside = ({ left, right, top, bottom }) => x >= left && x <= right && y >= top && y <= bottom;
     const found = [...columns.children].find((element) => inside(element.getBoundingClientRect()));
     if (!found || Number(found.dataset.stage) === home) return null;
@@ -409,6 +444,7 @@ export function makePath({ state, choose, point, send }) {
     showPrices,
     cancel: () => end(),
     dragging: () => Boolean(held?.dragging),
+    /** @type {(name: string) => void} */
     roveTo(name) {
       for (const [other, element] of badges) element.tabIndex = other === name ? 0 : -1;
       badges.get(name)?.focus({ preventScroll: false });
@@ -418,7 +454,10 @@ export function makePath({ state, choose, point, send }) {
   };
 }
 
-/** The largest badge of which so many find room in a width and a height. */
+/**
+ * The largest badge of which so many find room in a width and a height.
+ * @type {(n: number, width: number, height: number) => number}
+ */
 function badgeSize(n, width, height) {
   for (let size = LARGEST_BADGE; size > SMALLEST_BADGE; size--) {
     const across = Math.floor((width + GAP) / (size + GAP));
@@ -427,16 +466,25 @@ function badgeSize(n, width, height) {
   return SMALLEST_BADGE;
 }
 
-/** "Tokyo", "Tokyo, Seoul", "Tokyo +3". */
+/**
+ * "Tokyo", "Tokyo, Seoul", "Tokyo +3".
+ * @type {(regions?: string[]) => string}
+ */
 function placesOf(regions = []) {
   if (regions.length <= 2) return regions.join(", ");
   return `${regions[0]} +${regions.length - 1}`;
 }
 
-/** Three digits that count: "13.3 s". */
+/**
+ * Three digits that count: "13.3 s".
+ * @type {(value: number) => string}
+ */
 const brief = (value) => (value >= 10 && value < 100 ? `${value.toFixed(1)} s` : seconds(value));
 
-/** "+13.8 s", "−3 ms", "same". */
+/**
+ * "+13.8 s", "−3 ms", "same".
+ * @type {(difference: number, of: number) => string}
+ */
 function briefly(difference, of) {
   if (Math.abs(difference) <= 1e-9 * of) return "same";
   return Math.abs(difference) >= 10 ? `${difference > 0 ? "+" : "−"}${brief(Math.abs(difference))}` : change(difference, of);

@@ -3,14 +3,19 @@ import { h } from "shared/dom.js";
 
 const STEPS = 400;
 
-/** `begin()`, `move(value)` and `end()` frame one gesture, by pointer or by keys. */
+/**
+ * `begin()`, `move(value)` and `end()` frame one gesture, by pointer or by keys.
+ * @type {(options: { label: string, unit: string, low: number, high: number, value: number, format: (value: number) => string, begin: () => void, move: (value: number) => void, end: () => void }) => HTMLElement}
+ */
 export function logSlider({ label, unit, low, high, value, format, begin, move, end }) {
+  /** @type {(number: number) => number} */
   const at = (number) => Math.round((STEPS * Math.log(Math.min(high, Math.max(low, number)) / low)) / Math.log(high / low));
+  /** @type {(step: number) => number} */
   const of = (step) => Number((low * (high / low) ** (step / STEPS)).toPrecision(3));
   const was = value;
   const said = h("output", {}, `${format(value)} ${unit}`);
   let inGesture = false,
-    resting = 0;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */ resting;
   const stop = () => {
     clearTimeout(resting);
     if (inGesture) {

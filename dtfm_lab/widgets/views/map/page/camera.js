@@ -1,14 +1,20 @@
 // How far the picture is magnified and moved: at home, layout and box are the same.
+/** @import { CleanUps } from "shared/types.d.ts" */
+/** @import { Camera } from "../types.d.ts" */
 
 const [LEAST, MOST] = [0.4, 14];
 const FLIGHT_MS = 420;
 
-/** `changed()` asks for a repaint; `box` is what the picture fills. */
+/**
+ * `changed()` asks for a repaint; `box` is what the picture fills.
+ * @type {(box: HTMLElement, changed: () => void, isStill: () => boolean, cleanUp: CleanUps) => Camera}
+ */
 export function cameraOf(box, changed, isStill, cleanUp) {
   let [k, x, y] = [1, 0, 0];
   let flying = 0;
   cleanUp.add(() => cancelAnimationFrame(flying));
 
+  /** @type {(nextK: number, nextX: number, nextY: number) => void} */
   function look(nextK, nextX, nextY) {
     [k, x, y] = [nextK, nextX, nextY];
     changed();
@@ -19,10 +25,12 @@ export function cameraOf(box, changed, isStill, cleanUp) {
     flying = 0;
   }
 
+  /** @type {(toK: number, toX: number, toY: number) => void} */
   function flyTo(toK, toX, toY) {
     stop();
     if (isStill()) return look(toK, toX, toY);
     const [fromK, fromX, fromY, begin] = [k, x, y, performance.now()];
+    /** @type {(now: number) => void} */
     const step = (now) => {
       const t = Math.min(1, Math.max(0, (now - begin) / FLIGHT_MS));
       const eased = t * t * (3 - 2 * t);

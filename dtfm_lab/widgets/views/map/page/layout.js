@@ -1,5 +1,7 @@
 // Where each region's card stands: in a ring around the globe, or pushed apart where they are many. It depends on
 // places, names and counts alone, never on latencies, bandwidths or plans, so that nothing jumps when these change.
+import { there } from "shared/there.js";
+/** @import { Area, Card, Globe, Ground, Layout, Place, Region, Spot } from "../types.d.ts" */
 
 export const TOP = 34; // pixels of the row of icons
 export const NAME = 17; // pixels of a card's name, above its box
@@ -13,7 +15,10 @@ const FOLD = 16; // most badges of a card where there is no room for all
 const UNFOLDED = 64; // most badges of a card at all, until it is opened
 const FULLEST = 0.34; // of the picture, in cards
 const LARGEST_FOLDED = 20; // pixels of a badge: larger ones are for cards that show all of theirs
-/** [pixels of a badge and its gap, most badges of a card, pixels between cards of a ring]: the first that fits is taken. */
+/**
+ * [pixels of a badge and its gap, most badges of a card, pixels between cards of a ring]: the first that fits is taken.
+ * @type {[number, number, number][]}
+ */
 const SIZES = [
   [34, 8, ROOMY],
   [26, 16, ROOMY],
@@ -36,12 +41,14 @@ const TURN = 2 * Math.PI;
 /**
  * `regions` are {name, devices, place}; {cards, byName, ground, cell}. A card is {name, devices, x, y, w, h, home, slots, more}
  * in pixels: its middle and size with the name, the place on the globe, offsets of badges from its middle, and how many are folded.
+ * @type {(regions: Region[], globe: Globe | null, look: { width: number, height: number, nameWidth: (name: string) => number, open?: string | null }) => Omit<Layout, "globeOf">}
  */
 export function layoutOf(regions, globe, { width, height, nameWidth, open }) {
   const shown = regions.filter(({ devices, name }) => devices.length || name);
   const known = shown.filter(({ place }) => place);
   const lost = known.length ? shown.filter(({ place }) => !place) : [];
   const placed = known.length ? known : shown;
+  /** @type {Omit<Layout, "globeOf" | "byName"> | null} */
   let best = null;
   for (const [cell, most, gap] of SIZES) {
     if (cell > LARGEST_FOLDED && shown.some(({ devices }) => devices.length > most)) continue;
@@ -63,28 +70,27 @@ export function layoutOf(regions, globe, { width, height, nameWidth, open }) {
     best = { cards: [...cards, ...shelf.cards], ground, cell, shelf: shelf.cards.length ? area.bottom + EDGE : null, folded: shelf.folded };
     if (apart) break;
   }
-  if (open)
-    unfold(
-      best.cards.find(({ name }) => name === open),
-      best.cell,
-      width,
-      height,
-      nameWidth,
-    );
-  best.byName = new Map(best.cards.map((card) => [card.name, card]));
-  return best;
+  const found = there(best);
+  if (open) {
+    const card = found.cards.find(({ name }) => name === open);
+    unfold(card, found.cell, width, height, nameWidth);
+  }
+  return { ...found, byName: new Map(found.cards.map((card) => [card.name, card])) };
 }
 
+/** @type {(globe: Globe, area: Area) => Ground} */
 function groundOf(globe, { left, top, right, bottom }) {
   const scale = Math.max(1, Math.min(right - left, bottom - top) / 2 + 2) / globe.radius;
   return { x: (left + right) / 2, y: (top + bottom) / 2, scale };
 }
 
+/** @type {(place: Place, globe: Globe, ground: Ground) => Spot} */
 function homeOf(place, globe, ground) {
   const [x, y] = globe.project(place);
   return [ground.x + (x - globe.centre[0]) * ground.scale, ground.y + (y - globe.centre[1]) * ground.scale];
 }
 
+/** @type {(region: Region, cell: number, most: number, nameWidth: (name: string) => number) => Card} */
 function cardOf(region, cell, most, nameWidth) {
   const n = region.devices.length;
   const shown = n > most ? most - 1 : n;
@@ -95,6 +101,7 @@ function cardOf(region, cell, most, nameWidth) {
   const bar = n > most ? 6 : 0; // the counts of stages, where not all can be seen
   const w = Math.max(columns * cell + 2 * PAD, wide);
   const h = rows * cell + 2 * PAD + NAME + bar;
+  /** @type {Spot[]} */
   const slots = Array.from({ length: cells }, (_, at) => [
     ((at % columns) - (Math.min(columns, cells) - 1) / 2) * cell,
     (Math.floor(at / columns) - (rows - 1) / 2) * cell + (NAME - bar) / 2,
@@ -102,7 +109,10 @@ function cardOf(region, cell, most, nameWidth) {
   return { ...region, w, h, slots, shown, more: n - shown, bar, cell, home: null, x: 0, y: 0 };
 }
 
-/** All devices of one card, over its neighbours, as large as there is room for. */
+/**
+ * All devices of one card, over its neighbours, as large as there is room for.
+ * @type {(card: Card | undefined, cell: number, width: number, height: number, nameWidth: (name: string) => number) => void}
+ */
 function unfold(card, cell, width, height, nameWidth) {
   if (!card?.more) return;
   for (const size of [Math.max(18, cell), 16, 13, 10, 8]) {
@@ -114,9 +124,13 @@ function unfold(card, cell, width, height, nameWidth) {
   card.y = Math.min(height - EDGE - card.h / 2, Math.max(EDGE + card.h / 2, card.y));
 }
 
-/** Cards of regions without a known place, side by side at the lower edge; those for which there is no room are `folded`. */
+/**
+ * Cards of regions without a known place, side by side at the lower edge; those for which there is no room are `folded`.
+ * @type {(cards: Card[], width: number, height: number) => { cards: Card[], height: number, folded: number }}
+ */
 function shelfOf(cards, width, height) {
   if (!cards.length) return { cards: [], height: 0, folded: 0 };
+  /** @type {Card[][]} */
   const rows = [[]];
   let x = EDGE;
   for (const card of cards) {
@@ -144,7 +158,10 @@ function shelfOf(cards, width, height) {
   return { cards: shown, height: height - y, folded: cards.length - shown.length };
 }
 
-/** Cards on a rounded ring at the area's edge, in the order in which their places lie around its middle; false where they overlap. */
+/**
+ * Cards on a rounded ring at the area's edge, in the order in which their places lie around its middle; false where they overlap.
+ * @type {(cards: Card[], area: Area, ground: Ground | null, gap: number) => boolean}
+ */
 function inRing(cards, area, ground, gap) {
   const n = cards.length;
   const [mx, my] = [(area.left + area.right) / 2, (area.top + area.bottom) / 2];
@@ -166,9 +183,11 @@ function inRing(cards, area, ground, gap) {
     const off = natural[card] - even[at] - turn;
     return even[at] + turn + 0.45 * Math.atan2(Math.sin(off), Math.cos(off));
   });
+  /** @type {(at: number) => void} */
   const put = (at) => {
     const card = cards[order[at]];
     const [c, s] = [Math.cos(angles[at]), Math.sin(angles[at])];
+    /** @type {(value: number) => number} */
     const bulge = (value) => Math.sign(value) * Math.abs(value) ** 0.72; // between an ellipse and a rectangle
     card.x = mx + bulge(c) * ((area.right - area.left - card.w) / 2);
     card.y = my + bulge(s) * ((area.bottom - area.top - card.h) / 2);
@@ -190,7 +209,10 @@ function inRing(cards, area, ground, gap) {
   return noneOverlap(cards, gap - 2);
 }
 
-/** Cards near their places, stretched to fill the area and pushed apart; false where they overlap. */
+/**
+ * Cards near their places, stretched to fill the area and pushed apart; false where they overlap.
+ * @type {(cards: Card[], area: Area, ground: Ground | null, gap: number) => boolean}
+ */
 function freely(cards, area, ground, gap) {
   const [mx, my] = [(area.left + area.right) / 2, (area.top + area.bottom) / 2];
   const homes = cards.map(({ home }, at) => home ?? (ground ? [mx, my] : [mx + Math.cos(at * 2.4) * Math.sqrt(at), my + Math.sin(at * 2.4) * Math.sqrt(at)]));
@@ -228,5 +250,7 @@ function freely(cards, area, ground, gap) {
   return noneOverlap(cards, 1);
 }
 
+/** @type {(a: Card, b: Card, gap: number) => boolean} */
 const overlap = (a, b, gap) => Math.abs(a.x - b.x) < (a.w + b.w) / 2 + gap && Math.abs(a.y - b.y) < (a.h + b.h) / 2 + gap;
+/** @type {(cards: Card[], gap: number) => boolean} */
 const noneOverlap = (cards, gap) => cards.every((a, at) => cards.slice(at + 1).every((b) => !overlap(a, b, gap)));

@@ -1,8 +1,12 @@
 // A field that flies to a city, a region or a device, and can put a device there or bring the selected ones.
 import { h } from "shared/dom.js";
 import { mayBecome } from "./find.js";
+/** @import { City, Found } from "../types.d.ts" */
 
-/** `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), addable(), movable(), leave()}. */
+/**
+ * `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), addable(), movable(), leave()}.
+ * @type {(cities: City[], find: (text: string) => Found | null, act: { fly: (found: Found) => void, add: (found: Found) => void, move: (found: Found) => void, addable: () => boolean, movable: () => boolean, leave: () => void }) => { element: HTMLElement, input: HTMLInputElement, update: () => void }}
+ */
 export function searchField(cities, find, act) {
   const id = `dtfm-cities-${Math.random().toString(36).slice(2)}`;
   const list = h(
@@ -13,6 +17,7 @@ export function searchField(cities, find, act) {
       .sort()
       .map((name) => h("option", { value: name })),
   );
+  /** @type {HTMLInputElement} */
   const input = h("input", {
     type: "text",
     list: id,
@@ -25,7 +30,8 @@ export function searchField(cities, find, act) {
     onkeydown(event) {
       event.stopPropagation();
       if (event.key === "Enter") {
-        if (find(input.value)) act.fly(find(input.value));
+        const found = find(input.value);
+        if (found) act.fly(found);
         update();
       }
       if (event.key === "Escape") {
@@ -35,6 +41,7 @@ export function searchField(cities, find, act) {
       }
     },
   });
+  /** @type {(what: "add" | "move") => () => void} */
   const press = (what) => () => {
     const found = find(input.value);
     if (found) act[what](found);

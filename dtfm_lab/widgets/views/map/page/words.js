@@ -1,12 +1,22 @@
 // What the map says in words: of what is pointed at.
 import { linkText, short } from "shared/links.js";
+import { there } from "shared/there.js";
+/** @import { Conditions } from "shared/types.d.ts" */
+/** @import { Card, Facts, Hit, Pair } from "../types.d.ts" */
 
+/** @type {(n: number, one: string, many?: string) => string} */
 export const count = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
-/** Devices of a card, of which hosts stand for several each. */
+/**
+ * Devices of a card, of which hosts stand for several each.
+ * @type {(card: Pick<Card, "devices">) => number}
+ */
 export const devicesOn = (card) => card.devices.reduce((sum, { members }) => sum + (members?.length ?? 1), 0);
 
-/** A device, a card or a pair that is pointed at. */
+/**
+ * A device, a card or a pair that is pointed at.
+ * @type {(hit: Hit, facts: Facts) => string}
+ */
 export function describe(hit, { document, pairs, tasks, uses, slow }) {
   if (hit.kind === "device") {
     const device = document.devices.find(({ name }) => name === hit.name);
@@ -28,7 +38,7 @@ export function describe(hit, { document, pairs, tasks, uses, slow }) {
     const more = hit.kind === "more" ? "\nclick to see all" : "";
     return `${hit.name || "no region"}: ${count(devicesOn(hit.card), "device")}${within}${more}`;
   }
-  const pair = pairs.get(hit.key);
+  const pair = there(pairs.get(hit.key));
   const use = uses.get(hit.key);
   const why = { line: "", default: "as the default says", filled: `by distance, ${pair.distance_km?.toLocaleString("en-US")} km` }[pair.kind];
   const sends = [
@@ -41,8 +51,12 @@ export function describe(hit, { document, pairs, tasks, uses, slow }) {
     .join("\n");
 }
 
-/** "0.79 Gbit/s, 67 ms", both ways where they differ. */
+/**
+ * "0.79 Gbit/s, 67 ms", both ways where they differ.
+ * @type {(pair: Pair) => string[]}
+ */
 function numbers({ a, b, there, back, kind }) {
+  /** @type {(conditions: Conditions) => string} */
   const say = ({ latency_ms, bandwidth_gbps }) => `${kind === "filled" ? "≈ " : ""}${short(bandwidth_gbps)} Gbit/s, ${short(latency_ms)} ms`;
   if (there.latency_ms === back.latency_ms && there.bandwidth_gbps === back.bandwidth_gbps) return [say(there)];
   return [`${a} → ${b}: ${say(there)}`, `${b} → ${a}: ${say(back)}`];
