@@ -69,6 +69,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/javascript.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/planning.py
@@ -154,7 +155,7 @@ pictures: $(VENV)/.dev
 	$(BIN)/python tools/pictures.py $(ARGS)
 
 js-check: js
-	git diff --exit-code -- dtfm_lab/widgets/static
+	git diff --exit-code -- dtfm_lab/widgets/static 'dtfm_lab/extensions/*/static'
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'

@@ -84,6 +84,11 @@ function writeLicences(packages) {
 
 if (process.argv.includes("--watch")) {
   await (await context(options)).watch();
+} else if (process.argv.includes("--check")) {
+  const { outputFiles } = await build({ ...options, write: false, logLevel: "error" });
+  const stale = outputFiles.filter(({ path, contents }) => !existsSync(path) || !readFileSync(path).equals(contents));
+  for (const { path } of stale) console.error(`${path} is not what its sources make: run make js`);
+  process.exitCode = stale.length ? 1 : 0;
 } else {
   const { metafile } = await build(options);
   if (!named.length) {

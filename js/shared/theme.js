@@ -151,7 +151,6 @@ const paper = () => getComputedStyle(document.body).getPropertyValue("--jp-layou
  */
 export function onTheme(handler, cleanUp) {
   // JupyterLab names the theme on the body before its style sheet is in force: a moment, or a second on a busy machine.
-  /** @type {ReturnType<typeof setInterval> | undefined} */
   let looking = 0;
   const changed = () => {
     themes = new WeakMap();
@@ -162,7 +161,7 @@ export function onTheme(handler, cleanUp) {
     clearInterval(looking);
     let looks = 0,
       seen = paper();
-    looking = setInterval(() => {
+    looking = window.setInterval(() => {
       const now = paper();
       looks += 1;
       if (now !== seen || looks === SETTLED_LOOKS) changed();

@@ -64,7 +64,7 @@ export function explainWords(el, tables, cleanUp) {
       const target = marked(event);
       if (target === shown) return;
       hide();
-      if (target) waiting = setTimeout(show, 250, target);
+      if (target) waiting = window.setTimeout(show, 250, target);
     },
     focusin: (event) => {
       const target = marked(event);

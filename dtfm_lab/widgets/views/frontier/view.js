@@ -1,14 +1,13 @@
 // Seconds against dollars: the plans of a frontier as points on a step line, and what no plan can beat.
 import { cleanUps, focusedIn, frame, h, onResize, onTraits, svg } from "shared/dom.js";
-import { dollars, figures, logTicks, seconds, ticks } from "shared/axis.js";
+import { dollars, figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";
 import { view } from "shared/view.js";
+import { scale } from "./page/scale.js";
 /** @import { Render } from "shared/types.d.ts" */
 /** @import { Traits } from "./types.d.ts" */
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [62, 18, 14, 40];
-const STEEP = 6; // ratio of the largest to the smallest from which an axis is logarithmic
-const LEAST_ROOM = 0.1; // share of the largest value beside the points: with less, marks of three figures would read alike
 
 /** @type {Render<Traits>} */
 function render({ model, el }) {
@@ -112,25 +111,6 @@ function render({ model, el }) {
   onResize(box, show, cleanUp);
   show();
   return cleanUp.run;
-}
-
-/**
- * Places of values between two pixels; logarithmic where they differ much.
- * @type {(values: number[], from: number, to: number) => { at: (value: number) => number, marks: (count: number) => number[] }}
- */
-function scale(values, from, to) {
-  const known = values.filter((value) => isFinite(value));
-  const least = Math.min(...known),
-    most = Math.max(...known);
-  const log = least > 0 && most / least > STEEP;
-  const room = Math.max((most - least) * 0.08, most * LEAST_ROOM) || 0.08;
-  const [bottom, top] = log ? [least / 1.15, most * 1.15] : [Math.max(0, least - room), most + room];
-  /** @type {(value: number) => number} */
-  const of = log ? Math.log : (value) => value;
-  return {
-    at: (value) => from + ((of(value) - of(bottom)) / (of(top) - of(bottom) || 1)) * (to - from),
-    marks: (count) => (log ? logTicks(bottom, top) : ticks(bottom, top, count)),
-  };
 }
 
 /** @type {(x: number, y: number, words: string, anchor: string) => SVGTextElement} */

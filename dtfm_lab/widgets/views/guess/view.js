@@ -1,15 +1,14 @@
 // A question, a number field and a slider; after the guess, how far off it was, with both on a scale.
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
-import { compact, figures, logTicks, ticks } from "shared/axis.js";
+import { compact, figures } from "shared/axis.js";
 import { there } from "shared/there.js";
 import { view } from "shared/view.js";
+import { axisOf, stepOf, STEPS, valueAt } from "./page/axis.js";
 /** @import { Render } from "shared/types.d.ts" */
 /** @import { Traits } from "./types.d.ts" */
 
-const STEPS = 1000; // of the slider
 const PATIENCE_MS = 3000;
 const NO_KERNEL = "No answer yet: the kernel is busy with other cells, or this page has none.";
-const FROM_ZERO = 20; // ratio of guess and answer from which an open scale is logarithmic
 
 let views = 0;
 
@@ -47,34 +46,18 @@ function render({ model, el }) {
    */
   const span = () => [there(model.get("low")), there(model.get("high")), model.get("is_log")];
 
-  /** @type {(step: number) => number} */
-  function valueAt(step) {
-    const [low, high, isLog] = span();
-    const share = step / STEPS;
-    if (isLog) return Number((low * (high / low) ** share).toPrecision(2));
-    const grain = 10 ** Math.floor(Math.log10((high - low) / 100));
-    return Number((Math.round((low + (high - low) * share) / grain) * grain).toPrecision(12));
-  }
-
-  /** @type {(value: number) => number} */
-  function stepOf(value) {
-    const [low, high, isLog] = span();
-    const share = isLog ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
-    return Math.round(STEPS * Math.min(1, Math.max(0, share)));
-  }
-
   /** @type {(value: number) => string} */
   const say = (value) => `${figures(value)} ${model.get("unit")}`.trim();
 
   slider.addEventListener("input", () => {
-    const value = valueAt(Number(slider.value));
+    const value = valueAt(Number(slider.value), ...span());
     field.value = String(value);
     slider.setAttribute("aria-valuetext", say(value));
     root.classList.add("dtfm-guess-said");
   });
   field.addEventListener("input", () => {
     if (field.value === "" || model.get("low") === null) return;
-    slider.value = String(stepOf(Number(field.value)));
+    slider.value = String(stepOf(Number(field.value), ...span()));
     slider.setAttribute("aria-valuetext", say(Number(field.value)));
     root.classList.add("dtfm-guess-said");
   });
@@ -181,27 +164,5 @@ function render({ model, el }) {
   show();
   return cleanUp.run;
 }
-
-/**
- * An axis that holds the values: the slider's where there is one, widened where they lie outside.
- * @type {(values: number[], low: number | null, high: number | null, isLog: boolean) => { share: (value: number) => number, ticks: number[] }}
- */
-function axisOf(values, low, high, isLog) {
-  const known = low === null ? values : [low, there(high), ...values];
-  let [from, to] = [Math.min(...known), Math.max(...known)];
-  const log = from > 0 && (isLog || (low === null && to / from >= FROM_ZERO));
-  if (low === null && !log) [from, to] = [Math.min(0, 1.15 * from), Math.max(0, 1.15 * to)];
-  if (low === null && log) [from, to] = [from / 2, to * 2];
-  if (from === to) [from, to] = [from - 1, to + 1];
-  /** @type {(value: number) => number} */
-  const share = log ? (value) => Math.log(value / from) / Math.log(to / from) : (value) => (value - from) / (to - from);
-  return { share, ticks: log ? thinned(logTicks(from, to)) : ticks(from, to, 4) };
-}
-
-/**
- * At most about six of them: a phone has no room for more.
- * @type {(values: number[]) => number[]}
- */
-const thinned = (values) => values.filter((_, index) => index % Math.ceil(values.length / 6) === 0);
 
 export default view(render);

@@ -4,6 +4,7 @@ import { ticks, tickLabel } from "shared/axis.js";
 import { cleanUps, frame, h, onResize, onTraits, oncePerFrame, svg, targetOf } from "shared/dom.js";
 import { there } from "shared/there.js";
 import { view } from "shared/view.js";
+import { moved } from "./page/stays.js";
 /** @import { Listening, Render } from "shared/types.d.ts" */
 /** @import { End, Stay, Traits } from "./types.d.ts" */
 
@@ -11,7 +12,6 @@ const ROWS_PX = [16, 11]; // of a few devices, of many
 const MANY = 24;
 const AXIS_PX = 20;
 const REACH_PX = 5; // at either side of an end
-const LEAST = 1 / 2000; // of the hours, that a stay lasts
 const EVERY_MS = 90; // between two messages of one gesture
 
 /** @type {Render<Traits>} */
@@ -164,21 +164,9 @@ function render({ model, el }) {
     );
   }
 
-  /**
-   * The stay's end at another time, between its neighbours.
-   * @type {(end: End, t_s: number) => Stay}
-   */
-  function moved({ index, device, leaves }, t_s) {
-    const [, begin_s, end_s] = stays[index],
-      least = end() * LEAST;
-    const before = stays[index - 1]?.[0] === device ? stays[index - 1][2] : 0,
-      after = stays[index + 1]?.[0] === device ? stays[index + 1][1] : end();
-    return leaves ? [device, begin_s, Math.min(after, Math.max(begin_s + least, t_s))] : [device, Math.max(before, Math.min(end_s - least, t_s)), end_s];
-  }
-
   /** @type {(one: End, t_s: number) => void} */
   function put(one, t_s) {
-    stays = stays.map((stay, index) => (index === one.index ? moved(one, t_s) : stay));
+    stays = stays.map((stay, index) => (index === one.index ? moved(stays, one, t_s, end()) : stay));
     draw();
   }
 

@@ -2,8 +2,8 @@
 import { cleanUps, focusedIn, frame, h, onTraits } from "shared/dom.js";
 import { figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";
-import { GREY } from "shared/theme.js";
 import { view } from "shared/view.js";
+import { allCauses } from "./page/causes.js";
 /** @import { Child, Render } from "shared/types.d.ts" */
 /** @import { Cause, Row, Traits } from "./types.d.ts" */
 
@@ -126,16 +126,6 @@ function render({ model, el }) {
   onTraits(model, ["rows", "chosen", "causes", "title", "caption", "stale", "not_modelled", "empty_words"], show, cleanUp);
   show();
   return cleanUp.run;
-}
-
-/**
- * The causes that have a colour, and in grey those that only some system's own prediction names.
- * @type {(causes: Cause[], rows: Row[]) => Cause[]}
- */
-function allCauses(causes, rows) {
-  const others = new Set(rows.flatMap(({ parts }) => parts.map(([name]) => name)));
-  for (const { name } of causes) others.delete(name);
-  return [...causes, ...[...others].map((name) => ({ name, color: GREY }))];
 }
 
 export default view(render);
