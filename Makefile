@@ -18,7 +18,7 @@ app: $(VENV)/.lab
 
 # The pages, lessons and reference as a site that loads nothing from a network. A warning fails.
 docs: $(VENV)/.docs
-	$(BIN)/python -m website $(ARGS)
+	$(BIN)/python -m tools.website $(ARGS)
 
 # Two processes; one that has done its half takes over from the other. A process has each server and browser once, and
 # keeps what tests of a file share, as it gets whole stretches of neighbours.
@@ -41,8 +41,8 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix compare/, test_compare.py test_refit.py) \
 	$(addprefix planning/, test_cost.py test_evaluate.py) \
 	$(addprefix simulation/, test_schedules.py test_textbook_times.py test_simulate.py test_sharding.py) \
-	published/test_rows.py \
-	$(addprefix systems/, test_launch_flags.py test_outcomes.py) \
+	extensions/published/test_rows.py \
+	$(addprefix extensions/systems/, test_launch_flags.py test_outcomes.py) \
 	$(addprefix runtime/, test_refusals.py test_gradient_shards.py test_codec.py test_no_pickles.py) \
 	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
 	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_view_traits.py test_words.py) \
@@ -71,30 +71,17 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python tools/javascript.py
 
+# The tables of docs/benchmarks.md. `python benchmarks` lists them all; one alone is `python benchmarks NAME`.
+BENCHMARKS := planning baseline bounds iteration replanning simulation predictions cuts modules real_plans strategies \
+	systems_run pipelining starting soak
+
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/planning.py
-	$(BIN)/python benchmarks/baseline.py
-	$(BIN)/python benchmarks/bounds.py
-	$(BIN)/python benchmarks/iteration.py
-	$(BIN)/python benchmarks/replanning.py
-	$(BIN)/python benchmarks/thousand.py
-	$(BIN)/python benchmarks/simulation.py
-	$(BIN)/python benchmarks/predictions.py
-	$(BIN)/python benchmarks/cuts.py
-	$(BIN)/python benchmarks/modules.py
-	$(BIN)/python benchmarks/better_plans.py
-	$(BIN)/python benchmarks/first_answer.py --systems
-	$(BIN)/python benchmarks/real_plans.py
-	$(BIN)/python benchmarks/strategies.py
-	$(BIN)/python benchmarks/systems_run.py
-	$(BIN)/python benchmarks/pipelining.py
-	$(BIN)/python benchmarks/starting.py
-	$(BIN)/python benchmarks/soak.py
+	for name in $(BENCHMARKS); do $(BIN)/python benchmarks $$name || exit 1; done
+	$(BIN)/python benchmarks first_answer --systems
 
 bench-ui: $(VENV)/.dev
-	$(BIN)/python benchmarks/mystery.py
-	$(BIN)/python benchmarks/interface $(ARGS)
-	$(BIN)/python benchmarks/teaching.py
+	$(BIN)/python benchmarks mystery
+	$(BIN)/python benchmarks interface $(ARGS)
 
 # What is exported, read by the frameworks' own parsers, in an environment of their own: they ask for other versions of
 # what the lab has, and some for what is built beside torch.
@@ -122,7 +109,7 @@ GPU_VENV ?= .venv-gpu
 GPU_PYTHON ?= $(GPU_VENV)/bin/python
 
 gpu: $(if $(filter file,$(origin GPU_PYTHON)),$(GPU_VENV)/.cuda$(CUDA))
-	$(GPU_PYTHON) benchmarks/gpu $(ARGS)
+	$(GPU_PYTHON) benchmarks gpu $(ARGS)
 
 $(GPU_VENV)/.cuda$(CUDA): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(GPU_VENV)
@@ -135,11 +122,11 @@ $(GPU_VENV)/.cuda$(CUDA): pyproject.toml constraints.txt
 
 # The lessons with still pictures of what they show, for readers on GitHub; those that have not changed are not run again.
 notebooks: $(VENV)/.dev
-	$(BIN)/python tools/notebooks.py $(ARGS)
+	$(BIN)/python -m tools.notebooks $(ARGS)
 
 # The teacher's tables of lessons and missions.
 teaching: $(VENV)/.lab
-	$(BIN)/python -m website.course docs/teaching.md docs/exam.md
+	$(BIN)/python -m tools.website.course docs/teaching.md docs/exam.md
 
 # Slides of every lesson, in the folder slides.
 slides: $(VENV)/.lab
@@ -148,11 +135,11 @@ slides: $(VENV)/.lab
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:
-	cd js && npm ci --no-audit --no-fund && npm run build
+	cd tools/js && npm ci --no-audit --no-fund && npm run build
 
 # Stills and a moving picture of the lab for the README, in both themes: some ten minutes, with a Chromium.
 pictures: $(VENV)/.dev
-	$(BIN)/python tools/pictures.py $(ARGS)
+	$(BIN)/python -m tools.screenshots $(ARGS)
 
 js-check: js
 	git diff --exit-code -- dtfm_lab/widgets/static 'dtfm_lab/extensions/*/static'
@@ -180,4 +167,4 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	touch $@ $(VENV)/.lab $(VENV)/.docs
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules
+	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/js/node_modules

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,15 @@ def every_error_is_one_line() -> Iterator[None]:
     TWO_LINES.clear()
     yield
     assert TWO_LINES == []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, with the fixtures that it names, on an event loop of its own."""
+    if not iscoroutinefunction(pyfuncitem.obj):
+        return None
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

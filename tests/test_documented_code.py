@@ -14,7 +14,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
-from website.examples import examples_of
+from tools.website.examples import examples_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -75,7 +75,7 @@ BEFORE = {
         lab.missions.export("handed-in")
     """,
     "strategies.md": """
-        from dtfm_lab.systems.modelled.diloco import DiLoCo as MySystem
+        from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo as MySystem
     """,
 }
 """What a reader of a page has before its first line."""

@@ -35,6 +35,7 @@ def site(tmp_path: Path) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
     shutil.copy(EXAMPLE / "dtfm_lab_example.py", folder)
+    shutil.copytree(EXAMPLE / "dtfm_lab_neighbours", folder / "dtfm_lab_neighbours")
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     installed(folder, project["name"], project["entry-points"])
     return folder
@@ -138,3 +139,75 @@ def test_a_broken_plug_in_is_one_warning_that_names_its_package(site: Path, pyth
     assert len(warnings) == 3
     assert all(line.startswith("package careless: ") for line in warnings)
     assert "planner 'missing' cannot be loaded: ModuleNotFoundError" in ran.stderr
+
+
+def test_an_extension_adds_a_name_a_command_and_a_pane(python: Python) -> None:
+    pytest.importorskip("ipywidgets")
+    ran = python("""
+import sys
+import dtfm_lab as lab
+assert "nearest" in dir(lab) and "nearest" in lab.__all__ and "nearest" in dir(lab.lab)
+from dtfm_lab.cli import main
+from dtfm_lab.cli.options import cli
+import click
+print(cli.get_help(click.Context(cli)))
+assert "dtfm_lab_neighbours" in sys.modules and "dtfm_lab_neighbours.nearest" not in sys.modules
+ring = lab.load_topology("ring-of-eight")
+print(lab.nearest(ring, ring.names[3]) == ring.names[2])
+
+the_lab = lab.Lab(ring, autosave=False, live=False)
+assert [step.name for step in the_lab.steps][-1] == "neighbours"
+assert the_lab.panels["neighbours"].result(the_lab.lab_state) == "Select a device."
+the_lab.show_pane("neighbours")
+the_lab.lab_state.selected = (ring.names[0],)
+the_lab.bar.refresh()
+print(the_lab.bar.view.headline["lead"])
+
+sys.argv = ["dtfm-lab", "nearest", "ring-of-eight", "nobody"]
+main()
+""")
+    assert ran.returncode == 2, ran.stderr
+    assert "nearest     Say which device is nearest to DEVICE." in ran.stdout
+    assert "True" in ran.stdout.splitlines()
+    assert " is nearest to " in ran.stdout.splitlines()[-1]
+    assert "dtfm-lab: no device 'nobody' with a neighbour; wanted one of " in ran.stderr
+
+
+def test_an_extension_that_cannot_be_used_is_one_warning_and_the_rest_stands(site: Path, python: Python) -> None:
+    (site / "careless.py").write_text(
+        "from dtfm_lab.domain.extension import Extension\n"
+        "broken = Extension(name='broken', panes={'broken': 'no_such_module:step'},"
+        " commands={'broken': ('no_such_module:command', 'Never.')}, api={'broken': 'no_such_module'})\n"
+        "lonely = Extension(name='lonely', needs=('nobody',), api={'lonely': 'math:pi'})\n"
+        "after = Extension(name='after', needs=('lonely',), api={'after': 'math:pi'})\n"
+    )
+    points = {name: f"careless:{name}" for name in ("broken", "lonely", "after")} | {"number": "math:pi"}
+    installed(site, "careless", {"dtfm_lab.extensions": points})
+    ran = python("""
+import sys
+import dtfm_lab as lab
+assert not {"lonely", "after"} & set(dir(lab))
+try:
+    lab.lonely
+except AttributeError as error:
+    print(error)
+try:
+    lab.broken
+except ModuleNotFoundError as error:
+    print(error)
+from dtfm_lab.cli import main
+sys.argv = ["dtfm-lab", "broken"]
+main()
+""")
+    assert ran.returncode == 2
+    assert ran.stdout.splitlines() == [
+        "module 'dtfm_lab' has no attribute 'lonely'",
+        "No module named 'no_such_module'",
+    ]
+    *warnings, last = ran.stderr.splitlines()
+    assert sorted(warnings) == [
+        "extension after is left out: it needs lonely",
+        "extension lonely is left out: it needs nobody",
+        "package careless: extension 'number' cannot be loaded: TypeError('math:pi is no Extension')",
+    ]
+    assert last.startswith("dtfm-lab: the command broken cannot be loaded: ModuleNotFoundError")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-JS = Path(__file__).resolve().parents[1] / "js"
+JS = Path(__file__).resolve().parent / "js"
 LOCK, INSTALLED = JS / "package-lock.json", JS / "node_modules" / ".package-lock.json"
 PATIENCE_S = 600  # a slow network; a dead one fails sooner, by npm's own limits
 

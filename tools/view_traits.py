@@ -1,4 +1,4 @@
-"""Write js/shared/traits.d.ts: the synchronised traits of every view class, as TypeScript types.
+"""Write tools/js/shared/traits.d.ts: the synchronised traits of every view class, as TypeScript types.
 
     python tools/view_traits.py            # writes the file
     python tools/view_traits.py --check    # fails if the file is not what the classes declare now
@@ -15,7 +15,7 @@ from pathlib import Path
 import traitlets
 
 ROOT = Path(__file__).resolve().parents[1]
-PATH = ROOT / "js" / "shared" / "traits.d.ts"
+PATH = ROOT / "tools" / "js" / "shared" / "traits.d.ts"
 FOLDERS = ("dtfm_lab/widgets/views", "dtfm_lab/extensions/*/views")
 """Where views lie; js/build.mjs and js/tsconfig.json have the same two patterns."""
 

@@ -12,18 +12,14 @@ import click
 from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     course,
     hosts,
-    ledgers,
     machine,
     networks,
     plans,
     predictions,
     runs,
-    strategies,
 )
 from dtfm_lab.cli.options import cli, no_such_option
 from dtfm_lab.domain.errors import LabError, RunError
-
-cli.offer_subjects()
 
 
 def main() -> NoReturn:

@@ -1,8 +1,5 @@
-"""Commands for several hosts: measure the network between them, and export a plan that they run."""
+"""The command for several hosts: export a plan that they run."""
 
-import os
-import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +10,27 @@ from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
     cli,
     command_line_options,
-    file_option,
     gathered,
     json_option,
     plan_argument,
     schedule_option,
     told,
 )
-from dtfm_lab.cli.plan_report import report_topology
-from dtfm_lab.cli.terminal import err, out, print_json
-from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.cli.terminal import out, print_json
+from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_bytes, format_range, format_s
-from dtfm_lab.files.reading import read_text
+from dtfm_lab.domain.units import counted, format_bytes
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.export import PORT, host_command, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import AWAIT_S, SILENT_S, hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.launchers import TARGETS, Launched, launched, write_launch
-from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join
-from dtfm_lab.runtime.protocol.certificates import require_private
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 
 PAGE = ".html"
 EXPORTED = told(command_line_options(RunSettings), iterations="Iterations to train.")
 """Options of a run that an exported run folder holds."""
-STEPS = 4
-"""Generations of the search behind what a probe predicts."""
 TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
 """Options that a folder for another framework takes, too."""
 
@@ -154,97 +143,3 @@ def _require_alone(context: click.Context, complaint: str, *others: str) -> None
     if wrong := sorted(given - {"plan_file", "folder", "schedule", "as_json", *others}):
         option = next(each for each in context.command.params if each.name == wrong[0])
         raise click.UsageError(f"{option.opts[0]} {complaint}")
-
-
-@cli.command("doctor --probe")
-@click.option(
-    "--listen",
-    metavar="[ADDRESS:]PORT",
-    help="Wait here for hosts; this machine alone without an address, 0.0.0.0 for any.",
-)
-@click.option("--hosts", "n_hosts", type=int, help="How many to wait for.")
-@click.option("--join", "joined", metavar="HOST:PORT", help="Be a host of the probe that listens there.")
-@click.option("--name", help="Of this host, or of the network that is made; this machine's name by default.")
-@click.option("--region", default="", help="Of this host.")
-@click.option("--token-file", type=click.Path(), help="Read the token from here, instead of DTFM_PROBE_TOKEN.")
-@click.option("--advertise", metavar="HOST:PORT", help="Where others reach this host's data port, if not directly.")
-@click.option("--data-port", type=int, default=0, help="Others time messages to here; any free one by default.")
-@click.option("--seconds", type=float, default=6.0, show_default=True, help="About as many for each pair.")
-@click.option("--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds, for the others to come.")
-@file_option("-o", "--output", help="Write the network to this file.")
-@json_option
-def probe(
-    listen: str | None,
-    n_hosts: int | None,
-    joined: str | None,
-    name: str | None,
-    token_file: str | None,
-    output: str | None,
-    as_json: bool,
-    seconds: float,
-    advertise: str | None,
-    **as_host: Any,
-) -> None:
-    """Measure latency and bandwidth between your own hosts.
-
-    One of --listen and --join. Every host runs dtfm-lab doctor --probe --join HOST:PORT and is told the token
-    by DTFM_PROBE_TOKEN, --token-file or a prompt; one machine (it may be one of them) runs dtfm-lab doctor --probe
-    --listen ADDRESS:PORT --hosts N -o network.yaml. Each host times a block of a GPT, too, and what a job would come
-    to is predicted.
-    """
-    if (listen is None) == (joined is None):
-        raise click.UsageError("wanted one of --listen and --join")
-    address, port = host_and_port(joined or listen or "0", default_host=None if joined else "127.0.0.1")
-    token = _token(token_file)
-    if joined is not None:
-        if not token and sys.stdin.isatty():
-            token = click.prompt("token", hide_input=True, err=True)
-        if not token:
-            raise click.UsageError("--join wants the token that the listener printed, in DTFM_PROBE_TOKEN")
-        reached_at = None if advertise is None else host_and_port(advertise)
-        as_host |= {"name": name or socket.gethostname(), "advertise": reached_at}
-        return join(address, port, token=token, report=_print_now, **as_host)
-    if n_hosts is None:
-        raise click.UsageError("--listen wants --hosts, the number to wait for")
-    with ProbeListener(address, port, token) as listener:
-        given = "" if token else f"DTFM_PROBE_TOKEN={listener.token} "
-        known = address_for_others(address)
-        where = f"[{known}]:{listener.port}" if ":" in known else f"{known}:{listener.port}"
-        _print_now(
-            f"waiting for {counted(n_hosts, 'host')}; on each: {given}dtfm-lab doctor --probe --join {where} --name "
-            "NAME"
-        )
-        found_as = name or "probed"
-        network = listener.probe(n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=found_as, report=_print_now)
-    if output is not None:
-        files.save_topology(network, output)
-    _print_now(_prediction(network))
-    return report_topology(network, as_json)
-
-
-def _prediction(network: Topology) -> str:
-    """What a job of the network's size would come to on it, in a line to be proved wrong by a run."""
-    try:
-        plan = lab.plan(network, steps=STEPS)
-    except LabError as error:
-        return f"no plan for it: {error}"
-    trace, job = lab.simulate(plan), plan.job
-    return (
-        f"{job.name} on it, {job.n_stages} x {job.n_replicas}: {format_s(trace.iteration_s)} an iteration, "
-        f"{format_range(*trace.interval())} with 90 % confidence"
-    )
-
-
-def _token(file: str | None) -> str | None:
-    """The token of a probe, from a file or DTFM_PROBE_TOKEN. Raises FileError."""
-    if file is None:
-        return os.environ.get("DTFM_PROBE_TOKEN")
-    require_private(Path(file))
-    if not (token := read_text(Path(file)).strip()):
-        raise FileError(f"{file}: is empty; wanted the token that the listener printed")
-    return token
-
-
-def _print_now(line: str) -> None:
-    err.print(line)
-    sys.stderr.flush()

@@ -16,44 +16,83 @@ import click
 
 from dtfm_lab import files, lab
 from dtfm_lab.cli.terminal import print_notes, waiting
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.extension import load, offered
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
+from dtfm_lab.domain.job.options import OF_ONE_SHAPE
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of, refuse_unknown
 from dtfm_lab.lab.arguments import FrontierBudget, PlanOptions, SearchBudget, SimulationOptions
-from dtfm_lab.lab.histories import OF_ONE_SHAPE
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.variations import OF_THE_JOB
-from dtfm_lab.systems import Budget
 
 
 class Commands(click.Group):
-    """The group of commands, which chooses a subject by its option."""
+    """The group of commands, which chooses a subject by its option, or by a word such as ``network from``.
+
+    Commands of extensions are imported when they are called; the help shows the lines that their extension declares.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in super().list_commands(ctx) if " " not in name]
+        return sorted(name for name in self.known if " " not in name)
+
+    @property
+    def known(self) -> set[str]:
+        """Names of all commands and subjects, those of extensions too."""
+        return {*self.commands, *offered("commands")}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; of an extension's that has not been called, only its name and its line of help."""
+        if cmd_name in self.commands or (declared := offered("commands").get(cmd_name)) is None:
+            return super().get_command(ctx, cmd_name)
+        return click.Command(cmd_name, short_help=declared[1])
+
+    def imported(self, name: str) -> click.Command | None:
+        """Return a command or a subject, imported if it is an extension's; None if there is none of this name."""
+        declared = offered("commands").get(name)
+        if name not in self.commands and declared is not None:
+            try:
+                self.add_command(load(declared[0]), name)
+            except Exception as error:  # the code of another package may raise anything
+                raise LabError(f"the command {name} cannot be loaded: {error!r}") from error
+        command = self.commands.get(name)
+        if command is not None:
+            self._offer_subjects(name, command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if subject := next((each for each in self.commands if each.endswith(f" --{args[0]}")), None):
+        if subject := next(
+            (each for each in sorted(self.known) if each.endswith((f" {args[0]}", f" --{args[0]}"))), None
+        ):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
+        self.imported(args[0])
         name, command, rest = super().resolve_command(ctx, args)
         own = rest[: rest.index("--")] if "--" in rest else rest
         for option in own:
-            if (subject := f"{name} {option}") in self.commands:
+            if (subject := f"{name} {option}") in self.known:
                 rest.remove(option)
-                return subject, self.commands[subject], list(_spread(rest))
+                return subject, self.imported(subject), list(_spread(rest))
         return name, command, list(_spread(rest))
 
-    def offer_subjects(self) -> None:
-        """Give each command the options that choose its subjects, once all commands are there."""
-        for subject in [name for name in self.commands if " " in name]:
-            name, option = subject.split()
-            about = f"{self.commands[subject].get_short_help_str(1000)} See dtfm-lab {subject} --help."
-            self.commands[name].params.append(click.Option([option], is_flag=True, expose_value=False, help=about))
+    def _offer_subjects(self, name: str, command: click.Command) -> None:
+        """Give a command the options that choose its subjects, once."""
+        has = {option for parameter in command.params for option in parameter.opts}
+        ctx = click.Context(self)
+        for subject in sorted(self.known):
+            of, _, option = subject.partition(" ")
+            if of == name and option and option not in has:
+                chosen = self.get_command(ctx, subject)
+                assert chosen is not None
+                about, more = chosen.get_short_help_str(1000), f"dtfm-lab {subject} --help"
+                if option.startswith("-"):
+                    help_text = f"{about} See {more}."
+                    command.params.append(click.Option([option], is_flag=True, expose_value=False, help=help_text))
+                elif more not in (command.epilog or ""):
+                    command.epilog = f"{command.epilog or ''}\n\n{more}: {about}".strip()
 
 
 def _spread(words: Iterable[str]) -> Iterator[str]:
@@ -103,7 +142,6 @@ SEARCH = command_line_options(SearchBudget)
 FRONTIER = command_line_options(FrontierBudget)
 SIMULATION = command_line_options(SimulationOptions)
 RUN = command_line_options(RunOptions)
-STRATEGIES = command_line_options(Budget)
 
 
 def told(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:

@@ -1,11 +1,10 @@
 """Commands about plans: plan, evaluate, show and explain them, and the schemas of their files;
-seconds against dollars; worth; where to train.
+seconds against dollars; worth.
 """
 
 import json
 import math
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,12 @@ from dtfm_lab.cli.options import (
     PLANNING,
     SEARCH,
     cli,
-    command_line_options,
-    file_option,
     gathered,
     job_options,
     json_option,
     output_option,
     placed_options,
     plan_argument,
-    shapeless_options,
     told,
 )
 from dtfm_lab.cli.plan_report import report_plan, report_topology
@@ -37,7 +33,6 @@ from dtfm_lab.cli.terminal import (
     out,
     print_json,
     print_notes,
-    print_report,
     print_rows,
     print_table,
     row_progress,
@@ -55,12 +50,11 @@ from dtfm_lab.domain.units import (
     format_share,
     plain_rows,
 )
-from dtfm_lab.files.reading import ending_of, write_text
-from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
+from dtfm_lab.files.reading import write_text
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.schemas import FORMATS, schema
 from dtfm_lab.planning.explain.worth import freed
-from dtfm_lab.planning.objectives import DEFAULT_SECONDS
+from dtfm_lab.planning.search import DEFAULT_SECONDS
 
 SPEED_AND_PRICE = ("global_batch", "iteration_s", "price_per_hour", "price_per_billion_tokens", "lower_bound_s")
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
@@ -231,35 +225,6 @@ def _whole_numbers(text: str) -> list[int]:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
         raise click.UsageError(f"--batches is {text!r}; wanted whole numbers, such as 256,512") from None
-
-
-@cli.command()
-@shapeless_options
-@gathered(command_line_options(AdviceOptions), into="options")
-@file_option("-o", "--output", help=f"Write it to this file: {', '.join(ENDINGS)}.")
-@json_option
-def advise(topology: Topology, job: Job, options: dict[str, Any], output: str | None, as_json: bool) -> None:
-    """Say where to train: at home, in the cloud, both or not at all.
-
-    Devices of TOPOLOGY with a price are rented, the others are your own. Each way to train on --tokens is planned for
-    seconds: days, dollars, electricity, what fits, what would, and where each number is from.
-    """
-    if output is not None:
-        ending_of(output, ENDINGS)
-
-    def described(found: Advice) -> str:
-        return "ways" if found.best is None else f"ways  best so far: {found.best.name}"
-
-    with row_progress("advise", described, "ways", says_total="wanted") as show:
-        found = lab.advise(topology, job, progress=show, **options)
-    if output is not None:
-        found.save(output)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_report(report_of(found))
-    if found.stopped:
-        sys.exit(130)
 
 
 @cli.command("explain --worth")

@@ -28,6 +28,7 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.elasticity import Costs, TableFleet
 from dtfm_lab.elasticity.policy import Asked, Keeps, Response, Situation
+from dtfm_lab.extensions.systems.api import Budget, Outcome, Strategy, strategies
 from dtfm_lab.files import (
     load_job,
     load_plan,
@@ -40,7 +41,6 @@ from dtfm_lab.files import (
     save_topology,
     save_trace,
 )
-from dtfm_lab.systems import Budget, Outcome, Strategy, strategies
 
 Packed = dict[str, Any]
 Ask = Callable[[int, tuple[Any, ...]], object]

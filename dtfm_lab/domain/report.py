@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+CHANGES = "†"
+"""Mark of what changes the training itself, such as a system or a policy: its seconds alone do not compare."""
 MARKED = re.compile(r"\*\*(.+?)\*\*")
 """Text that is to be seen, such as what is missed, stands between two stars and two stars."""
 # Names twice: JupyterLab's own rules for tables in outputs would win over one class.

@@ -4,6 +4,9 @@
 sweeps, sensitivities and losses. Look, colours, lines and ticks, which all share, are in the root.
 """
 
+from typing import Any
+
+from dtfm_lab.domain.extension import attribute, offered
 from dtfm_lab.figures.maps.link_matrix import link_matrix
 from dtfm_lab.figures.maps.network import network, network_map, plan_map
 from dtfm_lab.figures.plan.coarse_graph import coarse_graph, cost_breakdown, matching
@@ -12,12 +15,9 @@ from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.replans import replans
 from dtfm_lab.figures.results.comparison import blame, comparison
 from dtfm_lab.figures.results.guesses import guesses
-from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.sensitivity import sensitivity
 from dtfm_lab.figures.results.sweep import sweep
-from dtfm_lab.figures.results.systems import crossings, strategies
-from dtfm_lab.figures.results.waterfall import waterfall
 from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
 from dtfm_lab.figures.timeline.bubble import bubble
@@ -28,7 +28,13 @@ from dtfm_lab.figures.timeline.race import race
 
 __all__ = [
     "alt_text", "availability", "blame", "bubble", "coarse_graph", "comparison", "convergence", "cost_breakdown",
-    "crossings", "frontier", "gantt", "guesses", "history", "ledger", "link_matrix", "losses", "matching",
-    "memory_over_time", "network", "network_map", "plan_map", "race", "replans", "save", "sensitivity", "strategies",
-    "sweep", "theme", "waterfall",
+    "frontier", "gantt", "guesses", "history", "link_matrix", "losses", "matching",
+    "memory_over_time", "network", "network_map", "plan_map", "race", "replans", "save", "sensitivity", "sweep",
+    "theme",
 ]  # fmt: skip
+__all__ += sorted(offered("figures"))  # which are imported when they are used
+
+
+def __getattr__(name: str) -> Any:
+    """Return a figure of an extension."""
+    return attribute("figures", __name__, name)

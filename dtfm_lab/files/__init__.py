@@ -21,8 +21,8 @@ from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.files.schedules import load_schedule, save_schedule
 from dtfm_lab.files.sweep_rows import SweepRows
 from dtfm_lab.files.topologies import load_topology, save_topology, topology_names, topology_suffixes
-from dtfm_lab.files.topology_reading import topology_from_mapping
-from dtfm_lab.files.topology_yaml import topology_to_mapping
+from dtfm_lab.files.topology_writing import topology_to_mapping
+from dtfm_lab.files.topology_yaml import topology_from_mapping
 from dtfm_lab.files.traces import load_trace, save_chrome_trace, save_losses, save_trace, trace_from_mapping
 
 Writer = Callable[[Any, Path], Path]

@@ -23,7 +23,6 @@ from dtfm_lab.domain.job import JOBS
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.files import topology_yaml
-from dtfm_lab.files.machines import network_from
 from dtfm_lab.files.reading import reason_of, shipped
 
 
@@ -62,6 +61,24 @@ NETWORKS: Registry[Callable[[], Topology]] = Registry("network", group="dtfm_lab
 """Networks of plug-ins: functions that make a Topology."""
 
 
+class MachineReader(Protocol):
+    """Makes a network of several files that tell of machines, such as outputs of tools."""
+
+    def __call__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        /,
+        *,
+        at: Mapping[str, str] | None,
+        peak_tflops: Mapping[str, float] | None,
+        memory_gib: Mapping[str, float] | None,
+    ) -> Topology: ...
+
+
+MACHINE_READERS: Registry[MachineReader] = Registry("reader of machines", group="dtfm_lab.machine_readers")
+"""What reads a list of files: the first entry."""
+
+
 def topology_names() -> list[str]:
     """Names of the networks that come with the lab, or with a plug-in."""
     return sorted({*(path.stem for path in shipped("topologies").glob("*.yaml")), *NETWORKS})
@@ -76,14 +93,14 @@ def load_topology(
 ) -> Topology:
     """A topology by name (see ``topology_names``) or from a file of one of ``topology_suffixes``.
 
-    Or of a list of files, outputs of other tools, which tell of one's machines: see ``machines.network_from``, which
-    takes ``at``, ``peak_tflops`` and ``memory_gib``.
+    A list of files goes to the first of ``MACHINE_READERS``, with ``at``, ``peak_tflops`` and ``memory_gib``.
 
     Raises FileError (unreadable, broken, unknown key, unknown suffix), TopologyError (missing or
     impossible link) or UnknownName; each says where.
     """
-    if isinstance(name_or_path, list | tuple):
-        return network_from(name_or_path, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib)
+    if isinstance(name_or_path, list | tuple) and MACHINE_READERS:
+        read = next(iter(MACHINE_READERS.values()))
+        return read(name_or_path, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib)
     if at or peak_tflops or memory_gib:
         raise TopologyError(
             "at, peak_tflops or memory_gib with one network; wanted a list of outputs of tools, which they complete"

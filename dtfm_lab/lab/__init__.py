@@ -1,11 +1,14 @@
-"""Every public name, listed here once: ``dtfm_lab`` offers the same, and ``Lab`` and ``figures`` where they are used.
+"""Every public name of the core, listed here once; ``dtfm_lab`` offers the same, and ``Lab`` and ``figures``.
 
-Notebooks call these functions as ``dtfm_lab``; widgets and the command line call them as ``dtfm_lab.lab``.
+Notebooks call these functions as ``dtfm_lab``; widgets and the command line call them as ``dtfm_lab.lab``. Both offer
+the names of extensions too, which are imported when they are used.
 """
 
-from dtfm_lab import published, systems
+from typing import Any
+
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.extension import attribute, offered
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
@@ -14,12 +17,10 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.elasticity import policies
 from dtfm_lab.files import load_availability, load_plan, load_trace, save
 from dtfm_lab.lab import missions
-from dtfm_lab.lab.advising import advise
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
-from dtfm_lab.lab.runs import compare, memory, reproduce, run, simulate, start, sweep
-from dtfm_lab.lab.strategies import strategies
+from dtfm_lab.lab.runs import compare, memory, run, simulate, start, sweep
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
 
@@ -32,7 +33,6 @@ __all__ = [
     "Schedule",
     "Topology",
     "Trace",
-    "advise",
     "compare",
     "evaluate",
     "explain",
@@ -48,18 +48,24 @@ __all__ = [
     "plan",
     "planners",
     "policies",
-    "published",
     "replan",
     "replay",
-    "reproduce",
     "run",
     "save",
     "schedules",
     "search",
     "simulate",
     "start",
-    "strategies",
     "sweep",
-    "systems",
     "with_job",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name of an extension."""
+    return attribute("api", __name__, name)
+
+
+def __dir__() -> list[str]:
+    """The public names, those of extensions included."""
+    return sorted({*__all__, *offered("api")})

@@ -13,6 +13,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.options import OF_ONE_SHAPE
 from dtfm_lab.domain.network import MOST_DEVICES, Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.elasticity import Costs, Fleet, PlannedFleet, Policy, TableFleet, foresight, policy_of
@@ -28,8 +29,6 @@ from dtfm_lab.simulation.memory_intervals import static_memory
 
 PROCESSES_START_S = 30.0
 """Assumed of a restart, before a checkpoint is read."""
-OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
-"""Fields of a job that hold for one number of devices; the plan of every fleet chooses them."""
 STORAGE_BYTES_PER_S = 1e9
 """Assumed of the storage of checkpoints, for each device."""
 AnyFleet = Topology | str | Mapping[int, float]

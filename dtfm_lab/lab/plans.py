@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Protocol, overload, runtime_checkable
 
 from dtfm_lab import files, planning
 from dtfm_lab.domain.errors import JobError, PlanError
@@ -26,7 +26,6 @@ from dtfm_lab.lab.arguments import (
 from dtfm_lab.planning import Explanation, Frontier, PlanStep, Replan
 from dtfm_lab.runtime.client.own_modules import read_module
 from dtfm_lab.simulation.memory import warned
-from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
 log = logging.getLogger(__name__)
 SMALL_NETWORK = 16
@@ -227,18 +226,18 @@ def replan(
     return planning.replan(plan, network, seconds=seconds, seed=seed, horizon_s=horizon_s)
 
 
+@runtime_checkable
+class Explainable(Protocol):
+    """What says itself why it costs what it costs."""
+
+    def why(self, against: Any = None, *, progress: Progress | None = None) -> Any: ...
+
+
 @overload
 def explain(plan: Plan | str) -> Explanation: ...
 @overload
-def explain(
-    plan: Outcome, against: Outcome | Outcomes | Plan | None = None, *, progress: Progress | None = None
-) -> Why: ...
-def explain(
-    plan: Plan | Outcome | str,
-    against: Outcome | Outcomes | Plan | None = None,
-    *,
-    progress: Progress | None = None,
-) -> Explanation | Why:
+def explain(plan: Explainable, against: Any = None, *, progress: Progress | None = None) -> Any: ...
+def explain(plan: Plan | Explainable | str, against: Any = None, *, progress: Progress | None = None) -> Any:
     """Why a plan costs what it costs: what binds, and the price of any other place of a device.
 
     ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan for seconds or dollars is explained by its simulated
@@ -246,16 +245,13 @@ def explain(
     change it: ``.worth()`` of each device, ``.sensitivity()`` to each link and device. ``lab.compare`` lays two plans
     side by side.
 
-    Of an Outcome of ``lab.strategies``, what makes that system slower here: the iteration with one thing taken away at
-    a time, each simulated, the greatest gain first; ``against`` the outcomes, one of them or a plan of one's own, it
-    also leads from one to the other, choice by choice (``.towards``, for ``lab.figures.waterfall``). ``progress`` is
-    called with every explanation so far; Ctrl-C keeps it.
+    What explains itself, such as an outcome of another system, has a method ``why``, which is called.
     """
-    if not isinstance(plan, Outcome):
-        if against is not None:
-            raise PlanError("against is for an outcome of lab.strategies; wanted lab.compare for two plans")
-        return planning.explain(as_plan(plan))
-    return newest_of(stream_why(plan, against), progress)
+    if not isinstance(plan, Plan | str | Explanation) and isinstance(plan, Explainable):
+        return plan.why(against, progress=progress)
+    if against is not None:
+        raise PlanError("against is for what is compared with others; wanted lab.compare for two plans")
+    return planning.explain(as_plan(plan))
 
 
 @of_plan(JobChanges, noun="job field", left_as_is=True)
@@ -274,9 +270,10 @@ def with_job(plan: Plan | str, **overrides: Any) -> Plan:
 
 def _simulated(plan: Plan) -> Plan:
     """The plan with the seconds of its iteration, after a warning of why there are none, or of memory that it lacks."""
-    plan = planning.simulated(plan)
-    if why := planning.why_not_simulated(plan):
-        log.warning("iteration not simulated: %s", why)
+    if plan.iteration_s is None:
+        plan = planning.simulated(plan)
+        if why := planning.why_not_simulated(plan):
+            log.warning("iteration not simulated: %s", why)
     return warned(plan)
 
 

@@ -1,4 +1,4 @@
-"""Predictions, real runs, and both side by side: one's own measurements, and those that others published."""
+"""Predictions, real runs, and both side by side."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, Protocol, cast, overload
 
 from pandas import DataFrame
 
-from dtfm_lab import files, published, simulation
+from dtfm_lab import files, simulation
 from dtfm_lab.compare import Comparison, HistoryComparison
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
@@ -34,7 +34,6 @@ from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning import Difference, Draws, drawn
 from dtfm_lab.planning.draws import DRAWS, GivenSpread
 from dtfm_lab.planning.sweeps import sweep_points, sweep_summary, sweep_table
-from dtfm_lab.published import Ledger, Source
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
@@ -232,16 +231,3 @@ def compare(
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):
         return Difference(as_plan(before), as_plan(after))
     return compare_traces(before, after)
-
-
-def reproduce(
-    *sources: str | Source, own: str | os.PathLike[str] | None = None, progress: Progress | None = None
-) -> Ledger:
-    """Predict what others measured: every published row beside our prediction, with its band, source and assumptions.
-
-    All sources, or those named (``lab.published.sources`` lists them), or the rows of a CSV or JSON file of one's own,
-    whose columns docs/published.md describes. ``.sentence``, ``.groups``, ``.misses``, ``.to_frame()``; in a notebook
-    it shows itself, and ``lab.figures.ledger`` draws it. ``progress`` is called with every row; Ctrl-C keeps the rows
-    so far.
-    """
-    return published.reproduce(sources, own=own, progress=progress)

@@ -1,5 +1,7 @@
 """Predict an iteration: simulate a plan's schedule in virtual time, and say how sure that is."""
 
+from __future__ import annotations
+
 import math
 import platform
 from collections.abc import Iterable, Sequence
@@ -12,17 +14,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.job import buckets_of
+from dtfm_lab.domain.job import Job, buckets_of
 from dtfm_lab.domain.network import Device, Links, shortened
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
-from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
+from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace, TracedPlan
 from dtfm_lab.domain.trace.run_context import SWING, deferred
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.efficiency import GivenEfficiency, efficiency_of, peak_of
+from dtfm_lab.simulation.efficiency import GivenEfficiency, efficiency_of, peak_of, speeds_of
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, takes_rings_whole
 from dtfm_lab.simulation.schedules import build
-from dtfm_lab.simulation.symmetry import period_of
 
 BATCH = "n_microbatches", "microbatch_counts"
 """Fields of a job and of a context that tell how many micro-batches each pipeline has."""
@@ -88,7 +90,7 @@ def simulate(
         cards=shared_cards(plan, links),
         versions=dict(_versions()),
         **({"clock": "model", "links": "drawn"} if ran is None else {name: getattr(ran, name) for name in OF_THE_RUN}),
-        **plan_context(plan, found.schedule),
+        plan=traced_plan(plan, found.schedule),
         **(known_spreads := spreads_of(plan, found.efficiency, ran=ran, profiled=found.profiled)),
         swings=deferred(partial(swings_of, found.times, every, **known_spreads)),
     )
@@ -145,16 +147,16 @@ def simulated_iterations(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
-        plan = plan if plan.absent == ran.absent else plan.changed(absent=ran.absent)
-        check_same_plan(plan, ran, *OF_THE_PLAN)
-        if (overlapped := bool(ran.buckets)) != plan.job.overlap:
+        plan = plan if plan.absent == ran.plan.absent else plan.changed(absent=ran.plan.absent)
+        check_same_plan(plan, ran.plan, *OF_THE_PLAN)
+        if (overlapped := bool(ran.plan.buckets)) != plan.job.overlap:
             raise TraceError(
                 f"the trace ran with overlap {overlapped}, this plan's job has {not overlapped}; wanted the same"
             )
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
     named = schedule if schedule is not None else ran.schedule if ran is not None else plan.job.schedule_name
-    if ran is not None and ran.orders and named == ran.schedule:
+    if ran is not None and ran.plan.orders and named == ran.schedule:
         named = ran.recorded_schedule  # with the warm-ups that were chosen for the run
     built = build(plan, named, given, links, efficiency=efficiency)
     # an iteration that synchronises is the last of synchronise_every
@@ -169,29 +171,33 @@ def simulated_iterations(
     return SimulatedIterations(plan, built, links, ran, efficiency, known, given is not None, times)
 
 
-def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
-    """The fields of a RunContext, predicted or measured, that describe the plan and the schedule."""
+def traced_plan(plan: Plan, schedule: Schedule) -> TracedPlan:
+    """What a trace of the plan, predicted or measured, keeps of it."""
     job, topology = plan.job, plan.topology
     grid = [[topology.devices[int(d)] for d in row] for row in plan.placement.devices]
-    return {
-        "devices": plan.device_names,
-        "topology": topology.name,
-        "topology_fingerprint": topology.fingerprint,
-        "job": job.name,
-        "n_microbatches": job.n_microbatches,
-        "microbatches_per_replica": job.microbatch_counts if len(set(job.microbatch_counts)) > 1 else (),
-        "stages_per_device": schedule.stages_per_device,
-        "orders": schedule.orders,
-        "synchronisation": job.synchronisation,
-        "synchronise_every": job.averages_every,
-        **{name: getattr(job, name) for name in ("fragments", "fragment_delay", "transport", "tokens", "flop")},
-        "sharding": job.sharding or "none",
-        "buckets": buckets_of(job, schedule),
-        "absent": plan.absent,
-        "counted": job.counted,
-        "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
-        "price_per_hour": tuple(tuple(device.price_per_hour for device in row) for row in grid),
-    }
+    return TracedPlan(
+        devices=plan.device_names,
+        topology=topology.name,
+        topology_fingerprint=topology.fingerprint,
+        job=job.name,
+        n_microbatches=job.n_microbatches,
+        microbatches_per_replica=job.microbatch_counts if len(set(job.microbatch_counts)) > 1 else (),
+        stages_per_device=schedule.stages_per_device,
+        orders=schedule.orders,
+        synchronisation=job.synchronisation,
+        synchronise_every=job.averages_every,
+        fragments=job.fragments,
+        fragment_delay=job.fragment_delay,
+        sharding=job.sharding or "none",
+        buckets=buckets_of(job, schedule),
+        transport=job.transport,
+        absent=plan.absent,
+        tokens=job.tokens,
+        counted=job.counted,
+        flop=job.flop,
+        peak_flop_per_s=tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
+        price_per_hour=tuple(tuple(device.price_per_hour for device in row) for row in grid),
+    )
 
 
 def shared_cards(plan: Plan, links: Links) -> tuple[tuple[str, ...], ...]:
@@ -311,3 +317,73 @@ def swings_of(
 
     spread = np.array(compute_spread)
     return tuple((seconds(-SWING, of_links=one), seconds(SWING, of_links=one)) for one in (False, True))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How many pipelines of a plan have to be simulated: those after which all that decides the times repeats itself.
+
+
+TURNING = ("ring", "sharded", "sharded-at-once")
+"""Ways to average in which every replica does the same with those that follow it."""
+
+
+def period_of_counts(job: Job) -> int:
+    """Replicas after which programs repeat themselves, the first ones standing for all; all where none do."""
+    counts = np.array(job.microbatch_counts)
+    return _period([counts]) if job.synchronisation in TURNING else len(counts)
+
+
+def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> int:
+    """Replicas after which the times of a plan repeat themselves, on these links; all where they do not.
+
+    Then replica r + period has devices, links to those with which it exchanges messages, and cards that it shares like
+    those of replica r, and the first ``period`` replicas stand for all.
+    """
+    job, grid = plan.job, plan.placement.devices
+    n_stages, n_replicas = map(int, grid.shape)
+    if job.synchronisation not in TURNING or plan.absent or links.message_bytes is not None or n_replicas == 1:
+        return n_replicas
+    columns: list[IntArray | FloatArray] = [np.array(job.microbatch_counts), *_kinds_of_devices(plan, efficiency)]
+    for stage in range(n_stages if n_stages > 1 else 0):
+        for other in {(stage + 1) % n_stages, (stage - 1) % n_stages}:
+            columns += _speeds_of_links(links, grid[stage], grid[other])
+    peers = (1,) if job.synchronisation == "ring" else range(1, n_replicas)
+    for row in grid:
+        for away in peers:
+            columns += _speeds_of_links(links, row, np.roll(row, -away))
+    card = grid if links.card_of is None else links.card_of[grid]
+    return _period(columns, card if links.has_cards else None)
+
+
+def _kinds_of_devices(plan: Plan, efficiency: GivenEfficiency) -> list[IntArray]:
+    """(replicas,) of each stage, a number for each kind of device."""
+    numbers: dict[tuple[object, ...], int] = {}
+    devices, speeds = plan.topology.devices, speeds_of(plan.job, plan.topology.devices, efficiency)
+
+    def number(at: int) -> int:
+        one = devices[at]
+        key = one.gpu, one.gpus, one.inner_bandwidth_bytes_per_s, one.inner_latency_s, float(speeds[at])
+        return numbers.setdefault(key, len(numbers))
+
+    return [np.array([number(at) for at in row]) for row in plan.placement.devices.tolist()]
+
+
+def _speeds_of_links(links: Links, here: IntArray, there: IntArray) -> list[FloatArray]:
+    return [links.latency_s[here, there], links.bandwidth_bytes_per_s[here, there]]
+
+
+def _period(columns: Sequence[IntArray | FloatArray], card: IntArray | None = None) -> int:
+    """The smallest number of replicas after which these (replicas,) columns repeat, and the (stages, replicas) cards
+    are others, shared in the same way."""
+    rows = np.stack([np.unique(column, return_inverse=True)[1] for column in columns])
+    n = int(rows.shape[1])
+    labels = None
+    if card is not None:
+        _, first, inverse = np.unique(card.T.ravel(), return_index=True, return_inverse=True)
+        labels = np.argsort(np.argsort(first))[inverse].reshape(card.T.shape)
+    for period in range(1, n // 2 + 1):
+        if n % period or (rows[:, period:] != rows[:, :-period]).any():
+            continue
+        if labels is None or (labels[period:] == labels[:-period] + labels[:period].max() + 1).all():
+            return period
+    return n

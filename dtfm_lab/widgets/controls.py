@@ -9,7 +9,6 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import ipywidgets as w
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
@@ -17,6 +16,7 @@ from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
+from dtfm_lab.widgets import quiet as w
 
 T = TypeVar("T")
 W = TypeVar("W", bound=w.DOMWidget)
@@ -34,9 +34,6 @@ LABELS = {
     "resume_from": "Go on from",
     "text": "Text to learn",
     "time_scale": "Slow down (times)",
-    "deadline_days": "Deadline (days)",
-    "budget_dollars": "Budget ($)",
-    "electricity_per_kwh": "Electricity ($/kWh)",
     "transport": "While it sends",
     "sharding": "Replicas split",
     "overlap": "Average early",
@@ -255,12 +252,14 @@ def choices_of(option: Option) -> list[tuple[str, str]]:
     return [(choice_words(option.name, name), name) for name in option.choices or ()]
 
 
-def control_for(option: Option, *, width: str = "", label_width: str = "", placeholder: str = "") -> w.ValueWidget:
+def control_for(
+    option: Option, *, label: str = "", width: str = "", label_width: str = "", placeholder: str = ""
+) -> w.ValueWidget:
     """Return a control with the option's default, bounds and choices, and its help as tooltip.
 
     Without choices, a text or a number that may be None is a text field that may be empty.
     """
-    label = label_of(option)
+    label = label or label_of(option)
     narrow = label_width or f"{_label_px(label)}px"
     given: dict[str, Any] = {"description": label, "tooltip": option.help, "style": {"description_width": narrow}}
     if option.type is bool and not option.may_be_none:

@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.network.grouping import groups_of
+from dtfm_lab.domain.network.device import groups_of
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.live_search import LiveSearch
@@ -118,14 +118,10 @@ class LabState(traitlets.HasTraits):
     """Name of the step whose result is shown beside the network."""
     shown_panes = traitlets.Tuple()
     """Names of the panes that are on the screen; empty where every panel stands alone in a cell."""
-    search_note = traitlets.Unicode("")
-    """What the headline says while the search is shown; likewise of the other panes. Empty for nothing to say."""
-    prediction_note = traitlets.Unicode("")
-    what_if_note = traitlets.Unicode("")
+    notes = traitlets.Dict()
+    """What the headline says while a pane is shown, by the pane's name; a pane that has nothing to say has none."""
     run_progress = traitlets.Unicode("")
     """How far a run is: "profiling 3 of 8", "8 of 24 iterations done"; empty while none runs."""
-    run_note = traitlets.Unicode("")
-    """What a run does besides: "recovering ada"; empty for nothing, and while none runs."""
     run_story = traitlets.Unicode("")
     """What has befallen a device of the run, and who took over; empty where nothing has, and once it is over."""
     suspects = traitlets.Tuple()
@@ -133,11 +129,6 @@ class LabState(traitlets.HasTraits):
     is not solved."""
     hand_note = traitlets.Unicode("")
     """The last move by hand, while the plan is what it made."""
-    compare_note = traitlets.Unicode("")
-    systems_note = traitlets.Unicode("")
-    """Whose plan is shown on the network in place of the lab's."""
-    hours_note = traitlets.Unicode("")
-    """Which policy trains most in the hours that were replayed, and how far from the bound."""
     is_mystery = traitlets.Bool(False)
     """Whether a device or link of the last run is secretly slow, and the reader has yet to name it."""
     dark = traitlets.Bool(False)
@@ -150,6 +141,15 @@ class LabState(traitlets.HasTraits):
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""
         self.step, self.message = step, message
+
+    def note_of(self, pane: str) -> str:
+        """Return what the headline says while a pane is shown; empty for nothing."""
+        return str(self.notes.get(pane, ""))
+
+    def set_note(self, pane: str, note: str) -> None:
+        """Set what the headline says while a pane is shown; nothing if empty."""
+        others = {name: text for name, text in self.notes.items() if name != pane}
+        self.notes = others | ({pane: note} if note else {})
 
     def shows(self, pane: str) -> bool:
         """Whether a pane is on the screen; what is not need not be computed."""
@@ -345,15 +345,15 @@ def trace_staleness(lab_state: LabState, trace: Trace | None) -> str:
         plan = None if chosen is None else cut_subplan(chosen, context.rehearsed)
     except LabError:
         return "the choices have changed since"
-    if plan is None or context.topology_fingerprint != plan.topology.fingerprint:
+    if plan is None or context.plan.topology_fingerprint != plan.topology.fingerprint:
         return "the network of the plan has changed since"
     if context.job != plan.job.name or context.devices != plan.device_names:
         return "the plan has changed since"
-    if (context.microbatch_counts, context.tokens) != (plan.job.microbatch_counts, plan.job.tokens):
+    if (context.plan.microbatch_counts, context.plan.tokens) != (plan.job.microbatch_counts, plan.job.tokens):
         return "the batch has changed since"
     if context.schedule != lab_state.schedule:
         return f"it is of {context.schedule}, {lab_state.schedule} is chosen"
     tried = (plan.job.synchronisation, plan.job.synchronise_every, lab_state.queueing)
-    if (context.synchronisation, context.synchronise_every, context.queueing) != tried:
+    if (context.plan.synchronisation, context.synchronise_every, context.queueing) != tried:
         return "the choices have changed since"
     return plan_staleness(lab_state)

@@ -1,16 +1,17 @@
 """The whole lab in one cell: the network at the left, its results at the right, what to do next on top."""
 
 import asyncio
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.extension import load, offered
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
@@ -21,14 +22,12 @@ from dtfm_lab.figures.maps.network import thumbnail_svg
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.arguments import as_plan_or_network
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.planning.objectives import network_of
+from dtfm_lab.planning.search import network_of
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.advice import AdvicePanel
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.comparing import ComparePanel
 from dtfm_lab.widgets.controls import Panel, button, classed, mark
-from dtfm_lab.widgets.course import CoursePanel
 from dtfm_lab.widgets.groups import GroupsPanel
-from dtfm_lab.widgets.hours import HoursPanel
 from dtfm_lab.widgets.lab_state import (
     RESULT_TRAITS,
     LabState,
@@ -42,19 +41,19 @@ from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.plan_words import result_words
 from dtfm_lab.widgets.planner.replanning import BackgroundBound, LiveReplanning
+from dtfm_lab.widgets.quiet import untold
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.shell.bar import StatusBar
 from dtfm_lab.widgets.shell.panes import LabStep, NetworkPane, Panes
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
-from dtfm_lab.widgets.systems import SystemsPanel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend
-from dtfm_lab.widgets.views.view import untold
 from dtfm_lab.widgets.what_if import WhatIfPanel
 
+log = logging.getLogger(__name__)
 AGAIN = "import dtfm_lab as lab\nlab.Lab(restores=True)"
 """What the page runs in a new kernel for the lab of one that has ended."""
 
@@ -91,16 +90,15 @@ class Lab(w.VBox):
     ) -> None:
         is_own = job is not None
         network, job, plan = _opened(topology, job)
-        ungrouped = network
+        self.opened_network = network
+        """The network that was opened, before groups of GPUs that are planned as one device are drawn as one."""
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
             network, _ = network_of(network, job)  # what the job leaves open stays so
         with untold():
             self.lab_state = LabState()
             self._make_panels(network, job, live=live)
-            self.systems_panel.ungrouped = ungrouped
-            self.steps = self._steps()
             self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
-            self.panels |= {step.saved_name: step.panel for step in self.steps}
+            self.steps = self._steps()
             self.bar = StatusBar(
                 self.lab_state, self.replanning, self._press, lambda: self.compare_panel.refitting.is_useful
             )
@@ -128,7 +126,8 @@ class Lab(w.VBox):
                 self.bar.view.observe(lambda change: self._keep_for(autosave, change["new"]), "visitor")
             halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
             self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
-            parts = [w.HTML(f"<style>{markup.CSS}{markup.PANES_CSS}</style>", layout=w.Layout(display="none"))]
+            css = "".join([markup.CSS, markup.PANES_CSS, *(step.css for step in self.steps)])
+            parts = [w.HTML(f"<style>{css}</style>", layout=w.Layout(display="none"))]
             parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
             parts += [] if self.autosave is None else [self.autosave.view]
             super().__init__(parts)
@@ -163,31 +162,38 @@ class Lab(w.VBox):
         self.what_if_panel = WhatIfPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)
-        self.systems_panel = systems = SystemsPanel(lab_state, self.plan_panel.job_controls.take_exactly)
-        self.hours_panel = HoursPanel(lab_state)
-        self.advice_panel = AdvicePanel(lab_state)
-        self.course_panel = CoursePanel(lab_state, self.draw_network, lambda: (systems.outcomes, systems.chosen))
 
     def _steps(self) -> list[LabStep]:
-        """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
+        """Return the panes in order: the lab's own, and those of extensions.
+
+        The lab needs no more than an entry here, or a pane of an extension, to show, save and restore a new one.
+        """
         groups = of("plan", lambda plan: f"{counted(plan.job.n_stages, 'group')} of {plan.job.n_replicas}")
         predicted = of("predicted", lambda it: f"predicted {format_s(it.iteration_s)} under {it.context.schedule}")
         measured = of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}")
         error = of("comparison", lambda comparison: f"error {comparison.error_text}")
-        return [
+        own = [
             LabStep("plan", self.plan_panel, "Search", of("bounded_plan", result_words), plan_staleness, "Plan again"),
             LabStep("groups", self.groups_panel, "Groups", groups, plan_staleness),
             LabStep("schedule", self.schedule_panel, "Schedule", predicted, prediction_staleness, redo="Predict again"),
             LabStep("what-if", self.what_if_panel, "What if", staleness=plan_staleness),
-            LabStep("run", self.run_panel, "Run", measured, run_staleness, "Run again"),
-            LabStep("compare", self.compare_panel, "Compare", error, comparison_staleness),
-            LabStep("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
-            LabStep(
-                "hours", self.hours_panel, "Hours", self.hours_panel.result, self.hours_panel.staleness, "Replay again"
-            ),
-            LabStep("advice", self.advice_panel, "Advice", self.advice_panel.result, self.advice_panel.staleness),
-            LabStep("course", self.course_panel, "Course", self.course_panel.result),
+            LabStep("run", self.run_panel, "Run", measured, run_staleness, "Run again", asked_for=True),
+            LabStep("compare", self.compare_panel, "Compare", error, comparison_staleness, asked_for=True),
         ]
+        steps = [replace(step, position=10 * number) for number, step in enumerate(own)] + self._steps_of_extensions()
+        steps.sort(key=lambda step: step.position)
+        self.panels |= {step.saved_name: step.panel for step in steps}
+        return steps
+
+    def _steps_of_extensions(self) -> list[LabStep]:
+        """Return the panes of extensions; one that fails is left out, so that the lab opens without it."""
+        steps = []
+        for name, place in offered("panes").items():
+            try:
+                steps.append(load(place)(self))
+            except Exception:  # the code of another package may raise anything
+                log.warning("the pane %s cannot be shown", name, exc_info=True)
+        return steps
 
     def _menus(self) -> list[w.Widget]:
         """Return the boxes that the bar opens over the lab: of the network, of the job, and of what is rarer."""
@@ -225,6 +231,10 @@ class Lab(w.VBox):
         self.bar.history.forget()
         self.network_pane.open_best_view()
 
+    def take_job(self, job: Job) -> None:
+        """Show a job in the lab's controls with exactly the shape that it has."""
+        self.plan_panel.job_controls.take_exactly(job)
+
     def _switch_network(self, name: str) -> None:
         """Open a bundled network in the place of what is drawn; a job that was chosen for that stays."""
         if self.job is None or self.job == self._opened_with:
@@ -232,8 +242,7 @@ class Lab(w.VBox):
         self._draw(lab.load_topology(name) if name else None)
 
     def show_pane(self, name: str) -> None:
-        """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, systems, hours, advice
-        or course."""
+        """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, or an extension's."""
         if name not in [step.name for step in self.steps]:
             raise unknown("pane", name, [step.name for step in self.steps])
         self.lab_state.pane = name

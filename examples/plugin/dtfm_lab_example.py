@@ -7,9 +7,9 @@ import numpy as np
 
 from dtfm_lab import Job, Plan, Schedule, Topology, evaluate, schedules
 from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
+from dtfm_lab.extensions.systems.api import Assumption, Strategy
 from dtfm_lab.files.reading import read_text, write_text
 from dtfm_lab.planning import Generation
-from dtfm_lab.systems import Assumption, Strategy
 
 
 def file_order(problem, rng):

@@ -10,7 +10,7 @@ import dtfm_lab as lab
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
-from dtfm_lab.widgets.systems import SystemsPanel
+from dtfm_lab.extensions.systems.pane import SystemsPanel
 
 state = LabState(topology=lab.load_topology("lecture-hall"))
 controls = JobControls(state, lab.load_job("tiny"))

@@ -44,7 +44,7 @@ def test_a_slider_answers_is_pinned_saved_and_restored(page, open_notebook, ask_
     eventually(page, "panel.setting.values['bandwidth'] < 1 and panel.last.setting == panel.setting", True)
     expect(numbers).to_contain_text("→")
     expect(answer).to_contain_text("+")
-    eventually(page, "the_lab.what_if_note.startswith('Bandwidth × 0.')", True)
+    eventually(page, "the_lab.note_of('what-if').startswith('Bandwidth × 0.')", True)
     press(page, "Pin this")
     expect(page.locator(".dtfm-pin-chip")).to_have_count(1)
     eventually(page, "len(panel.pins.pins)", 1)

@@ -15,9 +15,9 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import MODELS
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import signed_share
-from dtfm_lab.files.machines.skypilot import accelerator_of, spelled_out
-from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS, Launched, launched
-from dtfm_lab.systems import from_flags
+from dtfm_lab.extensions.machines.skypilot import spelled_out
+from dtfm_lab.extensions.systems.api import from_flags
+from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS, Launched, accelerator_of, launched
 
 N = 8
 NETWORK = lab.Topology.from_matrices(np.full((N, N), 0.1), np.full((N, N), 100.0), gpu=["A100"] * N)

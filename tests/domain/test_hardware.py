@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_fields
+from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_fields, known_gpu
 
 GPUS = sorted(gpu for gpu in HARDWARE if not gpu.startswith(("laptop", "Raspberry", "Apple")))
 
@@ -112,3 +112,35 @@ def test_typical_prices_are_those_of_the_table_where_a_device_has_none():
     priced = network.with_typical_prices()
     assert [device.price_per_hour for device in priced.devices] == [5.0, HARDWARE["T4"].price_per_hour, 0.0]
     assert [device.price_per_hour for device in network.devices] == [5.0, 0.0, 0.0]
+
+
+DRIVER_NAMES = {
+    "NVIDIA A100-SXM4-40GB": "A100 40GB",
+    "NVIDIA A100-SXM4-80GB": "A100",
+    "NVIDIA A100 80GB PCIe": "A100",
+    "Tesla P100-PCIE-16GB": "P100 PCIe",
+    "Tesla V100-SXM2-32GB": "V100 32GB",
+    "Tesla T4": "T4",
+    "NVIDIA A10G": "A10G",
+    "NVIDIA L40S": "L40S",
+    "NVIDIA H100 PCIe": "H100 PCIe",
+    "NVIDIA H100 80GB HBM3": "H100",
+    "NVIDIA H200": "H200",
+    "NVIDIA GH200 480GB": "GH200",
+    "NVIDIA RTX A6000": "RTX A6000",
+    "Quadro RTX 6000": "Quadro RTX 6000",
+    "NVIDIA RTX 6000 Ada Generation": "RTX 6000 Ada",
+    "NVIDIA GeForce RTX 3060": "RTX 3060",
+    "NVIDIA GeForce RTX 3060 Ti": "RTX 3060 Ti",
+    "NVIDIA GeForce RTX 4090": "RTX 4090",
+    "NVIDIA GeForce RTX 4090 Laptop GPU": "RTX 4090 Laptop",
+    "AMD Instinct MI300X OAM": "MI300X",
+    "NVIDIA GeForce RTX 4090 D": None,
+    "NVIDIA GeForce RTX 3060 Laptop GPU": None,
+    "NVIDIA H100 80GB HBM3 MIG 1g.10gb": None,
+}
+
+
+@pytest.mark.parametrize("name", DRIVER_NAMES)
+def test_gpus_are_known_by_what_their_driver_calls_them(name):
+    assert known_gpu(name) == DRIVER_NAMES[name]

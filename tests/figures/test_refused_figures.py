@@ -6,11 +6,11 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab import figures
 from dtfm_lab.domain.job import Job
+from dtfm_lab.extensions.systems.api import Crossings
+from dtfm_lab.extensions.systems.variations import variation
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.systems import Crossings
-from dtfm_lab.systems.variations import variation
 
 SWEPT = pd.DataFrame({"schedule": ["gpipe", "1f1b"], "bandwidth": [1, 2], "iteration_s": [1.0, 2.0]})
 EDGE = "wanted a hop from 0 to 6 or two of the stages 0 to 7"

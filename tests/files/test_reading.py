@@ -6,6 +6,7 @@ import os
 import pytest
 
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.extensions.published.own import read_rows
 from dtfm_lab.files import (
     load_availability,
     load_job,
@@ -24,7 +25,6 @@ from dtfm_lab.files.reading import (
     require_version,
     write_text,
 )
-from dtfm_lab.published.own import read_rows
 
 
 def written(folder, text: str, name="mine.yaml"):

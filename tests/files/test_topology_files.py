@@ -6,6 +6,7 @@ import yaml
 
 from dtfm_lab.domain.errors import LabError, UnknownName
 from dtfm_lab.domain.network import HARDWARE, Topology
+from dtfm_lab.domain.registry import Registry
 from dtfm_lab.files import load_topology, save_topology, topology_from_mapping, topology_names, topology_to_mapping
 
 FIVE = {
@@ -241,3 +242,11 @@ def test_an_unknown_name_is_refused_with_the_nearest_one():
     says = r"no topology named 'world-wide'; did you mean 'worldwide'\? known: at-home, campus, datacenter"
     with pytest.raises(UnknownName, match=says):
         load_topology("world-wide")
+
+
+@pytest.mark.parametrize("files", [["ada.xml"], ["task.yaml", "ada.xml"], []])
+def test_a_list_of_files_without_a_reader_of_machines_is_no_name_and_no_path(monkeypatch, files):
+    monkeypatch.setattr("dtfm_lab.files.topologies.MACHINE_READERS", Registry("reader of machines"))
+    with pytest.raises(LabError) as refused:
+        load_topology(files)
+    assert str(refused.value) == f"topology is {files}; wanted a name or a path"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
 import numpy as np
+import pytest
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning import search
 from dtfm_lab.planning.cost import pair_costs, total_costs
-from dtfm_lab.planning.problem import Problem
+from dtfm_lab.planning.problem import Problem, start_compiling
 
 KINDS = ("even", "jittered", "asymmetric", "clustered", "geometric")
 
@@ -63,3 +68,17 @@ def problem_of(kind: str, shape: tuple[int, int, int], seed: int) -> Problem:
     n, n_stages, n_replicas = shape
     pair = pair_costs(network(kind, n, seed), Job.from_bytes(n_stages, n_replicas, 1e8, 2e8))
     return Problem(pair=pair, n_stages=n_stages, n_replicas=n_replicas, bound_s=0.0)
+
+
+def found_after(n_looks: int, kind: str, planner: str) -> tuple[Any, ...]:
+    """What a planner finds where its kernels are found to be still compiling this many times."""
+
+    def wait_for_kernels(first: Any, compile_kernels: Any) -> Any:
+        start_compiling(compile_kernels).join()
+        yield from (replace(first, complete=False, compiling_s=0.05 * (k + 1)) for k in range(n_looks))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("evolutionary", "dtfm", "random_search"):
+            patch.setattr(import_module(f"dtfm_lab.planning.planners.{module}"), "wait_for_kernels", wait_for_kernels)
+        *_, last = search(network(kind, 24, 1), Job.from_bytes(4, 5, 1e8, 2e8), planner, seed=7, steps=12)
+    return last.devices.tolist(), last.best_s, last.bound_s, last.evaluations

@@ -1,4 +1,4 @@
-"""Whatever strangers send to a port of a run or a probe, genuine peers come in and nothing is left behind."""
+"""Whatever strangers send to a port of a run, genuine peers come in and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from run_helpers import until
 
-from dtfm_lab.runtime.probe import ProbeListener
 from dtfm_lab.runtime.protocol import channels, connections
 from dtfm_lab.runtime.protocol.certificates import write_certificates
 from dtfm_lab.runtime.protocol.channels import (
@@ -81,20 +80,7 @@ def peers() -> Iterator[tuple[tuple[str, int], Callable[[], None]]]:
     yield listener.address, genuine
 
 
-@contextlib.contextmanager
-def probe() -> Iterator[tuple[tuple[str, int], Callable[[], None]]]:
-    with ProbeListener(token=SECRET) as listener:
-        address = "127.0.0.1", listener.port
-
-        def genuine() -> None:
-            channel = authenticated(*address, SECRET, retry_s=60)
-            channel.send(name="ada", port=1)
-            channel.close()
-
-        yield address, genuine
-
-
-LISTENERS = {"plain": plain, "peers": peers, "probe": probe}
+LISTENERS = {"plain": plain, "peers": peers}
 
 
 @pytest.mark.parametrize("which", LISTENERS)

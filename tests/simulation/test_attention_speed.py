@@ -7,9 +7,9 @@ import pytest
 
 from dtfm_lab.domain.job import MODELS, Job, llama
 from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.extensions.published.row import numbers
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.published.row import numbers
 from dtfm_lab.simulation import efficiency, simulate
 from dtfm_lab.simulation.efficiency import KERNEL_HEAD, PRODUCTS, ShareFactor, efficiency_of, peak_of
 from dtfm_lab.simulation.simulate import iteration_seconds
@@ -89,7 +89,7 @@ def test_long_sequences_take_less_and_their_flop_are_told_as_ever(monkeypatch):
         before = simulate(plan)
     after = simulate(plan)
     assert after.iteration_s < 0.7 * before.iteration_s
-    assert after.context.flop == before.context.flop == 3 * 8 * job.modelled().forward_flop
+    assert after.context.plan.flop == before.context.plan.flop == 3 * 8 * job.modelled().forward_flop
 
 
 def pair() -> Topology:

@@ -14,7 +14,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS, synchronisations
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.collectives import streamed_s
+from dtfm_lab.simulation.durations import streamed_s
 from dtfm_lab.simulation.memory_intervals import static_memory
 from dtfm_lab.simulation.simulate import simulate
 
@@ -165,7 +165,7 @@ def test_local_updates_are_refused():
 def test_a_trace_says_what_is_split_and_is_compared_as_it_ran():
     plan = sharded(plan_of(tied=True, gradient_compression="int8"))
     trace = lab.simulate(plan)
-    assert trace.context.sharding == "zero-1"
+    assert trace.context.plan.sharding == "zero-1"
     comparison = lab.compare(trace, trace)
     assert len(comparison.rows) == len(trace)
     assert comparison.iteration_error == 0

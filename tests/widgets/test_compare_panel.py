@@ -25,7 +25,8 @@ def measured_elsewhere(plan: Plan) -> Trace:
     topology = plan.topology
     half = topology.bandwidth_bytes_per_s[topology.index(a), topology.index(b)] / 2
     ran = lab.simulate(replace(plan, topology=topology.with_link(a, b, bandwidth_bytes_per_s=half)), "gpipe")
-    context = replace(ran.context, source="measured", topology_fingerprint=topology.fingerprint)
+    traced = replace(ran.context.plan, topology_fingerprint=topology.fingerprint)
+    context = replace(ran.context, source="measured", plan=traced)
     return replace(ran, context=context)
 
 
@@ -50,7 +51,7 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     first = comparison.suspects.iloc[0]
     arrow = first["name"].replace("->", "→")
     assert comparison.error_text.startswith("+")
-    assert lab_state.compare_note == comparison.headline
+    assert lab_state.note_of("compare") == comparison.headline
     assert f"link {arrow}: messages take 2.0 times the predicted, " in comparison.headline
     assert f"first {arrow}" in panel.tiles.value or f"one suspect: {arrow}" in panel.tiles.value
     assert "no device stands out" in panel.tiles.value
@@ -59,7 +60,7 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     assert {" -> ".join(names) for names in lab_state.suspects} == set(comparison.suspects["name"])
     await until(lambda: panel.refitting.is_useful)
     lab_state.comparison = None
-    assert (panel.residuals.tables, lab_state.compare_note, lab_state.suspects) == ([], "", ())
+    assert (panel.residuals.tables, lab_state.note_of("compare"), lab_state.suspects) == ([], "", ())
 
 
 async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
@@ -71,12 +72,12 @@ async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
     assert names == sorted(names)
     assert not any(row["suspect"] for table in panel.residuals.tables for row in table["rows"])
     culprit = comparison.suspects.iloc[0]["name"].replace("->", "→")
-    assert culprit not in panel.tiles.value + panel.told.value + lab_state.compare_note
+    assert culprit not in panel.tiles.value + panel.told.value + lab_state.note_of("compare")
     assert lab_state.suspects == ()
     assert panel.refit.disabled
     assert "secretly slow" in panel.refit.tooltip
     lab_state.is_mystery = False
-    assert culprit in lab_state.compare_note
+    assert culprit in lab_state.note_of("compare")
     assert panel.residuals.shown["rows"][0]["suspect"]
     await until(lambda: not panel.refit.disabled)
 
@@ -183,7 +184,8 @@ async def test_a_refit_without_its_plan_is_one_line(change, said) -> None:
 async def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
     lab_state, panel, plan = bench_and_panel()
     ran = lab.simulate(plan, "gpipe")
-    context = replace(ran.context, source="measured", topology_fingerprint=plan.topology.fingerprint)
+    traced = replace(ran.context.plan, topology_fingerprint=plan.topology.fingerprint)
+    context = replace(ran.context, source="measured", plan=traced)
     lab_state.comparison = lab.compare(ran, replace(ran, context=context))
     panel.refit.click()
     await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)

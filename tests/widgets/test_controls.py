@@ -4,14 +4,13 @@ import pytest
 
 from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.options import options_of
-from dtfm_lab.lab.advice import AdviceOptions
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 from dtfm_lab.widgets.controls import CHOICES, CHOOSES, LABELS, button, choices_of, control_for, disable
 from dtfm_lab.widgets.planner.job_controls import Limits
 from dtfm_lab.widgets.planner.search_panel import SearchSettings
 from dtfm_lab.widgets.planner.teaching_panel import TeachingSettings
 
-KINDS = (AdviceOptions, JobOptions, RunSettings, SearchSettings, Limits, TeachingSettings)
+KINDS = (JobOptions, RunSettings, SearchSettings, Limits, TeachingSettings)
 OPTIONS = {option.name: option for kind in KINDS for option in options_of(kind)}
 
 

@@ -47,7 +47,7 @@ async def test_the_numbers_shown_are_those_of_lab_replay() -> None:
         assert words_of(row) == f"{made.goodput:.4g}/s, {made.share_of_bound:.2f}"
         assert sum(seconds for _, seconds in row["parts"]) == pytest.approx(7200)
     assert [one.samples for one in found] == sorted((one.samples for one in found), reverse=True)
-    assert panel._lab_state.hours_note == sentence(found)
+    assert panel._lab_state.note_of("hours") == sentence(found)
     assert panel.chart.figure is not None
     panel.race.chosen = "restart"
     drawn = {trace.name: trace for trace in panel.chart.figure.data}["samples"]
@@ -84,7 +84,7 @@ async def test_an_edit_of_the_network_makes_it_stale_and_another_job_too() -> No
     before = state.topology
     state.topology = before.scaled(bandwidth=0.5)
     assert panel.staleness(state) == panel.race.stale == OTHER
-    assert state.hours_note == ""
+    assert state.note_of("hours") == ""
     state.topology = before
     assert panel.staleness(state) == ""
     state.job = lab.load_job("small", global_batch=32)

@@ -95,7 +95,7 @@ async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_
     for fault in (first, second):
         assert f"in iteration {fault.iteration}; another worker takes its place" in panel.happened.value
         assert f"training goes on, {format_s(fault.lost_s)} lost" in panel.happened.value
-    await until(lambda: lab_state.run_note == "")
+    await until(lambda: lab_state.note_of("run") == "")
     assert re.fullmatch(r"\d+ of 5,000 iterations done", lab_state.run_progress)
     took = f"its copy took over in {format_s(second.lost_s)}, with the state of edsger; 1 device before it"
     assert lab_state.run_story == f"john stood still in iteration {second.iteration}: {took}", "kept until the run ends"

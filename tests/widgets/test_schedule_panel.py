@@ -136,13 +136,13 @@ async def test_an_edit_leaves_the_prediction_before_as_a_line_and_a_search_that_
 async def test_a_prediction_from_a_profile_says_why_it_differs() -> None:
     lab_state, panel = await shown()
     assert "from FLOP" in panel.chart.caption
-    assert lab_state.prediction_note == ""
+    assert lab_state.note_of("schedule") == ""
     profiled = replace(lab_state.predicted, context=replace(lab_state.predicted.context, clock="virtual"))
     panel.show(ChartedPrediction.of(lab_state.plan, profiled, " from the profile just taken"))
     assert "from the profile" in panel.chart.caption
-    assert "no longer from FLOP" in lab_state.prediction_note
+    assert "no longer from FLOP" in lab_state.note_of("schedule")
     panel.redo()
-    await until(lambda: "from FLOP again" in lab_state.prediction_note)
+    await until(lambda: "from FLOP again" in lab_state.note_of("schedule"))
 
 
 async def test_the_schedule_fits_the_memory_unless_a_person_has_chosen_one() -> None:

@@ -152,9 +152,9 @@ def check_headline(the_lab: lab.Lab, trace: Trace) -> None:
     state, said = the_lab.lab_state, the_lab.bar.view.headline
     told = f"{said['lead']} {said['rest']}"
     asked = the_lab.what_if_panel
-    if state.pane == "what-if" and state.what_if_note:
-        check_answer(the_lab, state.what_if_note, trace)
-        assert told.rstrip() == state.what_if_note
+    if state.pane == "what-if" and state.note_of("what-if"):
+        check_answer(the_lab, state.note_of("what-if"), trace)
+        assert told.rstrip() == state.note_of("what-if")
     elif match := re.match(r"(Devices|Links|Synchronisation) binds?, (\d+)% of the critical path", told):
         critical = trace.critical_summary()
         shares = critical[critical["by"] == "what"].set_index("name")["share"]
@@ -204,7 +204,8 @@ async def measured(the_lab: lab.Lab) -> None:
     topology = plan.topology
     half = topology.bandwidth_bytes_per_s[topology.index(a), topology.index(b)] / 2
     ran = lab.simulate(plan.changed(topology=topology.with_link(a, b, bandwidth_bytes_per_s=half)))
-    of_run = {"source": "measured", "links": "emulated", "topology_fingerprint": topology.fingerprint}
+    traced = replace(ran.context.plan, topology_fingerprint=topology.fingerprint)
+    of_run = {"source": "measured", "links": "emulated", "plan": traced}
     state.measured, state.ran = replace(ran, context=replace(ran.context, **of_run)), plan
     state.comparison = lab.compare(lab.simulate(plan), state.measured)
     await until(lambda: the_lab.compare_panel.residuals.tables != [] and "compare" not in state.busy)
@@ -278,7 +279,7 @@ async def test_what_was_planned_anew_is_forgotten_with_the_plan_that_it_is_laid_
     plan = the_lab.plan
     the_lab.lab_state.plan = replace(plan)
     assert panel.anew is None
-    assert the_lab.lab_state.what_if_note == ""
+    assert the_lab.lab_state.note_of("what-if") == ""
 
 
 async def test_while_another_plan_is_on_the_picture_nothing_is_said_of_the_labs_own() -> None:

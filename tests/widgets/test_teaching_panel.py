@@ -42,8 +42,8 @@ async def test_nothing_is_searched_before_the_pane_is_looked_at():
     await until(lambda: panel.teaching.view.is_over)
     assert panel.teaching.view.frame == 0, "it waits for Play"
     assert sorted(lab_state.shown_stages.values()) == sorted(list(range(4)) * 4)
-    assert lab_state.search_note == panel.teaching.sentence
-    assert "20 from chance, generation 0" in lab_state.search_note
+    assert lab_state.note_of("plan") == panel.teaching.sentence
+    assert "20 from chance, generation 0" in lab_state.note_of("plan")
 
 
 async def test_scrubbing_moves_the_network_and_leaving_gives_it_back():
@@ -54,7 +54,7 @@ async def test_scrubbing_moves_the_network_and_leaving_gives_it_back():
     assert lab_state.shown_stages == {names[d]: s for s, group in enumerate(best.grid.tolist()) for d in group} != first
     panel.mode.value = REAL
     assert lab_state.shown_stages == {}
-    assert lab_state.search_note == ""
+    assert lab_state.note_of("plan") == ""
 
 
 async def test_playing_turns_a_generation_after_the_other_to_the_last():

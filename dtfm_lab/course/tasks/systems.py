@@ -29,12 +29,12 @@ from dtfm_lab.course.small_networks import plan_of_laptops, two_rooms
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_share
+from dtfm_lab.extensions.systems.ablations import with_free_messages
+from dtfm_lab.extensions.systems.api import Outcome, Strategy, outcome_of, variant
+from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
-from dtfm_lab.systems import Outcome, Strategy, outcome_of, variant
-from dtfm_lab.systems.ablations import with_free_messages
-from dtfm_lab.systems.modelled.megatron import AS_SHIPPED
 
 systems = MissionsOf("14_systems")
 

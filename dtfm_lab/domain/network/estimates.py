@@ -11,11 +11,22 @@ from dtfm_lab.domain.network.topology import Topology
 
 NEAR = 1e-9
 """Share by which a link's bandwidth may differ from its estimate's: that of a file, in Gbit/s."""
+ENDS = {True: "as fast as they may be", False: "as slow as they may be"}
+"""What the links are at either end of their estimates, for ``at_their_ends(most=...)``."""
+MOST_SHOWN = 4
+"""Most estimates that a note names."""
 
 
 def estimated(topology: Topology) -> tuple[Estimate, ...]:
     """The estimates that some link of the network still has."""
     return tuple(estimate for estimate in topology.estimates if _links(topology, estimate).any())
+
+
+def estimates_of(topology: Topology) -> str:
+    """The estimated links of a network, each with its range; empty where all are measured or stated."""
+    found = [str(one) for one in estimated(topology)]
+    more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+    return f"Nobody measured these links: {', '.join(found[:MOST_SHOWN])}{more}" if found else ""
 
 
 def at_their_ends(topology: Topology, *, most: bool) -> Topology:

@@ -42,6 +42,10 @@ class Cause(StrEnum):
 
 
 CAUSES = tuple(Cause)
+GATHERING = "gathering"
+"""Messages inside a pass: parameters gathered and gradients scattered layer by layer, sums of GPUs that share one."""
+STACKED = (COMPUTE, GATHERING, *(cause.value for cause in CAUSES if cause is not Cause.DEPENDENCY))
+"""Causes in the order in which bars stack them, the same in all."""
 ROUNDING = 1e-9
 """Largest error of a time, as a share of the whole trace."""
 

@@ -1,7 +1,3 @@
-"""Lower bounds on the communication cost, and optima with proof.
+"""The lower bound of the communication cost as a search runs; ``planning.cost`` has the quick one."""
 
-``lower_bound`` is quick, ``bound_search`` tightens it for as long as a search goes on;
-``optima`` finds the optimum of small and of regular networks.
-"""
-
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+from dtfm_lab.planning.cost import lower_bound_s

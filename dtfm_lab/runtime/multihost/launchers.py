@@ -19,9 +19,9 @@ from typing import NamedTuple
 import yaml
 
 from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import by_key, counted
-from dtfm_lab.files.machines.skypilot import accelerator_of
 from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.runtime.multihost.expressed import BY_STAGE, Expressed, Told
 from dtfm_lab.runtime.multihost.frameworks import FRAMEWORKS, script
@@ -191,6 +191,14 @@ def skypilot(of: Launched) -> dict[str, str]:
     }
     note = "# SkyPilot starts like nodes in one region: the plan's links between hosts are not those that you get.\n"
     return {"task.yaml": of.commented(note + yaml.dump(task, Dumper=_Readable, sort_keys=False))}
+
+
+def accelerator_of(gpu: str) -> str:
+    """SkyPilot's name of a GPU of the lab's table."""
+    name = known_gpu(gpu) or gpu
+    if name.startswith("A100"):  # SkyPilot's A100 is the one with 40 GB, the lab's the one with 80
+        return "A100" if name == "A100 40GB" else "A100-80GB"
+    return name.replace("RTX ", "RTX").replace(" ", "-")
 
 
 def compose(of: Launched) -> dict[str, str]:

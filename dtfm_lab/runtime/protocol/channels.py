@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from dtfm_lab.domain.network import shortened
 
 PROTOCOL = 3
-"""Version of the handshake and of the probe's messages. Other versions are refused."""
+"""Version of the handshake. Other versions are refused."""
 LONGEST_LINE = 2**16
 """Most bytes of one line of JSON."""
 LONGEST_ANSWER = 4096

@@ -1,4 +1,4 @@
-"""Authenticated TCP connections between the processes of a run or of a probe.
+"""Authenticated TCP connections between the processes of a run.
 
 ``multiprocessing.connection.Listener`` authenticates within ``accept`` and without a deadline, so that one silent
 connection keeps all others out. Here each connection authenticates on a thread of its own. At most ``MOST_PENDING`` do
@@ -268,22 +268,6 @@ def receive_exactly(connection: socket.socket, into: memoryview) -> None:
         if not (n := connection.recv_into(into)):
             raise ConnectionLost("closed the connection")
         into = into[n:]
-
-
-def address_for_others(address: str) -> str:
-    """What other hosts connect to where this one listens: of all addresses the one that it would send from.
-
-    Nothing is sent to find that out. Where this machine has no route, it is the machine's name.
-    """
-    if address not in ("", "0.0.0.0", "::"):
-        return address
-    family, anywhere = (socket.AF_INET6, "2001:db8::1") if ":" in address else (socket.AF_INET, "192.0.2.1")
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((anywhere, 9))
-            return str(probe.getsockname()[0])
-    except OSError:
-        return socket.gethostname()
 
 
 def is_loopback(address: str) -> bool:

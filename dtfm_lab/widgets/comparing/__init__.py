@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Callable
 from html import escape
 
-import ipywidgets as w
-
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.comparing.findings import ARROW, Findings, Tile, hidden, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, toolbar
@@ -72,7 +71,7 @@ class ComparePanel(Panel):
         comparison = self._lab_state.comparison
         self.error.value = ""
         self._findings = None
-        self._lab_state.compare_note = ""
+        self._lab_state.set_note("compare", "")
         self.refitting.follow(comparison, None if comparison is None else self._plan())
         self.residuals.caption = "" if comparison is None else BEGUN
         if comparison is None:
@@ -103,7 +102,7 @@ class ComparePanel(Panel):
             return
         self.tiles.value = tiles_html(found.tiles, secret=secret)
         self.told.value = sentences_html((SECRET,) if secret else found.sentences)
-        self._lab_state.compare_note = SECRET if secret else found.headline
+        self._lab_state.set_note("compare", SECRET if secret else found.headline)
         with self.residuals.hold_sync():
             self.residuals.tables = hidden(found.tables) if secret else found.tables
             self.residuals.n_stages = len(self._devices_of)

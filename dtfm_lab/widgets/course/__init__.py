@@ -6,9 +6,7 @@ import ast
 import asyncio
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, TypeVar
-
-import ipywidgets as w
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtfm_lab import lab
 from dtfm_lab.course import LESSONS, Mission, Verdict, missions
@@ -22,12 +20,17 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted
-from dtfm_lab.systems import Outcome, Outcomes
+from dtfm_lab.extensions.systems.api import Outcome, Outcomes
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import inline_markdown, markdown
+from dtfm_lab.widgets.shell.panes import LabStep
 from dtfm_lab.widgets.tasks import begin, shared_interpreter
 from dtfm_lab.widgets.views.course import CourseView
+
+if TYPE_CHECKING:
+    from dtfm_lab.widgets.workbench import Lab
 
 STEP = "course"
 """Name of this pane."""
@@ -287,3 +290,14 @@ def typed(mission: Mission, text: str) -> Any:
         return ast.literal_eval(text) if text else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
+
+
+def course_step(the_lab: Lab) -> LabStep:
+    """Return the pane Course for a lab."""
+
+    def systems() -> tuple[Outcomes | None, Outcome | None]:
+        panel = the_lab.panels.get("systems")
+        return getattr(panel, "outcomes", None), getattr(panel, "chosen", None)
+
+    panel = CoursePanel(the_lab.lab_state, the_lab.draw_network, systems)
+    return LabStep(STEP, panel, "Course", panel.result, position=100)

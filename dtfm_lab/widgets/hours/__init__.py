@@ -1,16 +1,19 @@
 """The pane Hours: what a training run makes of hours in which devices come and go, under several policies."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.report import CHANGES
 from dtfm_lab.domain.units import counted
 from dtfm_lab.elasticity import policies
 from dtfm_lab.files import availability_names, load_availability
-from dtfm_lab.systems.outcomes import CHANGES
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.hours.race import (
     CAUSES,
@@ -26,8 +29,12 @@ from dtfm_lab.widgets.hours.race import (
 )
 from dtfm_lab.widgets.hours.time_line import HistoryChart, TimeLine
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
+from dtfm_lab.widgets.shell.panes import LabStep
 from dtfm_lab.widgets.tasks import FRAME_S, Newest, Stream, has_event_loop
 from dtfm_lab.widgets.views.systems import SystemsView
+
+if TYPE_CHECKING:
+    from dtfm_lab.widgets.workbench import Lab
 
 STEP = "hours"
 """Name of this pane."""
@@ -235,7 +242,7 @@ class HoursPanel(Panel):
         stale = self.staleness(self._lab_state)
         self.race.show([] if self._problem else rows_of(raced, waiting), stale)
         self.race.caption = self._progress() if self._is_replaying else self._said()
-        self._lab_state.hours_note = "" if stale or self._problem else sentence(raced)
+        self._lab_state.set_note("hours", "" if stale or self._problem else sentence(raced))
         self._show_history()
 
     def _show_history(self) -> None:
@@ -264,3 +271,9 @@ def _words(name: str) -> str:
     """An availability in a few words: ``bamboo-p3: 32 devices, 11.4 h``."""
     here = load_availability(name)
     return f"{name}: {counted(here.counts().max(), 'device')}, {here.end_s / 3600:.3g} h"
+
+
+def hours_step(the_lab: Lab) -> LabStep:
+    """Return the pane Hours for a lab."""
+    panel = HoursPanel(the_lab.lab_state)
+    return LabStep(STEP, panel, "Hours", panel.result, panel.staleness, "Replay again", asked_for=True, position=80)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import ipywidgets as w
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.availability import Availability
@@ -16,6 +15,7 @@ from dtfm_lab.figures.timeline.history import BAND_ROW, PARTS
 from dtfm_lab.figures.timeline.history import history as drawn
 from dtfm_lab.figures.timeline.history import stays_of as timeline_stays
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, disable, show
 from dtfm_lab.widgets.lab_state import LabState, Undoable
 from dtfm_lab.widgets.views.hours import HoursView

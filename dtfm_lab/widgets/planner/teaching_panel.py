@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, NamedTuple
 
-import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
@@ -16,8 +15,9 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.planning import evaluate, plan, simulated
 from dtfm_lab.planning.problem import PopulationFrame
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.planning.teaching import PACE_S, SEED, teach
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import SavedControls, classed, controls_for, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.search_mode import SHOWN_S, network_cells, stages_by_name
@@ -88,7 +88,7 @@ class TeachingPanel(SavedControls):
         self.view.playing = False
         if self.view.frames:
             self._lab_state.shown_stages = {}
-            self._lab_state.search_note = ""
+            self._lab_state.set_note("plan", "")
 
     def forget(self) -> None:
         """Drop the search; the next one begins anew."""
@@ -191,7 +191,7 @@ class TeachingPanel(SavedControls):
         one = self.view.shown
         if one is None or not self._is_shown or self._task is None:
             return
-        self._lab_state.search_note = self.sentence
+        self._lab_state.set_note("plan", self.sentence)
         if self._pace.is_due() or now or not self.view.playing:
             self._lab_state.shown_stages = stages_by_name(self._task.topology, one.grid)
 
@@ -208,7 +208,7 @@ class TeachingPanel(SavedControls):
         if self._task is task:
             self._lab_state.plan = plan
             cost = format_s(plan.cost.total_s)
-            self._lab_state.search_note = f"Individual {number} is the plan now: {cost} of communication."
+            self._lab_state.set_note("plan", f"Individual {number} is the plan now: {cost} of communication.")
 
 
 def _result(reference: Plan) -> str:

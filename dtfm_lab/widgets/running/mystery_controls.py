@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from html import escape
 
-import ipywidgets as w
-
 from dtfm_lab.compare import Comparison
 from dtfm_lab.runtime.client.launch import Secret
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, show
 from dtfm_lab.widgets.lab_state import LabState
 
@@ -65,7 +64,7 @@ class MysteryControls:
         assert secret is not None
         self._say(answer)
         self._lab_state.is_mystery = False
-        self._lab_state.compare_note = f"Mystery: {answer}."
+        self._lab_state.set_note("compare", f"Mystery: {answer}.")
         link = tuple(secret.name.split(" -> ")) if secret.of == "link" else ()
         self._lab_state.selected_link, self._lab_state.selected = link, () if link else (secret.name,)
 

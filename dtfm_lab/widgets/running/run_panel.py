@@ -6,7 +6,6 @@ from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
 
-import ipywidgets as w
 import numpy as np
 
 from dtfm_lab import lab
@@ -22,6 +21,7 @@ from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.task_runner import usable_cores
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, labelled, more_menu, pane, show, toolbar, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
@@ -281,7 +281,7 @@ class RunPanel(Panel):
         self.happenings.look(run)
         self._show_happenings()
         self._lab_state.run_story = story_of(run) if run.running else ""
-        self._lab_state.run_note = note_of(run) if run.running else ""
+        self._lab_state.set_note("run", note_of(run) if run.running else "")
         self._lab_state.run_progress = run_report.describe_progress(run) if run.running else ""
 
     def _disturbed(self, device: str, do: str) -> None:
@@ -351,7 +351,8 @@ class RunPanel(Panel):
         show(self.start if running else self.stop, False)  # first: a row that has no room for both would take two
         show(self.stop if running else self.start, True)
         if not running:
-            self._lab_state.run_progress = self._lab_state.run_note = self._lab_state.run_story = ""
+            self._lab_state.run_progress = self._lab_state.run_story = ""
+            self._lab_state.set_note("run", "")
         self._lab_state.set_busy("run", running or self._is_concluding)
 
 

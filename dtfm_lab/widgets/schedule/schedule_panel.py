@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 
-import ipywidgets as w
 import traitlets
 from traitlets import TraitError
 
@@ -17,6 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState, predicted_of_run
 from dtfm_lab.widgets.planner.short_searches import is_same_placement
@@ -141,7 +141,7 @@ class SchedulePanel(Panel):
             self._other_source = shown if is_comparable(shown, prediction) else None
         elif prediction.source == FLOP:
             self._other_source = None
-        state.prediction_note = "" if self._other_source is None else changed_source(self._other_source, prediction)
+        state.set_note("schedule", "" if self._other_source is None else changed_source(self._other_source, prediction))
         self._shown = prediction
 
     def _draw(self) -> None:
@@ -153,7 +153,7 @@ class SchedulePanel(Panel):
         """Draw nothing, so that an old prediction is not taken for what is chosen."""
         self._shown = self._before = self._other_source = None
         self._lab_state.predicted = None
-        self._lab_state.prediction_note = ""
+        self._lab_state.set_note("schedule", "")
         self.drawn.clear(words)
         self._say_title()
 

@@ -22,7 +22,7 @@ from dtfm_lab.widgets.lab_state import (
 from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
-from dtfm_lab.widgets.shell.headline import ALIKE, PANE_NOTES, headline, reason_of
+from dtfm_lab.widgets.shell.headline import ALIKE, headline, reason_of
 from dtfm_lab.widgets.tasks import SLOW_S, Soon, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import TopBar
 
@@ -60,10 +60,9 @@ class StatusBar:
         self.view = TopBar(on_press, live=replanning.switch.value)
         traitlets.link((replanning.switch, "value"), (self.view, "live"))
         traitlets.dlink((self.view, "dark"), (lab_state, "dark"))
-        notes = sorted(set(PANE_NOTES.values()))
         lab_state.observe(
             lambda _: self._soon(),
-            [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", "run_story", "run_progress", *notes],
+            [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", "run_story", "run_progress", "notes"],
         )
         self.refresh()
 

@@ -22,16 +22,6 @@ from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
 
 EMPTY = ("Nothing is drawn yet.", "Double-click the canvas to add a device, or open a network.")
-PANE_NOTES = {
-    "plan": "search_note",
-    "schedule": "prediction_note",
-    "what-if": "what_if_note",
-    "run": "run_note",
-    "compare": "compare_note",
-    "systems": "systems_note",
-    "hours": "hours_note",
-}
-"""The trait with what a pane has to say, by the name of its step."""
 OF_A_RUN = ("run", "compare")
 """Panes whose notes are of a run: they end with what it is a run of."""
 ALIKE = 1e-9
@@ -67,15 +57,15 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if state.topology is None:
         return Headline(*EMPTY)
     if "run" in state.busy and state.run_progress:
-        told = "; ".join(filter(None, [state.run_progress, state.run_note]))
+        told = "; ".join(filter(None, [state.run_progress, state.note_of("run")]))
         if state.run_story:
             return _split(f"{state.run_story}. The run: {told}.")._replace(kind="busy")
         return Headline("The run:", told, "busy")
     if state.not_planned:
         return _split(state.not_planned[0].upper() + state.not_planned[1:])._replace(kind="error")
-    note = getattr(state, PANE_NOTES.get(state.pane, "message"))
+    note = state.note_of(state.pane)
     if state.pane in OF_A_RUN:
-        note = "" if run_staleness(state) else note or state.compare_note or _measured(state)
+        note = "" if run_staleness(state) else note or state.note_of("compare") or _measured(state)
     if note:
         return _split(note)
     if state.hand_note:

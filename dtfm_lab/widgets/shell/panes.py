@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-import ipywidgets as w
-
 from dtfm_lab.domain.network import find_place
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, mark, more_menu, show, spacer, toggle
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link
@@ -20,8 +19,6 @@ from dtfm_lab.widgets.shell.inspection import inspect
 from dtfm_lab.widgets.tasks import SLOW_S, Soon
 from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
-ASKED_FOR = frozenset({"run", "compare", "systems", "hours", "advice"})
-"""Panes that show what a person asked for, such as a measurement, and what no plan makes anew."""
 LEAST_PLACES = 2
 """Regions that are known places from which a network opens on the map."""
 
@@ -59,6 +56,12 @@ class LabStep:
     """Returns why the result is out of date; empty where it is not."""
     redo: str = ""
     """Text of the button that calls ``panel.redo`` where the step is out of date; empty for no button."""
+    asked_for: bool = False
+    """Whether it shows what a person asked for, such as a measurement, which no new plan makes again."""
+    css: str = ""
+    """Styles of the pane, beside those that all share."""
+    position: int = 1000
+    """Where its tab stands among the others, in ascending order."""
 
     @property
     def saved_name(self) -> str:
@@ -132,7 +135,7 @@ class Panes:
             box = self._boxes[name]
             mark(box, "dtfm-stale", bool(found.stale))
             if name == state.pane:
-                waits = bool(found.stale) and not (self._is_live() and name not in ASKED_FOR)
+                waits = bool(found.stale) and not (self._is_live() and not step.asked_for)
                 self._stale.value = markup.line(escape(f"before the last edit: {found.stale}")) if waits else ""
                 self._stale.tooltip = found.stale
                 self.redo.description = step.redo or "Again"

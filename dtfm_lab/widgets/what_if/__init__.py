@@ -6,14 +6,13 @@ from functools import partial
 from html import escape
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Cancellation
-from dtfm_lab.simulation import kernels
+from dtfm_lab.simulation.engine import start_compiling
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import (
     Panel,
     button,
@@ -156,10 +155,10 @@ class WhatIfPanel(Panel):
         if plan is not self._plan:
             self._plan, self.anew = plan, None
             self.answers = None if plan is None else Answers(plan)
-            self._lab_state.what_if_note = ""
+            self._lab_state.set_note("what-if", "")
             self.pins.clear_answers()
             if plan is not None:
-                kernels.start()  # compiles the kernel before the first slider moves
+                start_compiling()  # compiles the kernel before the first slider moves
         self.controls.set_base(None if plan is None else plan.job, base)
         if plan is not None and plan.topology.fingerprint == self._scaled_to:
             self._scaled_to = ""  # the network has these factors now, so nothing is left to multiply
@@ -178,7 +177,7 @@ class WhatIfPanel(Panel):
         self.numbers.value = answer_text.large_numbers(None, None)
         self.answer.value = answer_text.empty(words)
         self.problem.value = markup.line(escape(problem), "warning")
-        self._lab_state.what_if_note = ""
+        self._lab_state.set_note("what-if", "")
         self._preview()
 
     def _show_pane(self) -> None:
@@ -244,7 +243,7 @@ class WhatIfPanel(Panel):
         if better is not None:
             note = f"{note} The network shows the plan that suits it: {format_s(better.trace.iteration_s)}."
         self._write_large_numbers()
-        self._lab_state.what_if_note = note
+        self._lab_state.set_note("what-if", note)
         self._preview()
 
     def _write_large_numbers(self) -> None:
@@ -272,7 +271,7 @@ class WhatIfPanel(Panel):
         """Show why there is no answer, and mark the one on the screen as old."""
         self.last = None
         self._mark_old(True)
-        self._lab_state.what_if_note = ""
+        self._lab_state.set_note("what-if", "")
         self._preview()
         self.problem.value = markup.line(escape(problem), "warning")
 

@@ -19,12 +19,11 @@ from dtfm_lab.domain.job.model import gpt, llama
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning import search
-from dtfm_lab.planning.iteration.incremental_bound import SCHEDULES, rising_bounds
-from dtfm_lab.planning.iteration.judging import PlanPricer
-from dtfm_lab.planning.iteration.left_open import open_microbatches
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.bounds.iteration_bound import SCHEDULES
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget, open_microbatches
+from dtfm_lab.planning.iteration.rising_bounds import rising_bounds
 from dtfm_lab.planning.iteration.shape_searches import ShapeSearches
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
+from dtfm_lab.planning.iteration.structured.candidates import PlanPricer
 from dtfm_lab.simulation import memory, simulate
 
 MODELS = (

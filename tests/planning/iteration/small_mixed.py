@@ -21,10 +21,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.shape_searches import ShapeSearch
-from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.planning.iteration.tables_of import SearchTarget, tables_of
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.shape_searches import Nearness, ShapeSearch, tables_of
 from dtfm_lab.simulation import memory
 
 N_BLOCKS = 6

@@ -13,12 +13,11 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import plan, search
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
-from dtfm_lab.planning.iteration.left_open import OF_CHOICES
+from dtfm_lab.planning.iteration.problem import SearchTarget
 from dtfm_lab.planning.iteration.structured import StructuredPlans
-from dtfm_lab.planning.iteration.structured.layouts import in_order
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
-from dtfm_lab.planning.objectives import SearchRequest, value_of
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
+from dtfm_lab.planning.iteration.structured.layouts import OF_CHOICES, in_order
+from dtfm_lab.planning.search import SearchRequest, value_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 

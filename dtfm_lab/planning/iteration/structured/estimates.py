@@ -23,11 +23,19 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
-from dtfm_lab.planning.iteration.left_open import WAYS_TO_AVERAGE
-from dtfm_lab.planning.iteration.structured.averaging import Average, averages, ring
-from dtfm_lab.planning.iteration.structured.layouts import Layout
-from dtfm_lab.planning.iteration.structured.stage_tables import FIRST, LAST, MIDDLE, SOLE, StageTables
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
+from dtfm_lab.planning.iteration.problem import SearchTarget
+from dtfm_lab.planning.iteration.structured.layouts import (
+    FIRST,
+    LAST,
+    MIDDLE,
+    SOLE,
+    WAYS_TO_AVERAGE,
+    Average,
+    Layout,
+    StageTables,
+    averages,
+    ring,
+)
 
 MOST_LOOKED_AT = 48
 """Most devices of a set whose links are looked at before it is tried."""

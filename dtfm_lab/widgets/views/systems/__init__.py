@@ -5,10 +5,10 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab.domain.trace.causes import COMPUTE
+from dtfm_lab.domain.report import CHANGES
+from dtfm_lab.domain.trace.causes import COMPUTE, STACKED
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS, GREY
-from dtfm_lab.systems.outcomes import CHANGES, STACKED
 from dtfm_lab.widgets.markup import meaning
 from dtfm_lab.widgets.views.view import View
 

@@ -1,0 +1,365 @@
+"""At home, in the cloud, both or not at all: ways to train a job side by side, which is chosen, and by what rule."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pandas as pd
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import ENDS, Topology, estimated, estimates_of
+from dtfm_lab.domain.options import Option, check_options
+from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
+from dtfm_lab.domain.units import (
+    CENT,
+    LOOSE_TIMES,
+    counted,
+    format_bytes,
+    format_s,
+    format_share,
+    format_times,
+    money,
+    plain_rows,
+)
+from dtfm_lab.extensions.advice.origins import origins_of
+from dtfm_lab.extensions.advice.ways import (
+    DAY_S,
+    MIXED,
+    OWN,
+    RENTED,
+    Way,
+    between,
+    duration,
+    number,
+    unit_of,
+)
+from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.lab.arguments import Progress
+
+DEFAULT_SECONDS = 12.0
+"""Of all searches together."""
+SLOWER = 10.0
+"""Times as long as the fastest that the way which is chosen by its price may take, where no deadline is given."""
+OUTSIDE = " †"
+"""Mark of a way that the rule leaves out."""
+ENDINGS = (".md", ".html")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceOptions:
+    """Keywords of ``advise``."""
+
+    tokens: Annotated[float | str | None, Option(help="Tokens (of a module samples) to train on, such as 100M.")] = None
+    deadline_days: Annotated[
+        float | None, Option(help="The cheapest of the ways that are done within so many days.", above=0)
+    ] = None
+    budget_dollars: Annotated[
+        float | None,
+        Option(
+            help="Only ways that cost at most so much; the fastest of them without a deadline.", above=0, flag="budget"
+        ),
+    ] = None
+    electricity_per_kwh: Annotated[
+        float, Option(help="US dollars for a kWh of one's own machines.", least=0, flag="electricity")
+    ] = 0.30
+    seconds: Annotated[
+        float | None, Option(help=f"All searches together; {DEFAULT_SECONDS:g} s without --steps.", unit="s", above=0)
+    ] = None
+    steps: Annotated[int | None, Option(help="Generations of every search: reproducible.", least=1)] = None
+    seed: Annotated[int, Option(help="Seed of the searches and of the interruptions.", least=0)] = 0
+    catalogue: Annotated[
+        str | os.PathLike[str] | None,
+        Option(help="A SkyPilot catalogue, vms.csv, of what there is to rent, in place of the lab's typical prices."),
+    ] = None
+    progress: Annotated[Progress | None, Option(help="Called with the advice so far after every way.")] = None
+
+    def __post_init__(self) -> None:
+        check_options(self, thing="advice")
+
+
+class Fit(NamedTuple):
+    """The job as it is or in what it is changed, some bytes that it then needs, and whether each network has them."""
+
+    job: str
+    needs_bytes: float
+    fits: dict[str, bool]
+
+
+class Gain(NamedTuple):
+    """What one thing more or faster makes of an iteration."""
+
+    what: str
+    before_s: float
+    after_s: float
+
+
+class Spot(NamedTuple):
+    """Hours of a way whose rented machines are taken away, replayed."""
+
+    way: str
+    hours: float
+    interruptions: int
+    share: float
+    """Of the tokens that it would train undisturbed."""
+    states: dict[str, float]
+    """Share of the hours by state."""
+    rates: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Advice:
+    """The ways to train a job on so many tokens, the best first by the rule that ``rule`` states."""
+
+    topology: Topology
+    job: Job
+    """As it was asked for, in whatever shape."""
+    tokens: float
+    asked: AdviceOptions
+    """With the limits and the price of electricity."""
+    options: tuple[Way, ...]
+    wanted: int
+    """Ways that are tried; fewer options where it was stopped."""
+    changed: str = ""
+    """What was changed of the job for these plans, where it fits nowhere as it is."""
+    fits: tuple[Fit, ...] = ()
+    gains: tuple[Gain, ...] | None = None
+    base: Way | None = None
+    """The way whose gains they are."""
+    spot: Spot | None = None
+
+    def __post_init__(self) -> None:
+        # of one's own machines alone the best is told, and none where all together use no other
+        alone = min((way for way in self.options if way.is_single), key=self._key, default=None)
+        together = next((way for way in self.options if way.kind == OWN and not way.is_single), None)
+        if alone and together and together.plan and {d.name for d in together.serving} == {*alone.topology.names}:
+            alone = None
+        shown = [way for way in self.options if not way.is_single or way is alone]
+        object.__setattr__(self, "options", tuple(sorted(shown, key=self._key)))
+
+    def _key(self, way: Way) -> tuple[Any, ...]:
+        if way.plan is None:
+            return (2,)
+        order = (way.seconds, way.dollars) if self._for_speed else (way.dollars, way.seconds)
+        return not self.allows(way), *order
+
+    @property
+    def _for_speed(self) -> bool:
+        return self.asked.budget_dollars is not None and self.asked.deadline_days is None
+
+    def allows(self, way: Way) -> bool:
+        """Whether a way keeps the limits of the rule."""
+        days, dollars = self.asked.deadline_days, self.asked.budget_dollars
+        if way.plan is None:
+            return False
+        most_s = math.inf if days is None else days * DAY_S
+        if days is None and dollars is None:
+            most_s = SLOWER * min(one.seconds for one in self.options if one.plan)
+        return way.seconds <= most_s and way.dollars <= (dollars or math.inf)
+
+    @property
+    def best(self) -> Way | None:
+        """The way that is chosen; None where there is none."""
+        return next((way for way in self.options[:1] if self.allows(way)), None)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether some of it is missing, so far or because it was stopped."""
+        return self.gains is None
+
+    @cached_property
+    def note(self) -> str:
+        """Whether another way would be the best if links that nobody measured were faster or slower; empty if not."""
+        if self.best is None or not any(estimated(way.topology) for way in self.options):
+            return ""
+        said = []
+        for most, how in ENDS.items():
+            ways = tuple(way.at_end(most=most) for way in self.options)
+            best = replace(self, options=ways).best
+            if best is not None and best.name != self.best.name:
+                said.append(f"{best.name} ({_in_short(best)}) where they are {how}")
+        links = next(filter(None, (estimates_of(way.topology) for way in (self.best, *self.options))), "")
+        return f"{links}. With the same plans the best way is {', and '.join(said)}" if said else ""
+
+    @property
+    def rule(self) -> str:
+        """By what the best way is the best."""
+        days, dollars = self.asked.deadline_days, self.asked.budget_dollars
+        in_time = "" if days is None else f"done within {days:g} day{'s' * (days != 1)}"
+        limits = in_time, "" if dollars is None else f"for at most {money(dollars)}"
+        within = " and ".join(filter(None, limits)) or f"that take at most {SLOWER:g} times as long as the fastest"
+        return f"{'fastest' if self._for_speed else 'cheapest'} of the ways {within}"
+
+    @property
+    def verdict(self) -> str:
+        """Which way, how long and for how much, and by what rule; or why none."""
+        n_tokens, best = f"{_count(self.tokens)} {self.job.counted}", self.best
+        planned = [way for way in self.options if way.plan is not None]
+        if not planned:
+            return f"Not at all: the job fits none of {counted(len(self.options), 'way')}, nor with what is tried below"
+        fastest = min(planned, key=lambda way: (way.seconds, way.dollars))
+        cheapest = min(planned, key=lambda way: (way.dollars, way.seconds))
+        if best is None:
+            none = f"Not at all: there is no way {self.rule.partition('ways ')[2]}"
+            also = "" if cheapest is fastest else f", the cheapest, {cheapest.name}, {_in_short(cheapest)}"
+            return f"{none}; for {n_tokens} the fastest, {fastest.name}, takes {_in_short(fastest)}{also}"
+        idle = {"At home": ", nothing rented", "In the cloud": ", yours idle"}.get(best.where, "")
+        name = best.name + idle * (best.kind == MIXED)
+        text = f"{best.where}: {name}, for {n_tokens} {_time(best)} and {_dollars(best)}, the {self.rule}"
+        text += "" if best is fastest else f" ({fastest.name}: {_in_short(fastest)})"
+        home = next((way for way in self.options if way.kind == OWN and not way.is_single), None)
+        if home is not None and best.where != "At home":
+            text += f". On {home.name} alone: {_in_short(home)}" if home.plan else f". The job does not fit {home.name}"
+        if self.asked.deadline_days and best.range_of(best.seconds)[1] > self.asked.deadline_days * DAY_S:
+            text += ". Its 90 % interval ends after the deadline"
+        if best.unmetered:
+            text += f". The electricity of {', '.join(best.unmetered)} is not known and not counted"
+        return text
+
+    def origins(self) -> list[str]:
+        """A line for each kind of number of the page: its formula or its source."""
+        parts = {"What fits": self.fits, "What more": self.gains, "Spot": self.spot}
+        absent = tuple(what for what, part in parts.items() if not part)
+        return list(origins_of(self.topology, self.job, self.options, self.asked.electricity_per_kwh, absent))
+
+    def __repr__(self) -> str:
+        return f"<Advice on {self.job.name}, {self.topology.name}: {self.verdict}>"
+
+    def __str__(self) -> str:
+        return as_markdown(report_of(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(report_of(self))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a way, the best first: seconds, days, dollars and kWh for all tokens; missing where nothing fits."""
+        return pd.DataFrame([_row(way) | {"chosen": way is self.best} for way in self.options])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "topology": self.topology.name,
+            "job": self.job.name,
+            "tokens": self.tokens,
+            "verdict": self.verdict,
+            "note": self.note,
+            "changed": self.changed,
+            "ways": plain_rows(self.to_frame()),
+            "fits": [one._asdict() for one in self.fits],
+            "gains": [one._asdict() for one in self.gains or ()],
+            "spot": None if self.spot is None else self.spot._asdict(),
+            "how": self.origins(),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page as .md or .html. Raises FileError for another ending."""
+        if ending_of(path, ENDINGS) == ".html":
+            return write_text(path, as_page(f"{self.job.name}: where to train it", report_of(self)))
+        return write_text(path, str(self))
+
+
+def _row(way: Way) -> dict[str, Any]:
+    plan, (low, high) = way.plan, way.range_of(1.0)
+    days, dollars = way.seconds / DAY_S, way.dollars
+    row = {"way": way.name, "kind": way.kind, "fits": plan is not None, "lacks": way.lacks}
+    row |= {"iteration_s": way.iteration_s, "low_s": way.ends_s[0], "high_s": way.ends_s[1]}
+    row |= {"tokens_per_s": way.tokens_per_s, "days": days, "days_low": days * low, "days_high": days * high}
+    row |= {"dollars": dollars, "dollars_low": dollars * low, "dollars_high": dollars * high}
+    row |= {"rent_dollars": way.rent, "kwh": way.kwh, "unknown_watts": ", ".join(way.unmetered)}
+    if plan is not None:
+        idle = ", ".join(plan.topology.names[i] for i in plan.idle_devices)
+        row |= {"idle": idle, "most_times_faster": plan.speed_up_left, "scope": plan.scope}
+    return row
+
+
+def report_of(advice: Advice) -> Iterator[Part]:
+    """The page: verdict, ways, what would fit, what would help, interruptions, and where each number is from."""
+    planned = [way for way in advice.options if way.plan is not None]
+    if advice.changed:
+        yield f"**As it is the job fits nowhere. All below is of the job with {advice.changed}.**"
+    yield f"**{advice.verdict}.**"
+    if advice.note and not advice.stopped:
+        yield f"{advice.note}."
+    if planned:
+        unit, n_tokens = advice.job.counted, _count(advice.tokens)
+        head = ("way", "an iteration", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "at most")
+        yield Table(head, [_line(way, "" if advice.allows(way) else OUTSIDE) for way in planned])
+    if not all(advice.allows(way) for way in planned):
+        yield f"{OUTSIDE.strip()} is none of the ways {advice.rule.partition('ways ')[2]}."
+    for lacks in dict.fromkeys(way.lacks for way in advice.options if way.lacks):
+        yield f"No room on {', '.join(way.name for way in advice.options if way.lacks == lacks)}: {lacks}."
+    told = [way for way in planned if way is advice.best or way.kind != RENTED]
+    if told:
+        yield _section("Plans", *(f"{way.name}: {_plan_of(way)}" for way in told))
+    if fits := advice.fits:
+        names, words = list(fits[0].fits), ("no", "fits")
+        cells = [(one.job, format_bytes(one.needs_bytes), *(words[fit] for fit in one.fits.values())) for one in fits]
+        yield _section("What would fit", Table(("job", "needs some", *names), cells))
+    if advice.base is not None and advice.gains:
+        n = advice.base.seconds / advice.base.iteration_s
+        rows = [
+            (what, f"{format_s(before_s)} → {format_s(after_s)}", duration(max(0.0, before_s - after_s) * n))
+            for what, before_s, after_s in advice.gains
+        ]
+        table = Table(("with", "an iteration", f"saves of {duration(advice.base.seconds)}"), rows)
+        yield _section(f"What more would be worth to {advice.base.name}", table)
+    if (spot := advice.spot) is not None:
+        spent = ", ".join(f"{state} {format_share(share)}" for state, share in spot.states.items() if share >= 5e-4)
+        lost = f"{counted(spot.interruptions, 'interruption')} in {spot.hours:.3g} h, replayed; {spot.rates}"
+        kept = f"{spot.way} then keeps {format_share(spot.share, 0)} of its {advice.job.counted}/s"
+        text = f"{kept}: {lost}. Of these hours: {spent}"
+        yield _section("If what is rented is spot", text)
+    yield ReportSection("How", advice.origins())
+
+
+def _section(title: str, *parts: Part) -> ReportSection:
+    return ReportSection(title, parts, opened=True)
+
+
+def _line(way: Way, mark: str) -> tuple[str, ...]:
+    plan = way.plan
+    assert plan is not None
+    kwh, more = "" if way.where == "In the cloud" else number(way.kwh), " + ?" * bool(way.unmetered)
+    most = plan.speed_up_left or math.inf
+    return (
+        way.name + mark,
+        between(way.iteration_s, way.ends_s, *unit_of(min(way.iteration_s, 60.0))),
+        f"{way.tokens_per_s:,.0f}",
+        _time(way),
+        _dollars(way) + more,
+        kwh + more,
+        f"{format_times(most)} x" if most <= LOOSE_TIMES else "",
+    )
+
+
+def _plan_of(way: Way) -> str:
+    plan = way.plan
+    assert plan is not None
+    job = plan.job
+    text = f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}"
+    text += "" if job.checkpoints == "none" else f", checkpoints {job.checkpoints}"
+    return f"{text}; **{plan.idle_words}**" if plan.idle_devices else text
+
+
+def _count(tokens: float) -> str:
+    sizes = ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1e3, " k"))
+    size, unit = next((one for one in sizes if tokens >= one[0]), (1.0, ""))
+    return f"{tokens / size:.4g}{unit}"
+
+
+def _time(way: Way) -> str:
+    return between(way.seconds, way.range_of(way.seconds), *unit_of(way.seconds))
+
+
+def _dollars(way: Way) -> str:
+    low, high = (money(end).replace("$", "") for end in way.range_of(way.dollars))
+    return f"{money(way.dollars)} ({low}–{high})" if way.dollars >= CENT else money(way.dollars)
+
+
+def _in_short(way: Way) -> str:
+    return f"{duration(way.seconds)} and {money(way.dollars)}"

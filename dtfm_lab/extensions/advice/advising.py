@@ -1,0 +1,191 @@
+"""Advice on where to train: the ways are planned one by one, then what would help is tried on the best of one's own."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab import files
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.options import OF_ONE_SHAPE
+from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.extensions.advice.advice import DEFAULT_SECONDS, Advice, AdviceOptions, Fit, Gain, Spot
+from dtfm_lab.extensions.advice.ways import RENTED, Way, room_of, ways_of, with_one_more
+from dtfm_lab.extensions.machines.skypilot import Offers, is_catalogue, read_catalogue
+from dtfm_lab.files.reading import read_text
+from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.histories import replay
+from dtfm_lab.lab.plans import nouns
+from dtfm_lab.planning.explain.worth import replanned
+from dtfm_lab.planning.explain.worth import seconds as seconds_of
+from dtfm_lab.simulation.sensitivity import gains
+
+OF_HOME = 3.0
+"""Times the search of a rented host that each network with own machines gets, where the time is limited."""
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"checkpointing": None, "recompute": False},
+    {"microbatch": 1},
+    {"optimizer": "adam-8bit"},
+    {"adapters": 16},
+    {"adapters": 16, "frozen_weights": "nf4"},
+)
+"""Changes of a job that need less memory, the mildest first. A rank that the job has already stays."""
+FACTOR, LEAST_GAIN, MOST_GAINS = 2.0, 0.01, 3
+"""How much faster links are tried, and the least share and the most of these gains that are told."""
+LIFE_S, ABSENCE_S = 12 * 3600.0, 1800.0
+"""Assumed of a spot machine: taken away every twelve hours in the mean, and half an hour until another comes."""
+LEAST_S, MOST_S = 24 * 3600.0, 48 * 3600.0
+"""Seconds that are replayed: as many as the job takes, within these, as a short draw says little."""
+MAGNITUDES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+
+
+@of_network(AdviceOptions)
+def advise(
+    topology: Topology | str, job: Job | str | None = None, *, progress: Progress | None = None, **options: Any
+) -> Advice:
+    """Where to train a job on so many tokens: on one's own machines, with rented ones, rented alone, or not at all.
+
+    Devices with a price are rented, those without are one's own and cost electricity. Each way is planned for seconds,
+    in a shape of its own. ``.verdict``, ``.best``, ``.options``, ``.to_frame()``, ``.save("advice.md")``; it shows
+    itself in a notebook, and as text where printed.
+
+    With ``deadline_days`` the best is the cheapest way that is done by then, with ``budget_dollars`` alone the fastest
+    that this pays, with neither the cheapest that takes at most ten times as long as the fastest.
+    Where the job fits nowhere, the mildest change with which it does is made and said. Ctrl-C keeps the ways so far.
+    """
+    return newest_of(growing_advice(*nouns(topology, job), AdviceOptions(**options)), progress)
+
+
+def growing_advice(network: Topology, job: Job, asked: AdviceOptions) -> Iterator[Advice]:
+    """Yield the advice after every way, and whole at last. Raises LabError for a job without a model."""
+    job.modelled()
+    job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
+    if asked.seconds is None and asked.steps is None:
+        asked = replace(asked, seconds=DEFAULT_SECONDS)
+    tokens, offers = _tokens(asked.tokens), None if asked.catalogue is None else _read(Path(asked.catalogue))
+    ways = list(ways_of(network, offers, tokens=tokens, electricity_per_kwh=asked.electricity_per_kwh))
+    parts = [1.0 if way.kind == RENTED or way.is_single else OF_HOME for way in ways]
+    part_s = None if asked.seconds is None else asked.seconds / (sum(parts) + OF_HOME)
+    limits = [{"seed": asked.seed, "steps": asked.steps, "seconds": part_s and part_s * n} for n in (*parts, OF_HOME)]
+    found = Advice(topology=network, job=job, tokens=tokens, asked=asked, options=(), wanted=len(ways) + 1)
+    for trained, words, _ in _jobs(job):
+        if words and not any(room_of(way.topology, trained).fits for way in ways):
+            continue
+        done: tuple[Way, ...] = ()
+        for way, limit in zip(ways, limits, strict=False):
+            done = (*done, way.planned(trained, start=_start(way, done), **limit))
+            yield (found := replace(found, options=done, changed=words))
+        if any(way.plan for way in done):
+            break
+    else:
+        found = replace(found, changed="")
+    shown = {way.name for way in found.options if way.kind != RENTED}
+    fits = tuple(_fits(job, [way for way in ways if way.name in shown]))
+    found = replace(found, fits=() if all(all(one.fits.values()) for one in fits[:1]) else fits)
+    planned = [way for way in found.options if way.plan is not None]
+    home = min((way for way in planned if way.kind != RENTED), key=lambda way: way.is_single, default=None)
+    paid = next((way for way in planned if any(device.price_per_hour for device in way.serving)), None)
+    found = replace(found, base=home, gains=() if home is None else tuple(_gains(home, limits[-1])))
+    yield found if paid is None else replace(found, spot=_spot(paid, asked.seed))
+
+
+def _tokens(given: Any) -> float:
+    text = given.strip().lower() if isinstance(given, str) else ""
+    number = as_number(given)
+    with suppress(ValueError):
+        number = float(text.rstrip("kmbt")) * MAGNITUDES.get(text[-1:], 1.0) if text else number
+    if number is None or not 0 < number < 1e18:
+        raise LabError(f"tokens is {shortened(given)}; wanted how many to train on, above 0, such as 100M")
+    return number
+
+
+def _read(path: Path) -> Offers:
+    text = read_text(path)
+    if not is_catalogue(text):
+        raise LabError(f"{path.name}: is no SkyPilot catalogue; wanted a vms.csv")
+    return read_catalogue(text, path)
+
+
+def _start(way: Way, done: Sequence[Way]) -> Plan | None:
+    """The fastest plan so far of devices that this way has, too, so that more devices are never slower."""
+    names = {*way.topology.names}
+    plans = [one.plan for one in done if one.plan is not None and names.issuperset(one.plan.topology.names)]
+    return min(plans, key=seconds_of, default=None)
+
+
+def _jobs(job: Job) -> Iterator[tuple[Job, str, int]]:
+    """The job, and what it becomes by fewest changes, the mildest first, with how many; only what it allows."""
+    seen: list[Job] = []
+    adapted = {"adapters"} if job.modelled().frozen_elements else set()
+    for chosen in chain.from_iterable(combinations(CHANGES, n) for n in range(len(CHANGES) + 1)):
+        fields = {name: value for one in chosen for name, value in one.items() if name not in adapted}
+        with suppress(LabError):  # such as a micro-batch that contradicts the job's shares
+            if (other := files.override(job, **fields)) not in seen:
+                seen.append(other)
+                words = [f"{name}={value}" for name, value in fields.items() if value]
+                words = ["checkpointing left open"] * ("checkpointing" in fields) + words
+                yield other, ", ".join(words), len(chosen)
+
+
+def _fits(job: Job, ways: list[Way]) -> Iterator[Fit]:
+    """The job as it is, each change alone, and the mildest ones together with which another network fits."""
+    fitted: set[str] = set()
+    for other, words, n_changes in _jobs(job):
+        rooms = {way.name: room_of(way.topology, other) for way in ways}
+        now = {name for name, room in rooms.items() if room.fits}
+        if rooms and (n_changes < 2 or now - fitted):
+            needs = next(iter(rooms.values())).needs_bytes
+            yield Fit(words or "as it is", needs, {name: room.fits for name, room in rooms.items()})
+        fitted |= now
+
+
+def _gains(way: Way, limits: dict[str, Any]) -> Iterator[Gain]:
+    """One more of the best own device that serves, and each slow link twice as fast, the greatest gain first."""
+    plan = way.plan
+    assert plan is not None
+    assert plan.iteration_s is not None
+    own = [int(d) for d in plan.placement.devices.flat if not plan.topology.devices[d].price_per_hour]
+    if own:
+        best = max(own, key=lambda d: plan.topology.devices[d].peak_flop_per_s)
+        twin = replace(plan.topology.devices[best], name=f"another {plan.topology.names[best]}")
+        more = replanned(with_one_more(plan.topology, twin, best), plan, plan, **limits)
+        if more is not None and more.iteration_s is not None:
+            yield Gain(f"another {plan.topology.names[best]}", plan.iteration_s, more.iteration_s)
+    # links of two regions together, in place of the one of them that brings as much
+    faster = {round(one.change, 6): one for one in gains(plan, factor=FACTOR, what=["bandwidth"])}
+    for gain in [one for change, one in sorted(faster.items()) if change < -LEAST_GAIN][:MOST_GAINS]:
+        yield Gain(f"twice the bandwidth on {gain.name}", gain.before_s, gain.iteration_s)
+
+
+def _spot(way: Way, seed: int) -> Spot:
+    """A day or two in which the rented machines that serve are taken away and come back by chance, replayed."""
+    plan = way.plan
+    assert plan is not None
+    network = plan.topology.subset([device.name for device in way.serving])
+    paid = [device.name for device in network.devices if device.price_per_hour]
+    own = [device.name for device in network.devices if not device.price_per_hour]
+    end_s = min(max(way.seconds, LEAST_S), MOST_S)
+    drawn = Availability.drawn(paid, end_s, mean_life_s=LIFE_S, mean_absence_s=ABSENCE_S, seed=seed)
+    here = replace(
+        drawn,
+        devices=(*paid, *own),
+        time_s=np.append(drawn.time_s, np.zeros(len(own))),
+        device=np.append(drawn.device, len(paid) + np.arange(len(own))),
+        comes=np.append(drawn.comes, np.ones(len(own), dtype=bool)),
+    )
+    history = replay(network, plan.job, here, seed=seed, bound=False)
+    return Spot(
+        way=way.name,
+        hours=end_s / 3600,
+        interruptions=int((~drawn.comes).sum()),
+        share=min(1.0, history.goodput * way.iteration_s / plan.job.global_batch),
+        states={state: spent_s / end_s for state, spent_s in history.seconds.items()},
+        rates=f"each is taken away every {LIFE_S / 3600:g} h in the mean, for {ABSENCE_S / 60:g} min",
+    )

@@ -1,0 +1,153 @@
+"""The pane Advice: where to train, on one's own machines, with rented ones, rented alone, or not at all."""
+
+from __future__ import annotations
+
+from functools import partial
+from html import escape
+from typing import TYPE_CHECKING
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.options import options_of
+from dtfm_lab.extensions.advice.advice import Advice, AdviceOptions
+from dtfm_lab.extensions.advice.advising import growing_advice
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
+from dtfm_lab.widgets.controls import (
+    Panel,
+    button,
+    classed,
+    control_for,
+    disable,
+    more_menu,
+    pane,
+    show,
+    spacer,
+    toolbar,
+    value_of,
+)
+from dtfm_lab.widgets.lab_state import LabState, why_not_asked
+from dtfm_lab.widgets.shell.panes import LabStep
+from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
+
+if TYPE_CHECKING:
+    from dtfm_lab.widgets.workbench import Lab
+
+STEP = "advice"
+"""Name of this pane."""
+LIMITS = {
+    "deadline_days": "Deadline (days)",
+    "budget_dollars": "Budget ($)",
+    "electricity_per_kwh": "Electricity ($/kWh)",
+    "seconds": "",
+    "seed": "",
+}
+"""Options of ``lab.advise`` behind the row's menu, with labels where the name is not clear enough."""
+USUAL_TOKENS = "100M"
+OTHER = "the network or the job has changed"
+NOTHING_YET = (
+    "Press the button: each way to train so many tokens is planned, on the devices without a price (your own), "
+    "together with those that are rented, and on rented hosts alone; days, dollars and kWh are laid side by side."
+)
+
+
+class AdvicePanel(Panel):
+    """Plans every way beside the page; ``advice`` is what is known so far, None until something was asked."""
+
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, STEP)
+        self.advice: Advice | None = None
+        self.asking: Stream[Advice] | None = None
+        """What runs; None while nothing does."""
+        self._asked_of: tuple[str, Job] | None = None
+        """Fingerprint of the network, and the job, of the advice."""
+        options = {option.name: option for option in options_of(AdviceOptions)}
+        self._options = {name: options[name] for name in ("tokens", *LIMITS)}
+        self.tokens = control_for(options["tokens"], width="150px", label_width="52px")
+        self.tokens.value = USUAL_TOKENS
+        limits = {
+            name: control_for(options[name], label=label, width="260px", label_width="140px")
+            for name, label in LIMITS.items()
+        }
+        self._controls = {"tokens": self.tokens, **limits}
+        self.start = button("Where to train?", "", "Plan every way to train so many tokens", "auto", style="primary")
+        self.stop = button("Stop", "", "End after the way at hand and keep those so far", "auto")
+        self.told = classed(w.HTML(), "dtfm-advice")
+        words = "A deadline, a budget, the price of electricity, and how long is searched"
+        menu = more_menu(list(limits.values()), "Limits", words)
+        row = toolbar(self.tokens, spacer(), self.start, self.stop, menu)
+        self.view = pane([row, self.told], "dtfm-advice-pane")
+        self.start.on_click(lambda _: self.redo())
+        self.stop.on_click(lambda _: self._stop())
+        lab_state.observe(lambda _: self._follow(), ["topology", "job", "busy"])
+        self._follow()
+
+    def result(self, _: LabState) -> str:
+        """The verdict; empty while there is none."""
+        return "" if self.advice is None or self.asking is not None else self.advice.verdict
+
+    def staleness(self, lab_state: LabState) -> str:
+        """Why the advice is out of date; empty where it is not."""
+        topology, job = lab_state.topology, lab_state.job
+        now = None if topology is None or job is None else (topology.fingerprint, job)
+        return "" if self._asked_of in (None, now) else OTHER
+
+    def redo(self) -> None:
+        """Ask about what is drawn."""
+        topology, job = self._lab_state.topology, self._lab_state.job
+        if self.asking is not None or why_not_asked(self._lab_state) or topology is None or job is None:
+            return
+        self._lab_state.message = ""
+        try:
+            given = {name: value_of(option, self._controls[name]) for name, option in self._options.items()}
+            asked = AdviceOptions(**given)
+        except LabError as error:
+            return self._report_error(str(error))
+        self.asking = Stream(growing_advice(topology, job, asked))
+        self._lab_state.set_busy(STEP, True)
+        begin(self._watch(self.asking, (topology.fingerprint, job)), self._report_error)
+        self._follow()
+
+    async def _watch(self, asking: Stream[Advice], asked_of: tuple[str, Job]) -> None:
+        def take(advice: Advice) -> None:
+            self.advice, self._asked_of = advice, asked_of
+            self._follow()
+
+        try:
+            await asking.watch(take, every_s=FRAME_S * 2)
+        finally:
+            self.asking = None
+            self._lab_state.set_busy(STEP, False)
+            self._follow()
+
+    def _stop(self) -> None:
+        if self.asking is not None:
+            self.asking.stop()
+            self._follow()
+
+    def _follow(self) -> None:
+        """Show what may be pressed, what is known, and whether it is out of date."""
+        why_not, asking, advice = why_not_asked(self._lab_state), self.asking, self.advice
+        if asking is not None and "run" in self._lab_state.busy:
+            asking.stop()  # what is measured has the processor for itself
+        disable(self.start, why_not)
+        show(self.start, asking is None)
+        show(self.stop, asking is not None)
+        self.stop.disabled = asking is not None and asking.stopped.is_set()
+        if asking is not None:
+            so_far = asking.newest
+            words = "" if so_far is None else f": {len(so_far.options)} ways so far, of {so_far.wanted - 1} at most"
+            self.told.value = markup.line(f"Planning{words}")
+        elif advice is not None:
+            stale = self.staleness(self._lab_state)
+            said = f"<b>Out of date:</b> {stale}. Ask again." if stale else ""
+            self.told.value = markup.line(said, "stale") + advice._repr_html_()
+        else:
+            self.told.value = markup.line(escape(why_not or NOTHING_YET))
+
+
+def advice_step(the_lab: Lab) -> LabStep:
+    """Return the pane Advice for a lab."""
+    panel = AdvicePanel(the_lab.lab_state)
+    return LabStep(STEP, panel, "Advice", panel.result, panel.staleness, asked_for=True, position=90)

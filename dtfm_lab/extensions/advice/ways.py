@@ -1,0 +1,240 @@
+"""Ways to train a job: one's own machines, with rented ones, or rented ones alone, each planned, in days and dollars.
+
+A device with a price is rented, one without is one's own and costs its electricity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError, PlanError, TopologyError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import HARDWARE, INSIDE, Device, Estimate, Topology, at_their_ends, hardware_of, known_gpu
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_bytes
+from dtfm_lab.extensions.machines.links import as_modules, inside
+from dtfm_lab.extensions.machines.network import ESTIMATED_SPREAD
+from dtfm_lab.extensions.machines.seen import Gpu, Host
+from dtfm_lab.extensions.machines.skypilot import Offers, spelled_out
+from dtfm_lab.planning import search, simulated
+from dtfm_lab.planning.iteration.fitting import Room, room_for
+from dtfm_lab.simulation.simulate import iteration_seconds, simulate
+
+DAY_S = 86400.0
+OWN, MIXED, RENTED = "own", "with rented", "rented"
+KINDS, COUNTS = ("RTX 4090", "A100", "H100"), (1, 2, 4, 8)
+"""GPUs, and how many of them on one host, that are tried as rented alone at the table's typical prices."""
+BESIDE = "A100"
+"""GPU that is tried beside one's own machines where the network has no rented one."""
+LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
+"""Assumed between one's own machines and one that is rented: 20 ms and 100 Mbit/s."""
+MOST_OFFERS, MOST_SINGLES = 12, 3
+"""Machines of a catalogue that are tried, most FLOP/s for a dollar first; kinds of one's own that are tried alone."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Way:
+    """A network that may train the job, and its plan. Days, dollars and kWh are those of all tokens."""
+
+    name: str
+    kind: str
+    """``own``, ``with rented`` or ``rented``."""
+    topology: Topology
+    tokens: float
+    electricity_per_kwh: float
+    is_single: bool = False
+    """Whether it is one machine of several that are one's own."""
+    plan: Plan | None = None
+    """None where none fits."""
+    lacks: str = ""
+    """Why there is no plan."""
+    ends_s: tuple[float, float] = (math.nan, math.nan)
+    """Seconds between which an iteration lies with 90 % confidence."""
+
+    def planned(self, job: Job, **limits: Any) -> Way:
+        """The way with the best plan found for the job within the limits of a search."""
+        try:
+            # not planning.plan: it returns its best on an interrupt, and the next way would follow
+            *_, last = search(self.topology, job, objective="iteration", **limits)
+        except (PlanError, TopologyError) as error:
+            room = room_of(self.topology, job)
+            needs = f"needs some {format_bytes(room.needs_bytes)}, has {format_bytes(room.has_bytes)}"
+            return replace(self, plan=None, lacks=needs if room.needs_bytes > room.has_bytes else str(error))
+        plan = simulated(last.plan)
+        return replace(self, plan=plan, lacks="", ends_s=simulate(plan).interval(0.9))
+
+    def at_end(self, *, most: bool) -> Way:
+        """The way with the same plan, on estimated links as fast or as slow as they may be."""
+        if self.plan is None:
+            return self
+        plan = self.plan.changed(topology=at_their_ends(self.plan.topology, most=most))
+        return replace(self, plan=plan.changed(iteration_s=iteration_seconds(plan)))
+
+    @property
+    def iteration_s(self) -> float:
+        return math.nan if self.plan is None or self.plan.iteration_s is None else self.plan.iteration_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        return math.nan if self.plan is None else self.plan.job.tokens / self.iteration_s
+
+    @property
+    def seconds(self) -> float:
+        """Until all tokens are trained."""
+        return self.tokens / self.tokens_per_s
+
+    @property
+    def serving(self) -> list[Device]:
+        """The devices that the plan uses: rented ones that it leaves idle are not rented."""
+        plan = self.plan  # whose network is of groups of GPUs where the job wants them
+        return [] if plan is None else [plan.topology.devices[d] for d in plan.placement.devices.flat]
+
+    @property
+    def where(self) -> str:
+        """In words; a plan may leave all own machines idle, or all rented ones."""
+        paid = {device.price_per_hour > 0 for device in self.serving}
+        return "Both" if len(paid) > 1 else "In the cloud" if paid == {True} else "At home"
+
+    @property
+    def rent(self) -> float:
+        """Dollars."""
+        return math.nan if self.plan is None else self.plan.price_per_hour * self.seconds / 3600
+
+    @property
+    def unmetered(self) -> list[str]:
+        """Own machines that serve and whose watts the table of hardware does not have."""
+        return [device.name for device in self.serving if not device.price_per_hour and watts_of(device) is None]
+
+    @property
+    def kwh(self) -> float:
+        """Of own machines, as far as their watts are known."""
+        return sum(watts_of(d) or 0.0 for d in self.serving if not d.price_per_hour) / 1000 * self.seconds / 3600
+
+    @property
+    def dollars(self) -> float:
+        """Rent, and the electricity of own machines as far as their watts are known."""
+        return self.rent + self.kwh * self.electricity_per_kwh
+
+    def range_of(self, total: float) -> tuple[float, float]:
+        """Between which ends a number of all tokens lies, as it follows the seconds of an iteration."""
+        low_s, high_s = self.ends_s
+        return total * low_s / self.iteration_s, total * high_s / self.iteration_s
+
+
+def watts_of(device: Device) -> float | None:
+    """Watts of a device at full load, by the table of hardware; None where it does not say."""
+    row = hardware_of(device.gpu)
+    return None if row is None or row.watts is None else row.watts * device.gpus
+
+
+def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterator[Way]:
+    """The ways that a network allows, not planned; with the offers of a catalogue, or else typical kinds, to rent."""
+    devices = topology.devices
+    own = [i for i, device in enumerate(devices) if not device.price_per_hour]
+    paid = [i for i, device in enumerate(devices) if device.price_per_hour]
+    offered = list(_offered(offers)) if offers is not None else _typical()
+    yours = "your machines" if len(own) > 1 else "".join(devices[i].name for i in own)
+    if own:
+        yield Way(name=yours, kind=OWN, topology=topology.subset(own), **shared)
+    if paid:
+        yield Way(name=f"{_named(devices, paid)} alone", kind=RENTED, topology=topology.subset(paid), **shared)
+    if own and paid:
+        yield Way(name=f"{yours} + {_named(devices, paid)}", kind=MIXED, topology=topology, **shared)
+    elif own:
+        one = next((each for each in offered if each.name == f"1 x {BESIDE}"), offered[0]).devices[0]
+        yield Way(name=f"{yours} + 1 x {one.gpu}", kind=MIXED, topology=with_one_more(topology, one), **shared)
+    kinds = {(devices[i].gpu, devices[i].peak_flop_per_s, devices[i].memory_bytes): i for i in reversed(own)}
+    for i in sorted(kinds.values(), key=lambda i: -devices[i].peak_flop_per_s)[: MOST_SINGLES * (len(own) > 1)]:
+        alone = topology.subset([i])
+        yield Way(name=f"{devices[i].name} alone", kind=OWN, topology=alone, is_single=True, **shared)
+    for rented in offered:
+        yield Way(name=rented.name, kind=RENTED, topology=rented, **shared)
+
+
+def _named(devices: Sequence[Device], which: Sequence[int]) -> str:
+    return ", ".join(devices[i].name for i in which) if len(which) <= 2 else f"{len(which)} rented machines"
+
+
+def _typical() -> list[Topology]:
+    return [_rented(gpu, n, HARDWARE[gpu].price_per_hour, f"{n} x {gpu}") for gpu in KINDS for n in COUNTS]
+
+
+def _offered(offers: Offers) -> Iterator[Topology]:
+    """The cheapest region of each kind and number that a catalogue offers and the table knows; spot where it has it."""
+    found: dict[tuple[str, int], tuple[float, str]] = {}
+    for (name, count, region), (price, spot) in offers.items():
+        gpu, dollars = known_gpu(spelled_out(name.upper())), price if spot is None else spot
+        if gpu is None or not dollars or count not in COUNTS:
+            continue
+        where = f"{region}, spot" if spot is not None else region
+        found[gpu, int(count)] = min(found.get((gpu, int(count)), (math.inf, "")), (dollars, where))
+    if not found:
+        raise LabError("the catalogue has no price of 1, 2, 4 or 8 GPUs that the table of hardware knows")
+    by_worth = sorted(found, key=lambda kind: found[kind][0] / (kind[1] * HARDWARE[kind[0]].peak_flop_per_s))
+    for gpu, n in by_worth[:MOST_OFFERS]:
+        dollars, where = found[gpu, n]
+        yield _rented(gpu, n, dollars / n, f"{n} x {gpu} ({where})")
+
+
+def _rented(gpu: str, n: int, price_per_hour: float, name: str) -> Topology:
+    host = "rented host" if n > 1 else ""
+    devices = [Device(name=f"rented {gpu} {i}", gpu=gpu, host=host, price_per_hour=price_per_hour) for i in range(n)]
+    speed = inside(Host(name=name, gpus=(Gpu(as_modules(gpu, n)),) * n))
+    latency_s, bytes_per_s = (np.full((n, n), one) for one in speed[:2])
+    estimates = (Estimate(INSIDE, speed.bytes_per_s, *speed.ends),) if n > 1 and speed.ends is not None else ()
+    return Topology(
+        tuple(devices), latency_s, bytes_per_s, name=name, link_spread=ESTIMATED_SPREAD, estimates=estimates
+    )
+
+
+def with_one_more(topology: Topology, device: Device, like: int | None = None) -> Topology:
+    """The network with one more device: over the line that is assumed, or linked as another is, and to that one as
+    well as that one is linked to any."""
+    n = len(topology)
+    links = topology.latency_s, topology.bandwidth_bytes_per_s
+    whole = [np.full((n + 1, n + 1), assumed) for assumed in (LINE_S, LINE_BYTES_PER_S)]
+    for new, old in zip(whole, links, strict=True):
+        new[:n, :n] = old
+        if like is not None and n > 1:
+            nearest = int(np.where(np.arange(n) == like, 0.0, links[1][like]).argmax())
+            new[n, :n], new[:n, n] = old[like], old[:, like]
+            new[n, like] = new[like, n] = old[like, nearest]
+    devices = (*topology.devices, replace(device, position=None, host=""))
+    spread = topology.link_spread if like is not None else ESTIMATED_SPREAD
+    return Topology(devices, *whole, name=topology.name, link_spread=spread, estimates=topology.estimates)
+
+
+def room_of(topology: Topology, job: Job) -> Room:
+    """As ``room_for``, also of a network on which the job cannot be laid out: it does not fit."""
+    try:
+        return room_for(topology, job)
+    except TopologyError:
+        return Room(False, math.nan, math.nan)
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """The unit in which so long is told, in seconds and in words."""
+    units = ((2 * DAY_S, DAY_S, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 1e-3, "ms"))
+    return next((unit_s, name) for least_s, unit_s, name in units if seconds >= least_s)
+
+
+def between(value: float, ends: tuple[float, float], unit: float, name: str) -> str:
+    """``3.4 days (2.9–4.1)``: a value and the ends between which it lies, in a unit."""
+    low, high = (number(end / unit) for end in ends)
+    return f"{number(value / unit)} {name} ({low}–{high})"
+
+
+def duration(seconds: float) -> str:
+    """``25 min``, ``16.2 h``, ``3.4 days``."""
+    unit_s, name = unit_of(seconds)
+    return f"{number(seconds / unit_s)} {name}"
+
+
+def number(value: float) -> str:
+    """With three digits, or whole."""
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:.3g}"

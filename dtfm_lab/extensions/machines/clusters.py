@@ -1,0 +1,211 @@
+"""What Ray and Slurm say of a cluster's nodes; and ``~/.ssh/config`` of one's hosts.
+
+``ray list nodes --format json --detail``, or ``ray.nodes()`` as JSON; ``scontrol show node``, or ``sinfo -N -o "%N
+%G"``, also with states and features (``"%N %G %T %f"``).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import Field
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.registry import in_a_row
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen, Told
+from dtfm_lab.files.reading import parse
+
+MOST_GPUS = 64
+"""Most GPUs of a node."""
+OUT = re.compile(r"down|drain|drng|fail|not_responding|no_respond|inval|inact|futr|future|maint|blocked|error")
+"""What a part of a node's state begins with, such as of IDLE+DRAIN, in which Slurm starts nothing on it."""
+OUT_FLAGS = frozenset("*$")
+"""Marks behind a state: the node does not answer; it is kept for maintenance (sinfo(1), "node state codes")."""
+ASLEEP = re.compile(r"power(?:ed|ing)?_?(?:down|off)|pow_dn|powr_dn")
+"""Saves power: Slurm starts the node when a job wants it."""
+GRES = re.compile(r"gpu(?::([^:(,\s]{1,100}))?:([0-9]{1,9})(?=[(,\s]|$)")
+"""A generic resource of Slurm's, with its type, where it has one, and how many: gpu:a100:8(S:0-1)."""
+MIG = re.compile(r"(?:^|[^0-9a-z])[1-9]g\.[0-9]{1,3}gb", re.IGNORECASE)
+"""A slice of a GPU: ``a100_3g.20gb``."""
+FEATURE = re.compile(r"([a-z]{1,3}[0-9]{2,4})[_-]?(?:sxm[0-9]?|pcie)?[_-]?([0-9]{2,3})gb?")
+"""A node's feature that tells its GPUs' memory: ``a100-80gb``."""
+
+
+class _RayNode(Told):
+    state: str = Field(default="ALIVE")
+    alive: bool = Field(default=True, alias="Alive")
+    node_ip: str = ""
+    address: str = Field(default="", alias="NodeManagerAddress")
+    name: str = Field(default="", alias="NodeManagerHostname")
+    resources: dict[str, object] = Field(default_factory=dict, alias="Resources")
+    resources_total: dict[str, object] = Field(default_factory=dict)
+
+
+def is_ray(data: object) -> bool:
+    if not isinstance(data, list) or not data or not isinstance(data[0], dict):
+        return False
+    return "resources_total" in data[0] or {"NodeManagerAddress", "Resources"} <= data[0].keys()
+
+
+def read_ray(data: object, path: Path) -> Seen:
+    """Living nodes with their GPUs, as the resource ``accelerator_type:...`` names them."""
+    hosts, without = [], []
+    for node in parse(list[_RayNode], data, path.name):
+        address = node.node_ip or node.address
+        name, resources = node.name or address, node.resources_total or node.resources
+        if node.state != "ALIVE" or not node.alive:
+            without.append(f"{name} (dead)")
+            continue
+        count = resources.get("GPU", 0)
+        if not isinstance(count, int | float) or not 0 <= count <= MOST_GPUS:
+            raise FileError(f"{path.name}: node {name} has {shortened(count)} GPUs; wanted 0 to {MOST_GPUS}")
+        if not count:
+            without.append(name)
+            continue
+        kinds = [what.partition(":")[2] for what in resources if what.startswith("accelerator_type:")]
+        if len(kinds) != 1:
+            raise FileError(
+                f"{path.name}: node {name} names {len(kinds)} kinds of GPU; wanted one accelerator_type:..."
+            )
+        gpu = Gpu(re.sub(r"\b(\d+)G\b", r"\1GB", kinds[0]))
+        hosts.append(Host(name=name, addresses=frozenset({address} - {name}), gpus=(gpu,) * int(count)))
+    return cluster(path, hosts, without)
+
+
+def is_slurm(text: str) -> bool:
+    return re.search(r"^NodeName=\S", text, re.MULTILINE) is not None or _columns(text) is not None
+
+
+class _Listed(NamedTuple):
+    """A node as Slurm lists it."""
+
+    name: str
+    resources: str
+    address: str = ""
+    state: str = ""
+    features: str = ""
+
+
+def read_slurm(text: str, path: Path) -> Seen:
+    """Nodes that take jobs, with their generic resources (Gres); ``scontrol`` has addresses and states, too."""
+    hosts: dict[str, Host] = {}
+    without, asleep = [], []
+    for name, resources, address, state, features in _listed(text, path):
+        if "[" in name:
+            raise FileError(
+                f'{path.name}: {name} is several nodes in one line; wanted sinfo -N -o "%N %G", a line each'
+            )
+        kinds = GRES.findall(resources)
+        if not kinds or _is_out(state):
+            without.append(f"{name} ({state.lower()})" if kinds else name)
+            continue
+        if not all(kind for kind, _ in kinds):
+            without.append(f"{name} ({resources} names no type)")
+            continue
+        if slices := [kind for kind, _ in kinds if MIG.search(kind)]:
+            without.append(f"{name} ({slices[0]} is a slice of MIG)")
+            continue
+        gpus = [
+            Gpu(_with_memory(kind, features).replace("_", " "))
+            for kind, count in kinds
+            for _ in range(min(int(count), MOST_GPUS + 1))
+        ]
+        if len(gpus) > MOST_GPUS:
+            raise FileError(f"{path.name}: node {name} has {shortened(resources)}; wanted at most {MOST_GPUS} GPUs")
+        if not gpus:
+            without.append(name)
+            continue
+        if "~" in state or ASLEEP.search(state.lower()):
+            asleep.append(name)
+        # a node stands in a line for each of its partitions
+        hosts[name] = Host(name=name, addresses=frozenset({address} - {name, ""}), gpus=tuple(gpus))
+    notes = [f"{path.name}: powered down, and started by Slurm for a job: {in_a_row(asleep, 6)}"] if asleep else []
+    return cluster(path, [*hosts.values()], list(dict.fromkeys(each for each in without if each not in hosts)), notes)
+
+
+def _listed(text: str, path: Path) -> Iterator[_Listed]:
+    if (columns := _columns(text)) is None:
+        for block in re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE):
+            if block.startswith("NodeName="):
+                said = dict(re.findall(r"(?<!\w)(\w{1,50})=(\S*)", block))
+                features = said.get("ActiveFeatures", "") or said.get("AvailableFeatures", "")
+                yield _Listed(
+                    said["NodeName"], said.get("Gres", ""), said.get("NodeAddr", ""), said.get("State", ""), features
+                )
+        return
+    at = [columns.get(what) for what in ("NODELIST", "GRES", "", "STATE", "AVAIL_FEATURES")]
+    for line in text.splitlines()[1:]:
+        if not (words := _cells(line)):
+            continue
+        if len(words) <= max(columns.values()) or _is_cut(words[columns["GRES"]]):
+            raise FileError(f'{path.name}: line {shortened(" ".join(words))} is cut off; wanted sinfo -N -o "%N %G"')
+        yield _Listed(*("" if where is None else words[where] for where in at))
+
+
+def _is_out(state: str) -> bool:
+    """Whether Slurm starts nothing on a node in this state, as sinfo (``drained*``) or scontrol (IDLE+DRAIN) has it."""
+    return not OUT_FLAGS.isdisjoint(state) or any(OUT.match(part) for part in re.split(r"[^a-z_]+", state.lower()))
+
+
+def _with_memory(kind: str, features: str) -> str:
+    """A GPU's type, with the memory that a feature of its node has for it."""
+    told = [
+        found for found in FEATURE.finditer(features.lower()[:1000]) if found[1] in re.split(r"[^a-z0-9]", kind.lower())
+    ]
+    return f"{kind} {told[0][2]}GB" if told and not re.search(r"[0-9]gb?\b", kind.lower()) else kind
+
+
+def _is_cut(resources: str) -> bool:
+    """Whether GPUs lack their number: sinfo --Format has 20 characters for a column where it is not told."""
+    return resources.startswith("gpu") and GRES.search(resources) is None
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")] if "|" in line else line.split()
+
+
+def _columns(text: str) -> dict[str, int] | None:
+    """Where the header of sinfo has the node's name and its resources, perhaps its state and features."""
+    header = [OTHER_HEADINGS.get(cell, cell) for cell in _cells(text.partition("\n")[0][:10_000])]
+    known: dict[str, int] = {
+        what: header.index(what) for what in ("NODELIST", "GRES", "STATE", "AVAIL_FEATURES") if what in header
+    }
+    return known if {"NODELIST", "GRES"} <= known.keys() else None
+
+
+OTHER_HEADINGS = {"HOSTNAMES": "NODELIST", "NODE": "NODELIST", "ACTIVE_FEATURES": "AVAIL_FEATURES"}
+
+
+def cluster(path: Path, hosts: Sequence[Host], without: Sequence[str], notes: Sequence[str] = ()) -> Seen:
+    """Hosts of one cluster, with notes of what was left out. Raises FileError where no host is left."""
+    if not hosts:
+        left = f": {in_a_row(without, 6)}" if any(" (" in each for each in without) else ""
+        raise FileError(f"{path.name}: none of its {len(without)} nodes has a GPU to be had; wanted one at least{left}")
+    found = [*notes]
+    if without:
+        found.insert(0, f"{path.name}: left out, as they have no whole GPU or take no work: {in_a_row(without, 6)}")
+    return Seen(hosts=tuple(hosts), are_near=True, notes=tuple(found))
+
+
+def is_ssh(text: str) -> bool:
+    return re.search(r"^[ \t]*Host[ \t=]+\S", text, re.MULTILINE | re.IGNORECASE) is not None
+
+
+def read_ssh(text: str, path: Path) -> Seen:
+    """Each host under its first name that is no pattern; ``Include`` and ``Match`` are not followed (ssh_config(5))."""
+    hosts: list[Host] = []
+    current: list[str] = []
+    for line in text.splitlines():
+        found = re.match(r"(\w+)[\s=]+(.+)", line.strip())
+        key, value = (found[1].casefold(), found[2].strip('"')) if found else ("", "")
+        if key in ("host", "match"):
+            current = [name for name in value.split() if not set(name) & set("*?!")] if key == "host" else []
+            if current:
+                hosts.append(Host(name=current[0], addresses=frozenset(current[1:])))
+        elif key == "hostname" and current:
+            hosts[-1] = Host(name=current[0], addresses=frozenset([*current[1:], value]) - {current[0]})
+    if not hosts:
+        raise FileError(f"{path.name}: names no host but patterns; wanted Host lines with a name")
+    return Seen(hosts=tuple(hosts))

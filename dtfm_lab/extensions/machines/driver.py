@@ -1,0 +1,138 @@
+"""What NVIDIA's driver prints: the GPUs of a host (``nvidia-smi -q -x``) and how they are connected (``topo -m``).
+
+Neither names the host: it is called as the file is, up to the first dot (``gpubox.smi.xml``).
+"""
+
+import re
+from pathlib import Path
+from typing import NoReturn
+from xml.etree import ElementTree
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen
+from dtfm_lab.extensions.machines.text import unprefixed
+
+MIB = 2**20
+CONNECTED = re.compile(r"NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
+HEADING = re.compile(r"GPU[0-9]{0,4}|NIC[0-9]{1,4}|(?:mlx|hfi)\S{1,40}|CPU|NUMA|Affinity|ID")
+ROCM = re.compile(r"\bXGMI\b|ROCm System Management|AMD System Management|Hops between two GPUs")
+
+
+def host_of(path: Path) -> str:
+    """The host that a file is named after."""
+    return path.name.partition(".")[0]
+
+
+def is_smi(text: str) -> bool:
+    return "<nvidia_smi_log" in text[:2000]
+
+
+def read_smi(text: str, path: Path) -> Seen:
+    """The GPUs of ``nvidia-smi -q -x``, each with its memory, and the PCIe that they all reach.
+
+    The narrowest slot decides. Its generation is the most that GPU and slot have, as it falls while a GPU is idle; its
+    width is the current one, as the most is the card's and not the slot's. GPUs that MIG cuts into slices are left out.
+    """
+    if "<!ENTITY" in text:
+        raise FileError(f"{path.name}: declares entities, which nvidia-smi never does; wanted its output as it is")
+    try:
+        root = ElementTree.fromstring(text.lstrip("\ufeff \t\r\n"))
+    except (ElementTree.ParseError, ValueError) as error:
+        raise FileError(f"{path.name}: broken XML: {error}") from None
+    gpus: dict[int, Gpu] = {}
+    links, slices = [], []
+    for number, gpu in enumerate(root.findall("gpu")):
+        name, total = gpu.findtext("product_name", ""), gpu.findtext("fb_memory_usage/total", "")
+        if not name.strip():
+            raise FileError(f"{path.name}: GPU {number} has no product_name; wanted the output of nvidia-smi -q -x")
+        if (
+            gpu.findtext("mig_mode/current_mig", "").strip() == "Enabled"
+            or gpu.find("mig_devices/mig_device") is not None
+        ):
+            slices.append(f"GPU {number}")
+            continue
+        mib = re.fullmatch(r"\s*([0-9]{1,12}) MiB\s*", total)
+        gpus[number] = Gpu(" ".join(name.split()), float(mib[1]) * MIB if mib and int(mib[1]) else None)
+        links += _slot(gpu)
+    if not gpus and slices:
+        raise FileError(
+            f"{path.name}: MIG cuts {'its only GPU' if len(slices) == 1 else f'all {len(slices)} GPUs'} into slices, "
+            "which have neither NVLink nor each other's memory; wanted whole GPUs (nvidia-smi -mig 0)"
+        )
+    if not gpus:
+        raise FileError(f"{path.name}: names no GPU; wanted the output of nvidia-smi -q -x of a host that has one")
+    host = host_of(path)
+    notes = (f"left out of {host}, as MIG cuts them into slices: {', '.join(slices)}",) if slices else ()
+    seen = Host(
+        name=host,
+        gpus=tuple(gpus.values()),
+        numbers=tuple(gpus) if slices else None,
+        pcie=min(links, key=lambda link: link[1] * 2 ** link[0], default=None),
+    )
+    return Seen(hosts=(seen,), notes=notes)
+
+
+def _slot(gpu: ElementTree.Element) -> list[tuple[int, int]]:
+    """Generation and lanes of a GPU's PCIe, where the driver says them."""
+
+    def said(*names: str) -> str:
+        texts = (gpu.findtext(f"pci/pci_gpu_link_info/{name}", "").strip() for name in names)
+        return next((text for text in texts if re.fullmatch(r"[1-9][0-9]?x?", text)), "")
+
+    generation = said("pcie_gen/max_link_gen", "pcie_gen/current_link_gen")
+    lanes = said("link_widths/current_link_width", "link_widths/max_link_width")
+    if not re.fullmatch(r"[1-9]", generation) or not re.fullmatch(r"(?:[1248]|16|32)x", lanes):
+        return []
+    return [(int(generation), int(lanes[:-1]))]
+
+
+def is_topo(text: str) -> bool:
+    return "GPU0" in text and any(line.split()[:1] == ["GPU0"] for line in unprefixed(text).splitlines())
+
+
+def read_topo(text: str, path: Path) -> Seen:
+    """The matrix of ``nvidia-smi topo -m``: how every two GPUs are connected."""
+    if ROCM.search(text):
+        refuse_rocm(path)
+    rows: dict[int, list[str]] = {}
+    for line in unprefixed(text).splitlines():
+        words = line.split()
+        if not words or not (found := re.fullmatch(r"GPU([0-9]{1,4})", words[0])):
+            continue
+        if all(HEADING.fullmatch(word) for word in words):
+            continue
+        if int(found[1]) in rows:
+            raise FileError(f"{path.name}: has two rows of GPU{found[1]}; wanted the matrix of one host")
+        rows[int(found[1])] = words[1:]
+    n = len(rows)
+    if not n or sorted(rows) != [*range(n)]:
+        raise FileError(f"{path.name}: has rows of GPUs {sorted(rows)}; wanted GPU0, GPU1 and so on, one row each")
+    between = {}
+    for i in range(n):
+        for j in range(n):
+            code = rows[i][j] if j < len(rows[i]) else "nothing"
+            if i != j and not CONNECTED.fullmatch(code):
+                raise FileError(
+                    f"{path.name}: GPU{i} and GPU{j} are connected by {shortened(code)}; wanted NV#, PIX..."
+                )
+            if i != j:
+                between[i, j] = code
+    return Seen(hosts=(Host(name=host_of(path), between=between),))
+
+
+def is_rocm(text: str) -> bool:
+    return ROCM.search(text) is not None
+
+
+def read_rocm(text: str, path: Path) -> NoReturn:
+    del text
+    refuse_rocm(path)
+
+
+def refuse_rocm(path: Path) -> NoReturn:
+    """Raises FileError: the weights and hops of AMD's tools say no bandwidth."""
+    raise FileError(
+        f"{path.name}: is printed by rocm-smi or amd-smi, which are not read; wanted a test of RCCL (all_reduce_perf "
+        "of rccl-tests), kubectl get nodes -o json, scontrol show node, or a network written by hand (gpu: MI300X)"
+    )

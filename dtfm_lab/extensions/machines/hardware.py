@@ -1,0 +1,80 @@
+"""The GPUs that tools name, as the table of hardware or the user has them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.network import HARDWARE, as_number, hardware_of, known_gpu, variants_of
+from dtfm_lab.domain.units import TERA, GiB
+from dtfm_lab.extensions.machines.seen import Gpu, Host
+
+
+class GivenHardware:
+    """The table of hardware, completed by what a user says of GPUs by their tools' names."""
+
+    def __init__(self, peak_tflops: Mapping[str, float], memory_gib: Mapping[str, float]) -> None:
+        self._peak_tflops = {name.casefold(): value for name, value in peak_tflops.items()}
+        self._memory_gib = {name.casefold(): value for name, value in memory_gib.items()}
+
+    def lacking(self, host: Host) -> dict[str, str]:
+        """By the name of each GPU of a host that cannot be a device: what is wanted. Raises TopologyError."""
+        found = {}
+        for gpu in dict.fromkeys(host.gpus):
+            fields = self.fields(gpu)
+            wanted = {"peak_tflops": "peak_flop_per_s", "memory_gib": "memory_bytes"}
+            missing = [word for word, key in wanted.items() if key not in fields]
+            if missing and not _is_in_table(gpu):
+                found[gpu.name] = " and ".join(missing)
+        return found
+
+    def wanted(self, hosts: Sequence[Host]) -> str:
+        """What a user can say of GPUs that are not in the table, for a refusal."""
+        lacking = {name: what for host in hosts for name, what in self.lacking(host).items()}
+        example = f"--gpu {next(iter(lacking))!r}".replace("'", '"').rstrip('"')
+        of_all = {each for what in lacking.values() for each in what.split(" and ")}
+        fields = [each for each in ("peak_tflops", "memory_gib") if each in of_all]
+        whose = "its" if len(lacking) == 1 else "their"
+        values = {"peak_tflops": "TFLOPS", "memory_gib": "TFLOPS,GIB"}[fields[-1]]
+        return f'{whose} {" and ".join(fields)} ({example}={values}")'
+
+    def fields(self, gpu: Gpu) -> dict[str, Any]:
+        """What a device of it has; without a peak or memory that nothing tells. Raises TopologyError."""
+        told = self._given(gpu.name)
+        known = known_gpu(*gpu)
+        if known is None and hardware_of(gpu.name) is not None:  # a whole computer, by the table's own name
+            known = gpu.name
+        memory = {} if gpu.memory_bytes is None else {"memory_bytes": gpu.memory_bytes}
+        fields: dict[str, Any] = {"gpu": known or gpu.name, **memory, **told}
+        if told and known is not None:  # a peak of one's own, and the table's memory
+            row = hardware_of(known)
+            assert row is not None, "it is in the table"
+            fields = {"peak_flop_per_s": row.peak_flop_per_s, "memory_bytes": row.memory_bytes} | fields
+        return fields
+
+    def notes(self, hosts: Sequence[Host]) -> Iterator[str]:
+        """Of names that leave open how much memory a GPU has, what it was taken for."""
+        told = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
+        for name in sorted(each for each in told if each.casefold() not in self._memory_gib):
+            if (known := known_gpu(name)) is None or not (variants := variants_of(name)):
+                continue
+            gib, others = HARDWARE[known].memory_bytes / GiB, " or ".join(each for each in variants if each != known)
+            yield f"{name!r} does not say how much memory: taken as {known} with {gib:.0f} GiB, it may be {others}"
+
+    def _given(self, name: str) -> dict[str, float]:
+        told = {}
+        for what, given, scale, unit in (
+            ("peak_flop_per_s", self._peak_tflops, TERA, "peak_tflops"),
+            ("memory_bytes", self._memory_gib, GiB, "memory_gib"),
+        ):
+            if (value := given.get(name.casefold())) is None:
+                continue
+            number = as_number(value)
+            if number is None or not 0 < number * scale < 1e30:
+                wanted = "TFLOP/s in half precision" if unit == "peak_tflops" else "GiB of memory"
+                raise TopologyError(f"{unit} of {name!r} is {value!r}; wanted {wanted}")
+            told[what] = number * scale
+        return told
+
+
+def _is_in_table(gpu: Gpu) -> bool:
+    return known_gpu(*gpu) is not None or hardware_of(gpu.name) is not None

@@ -1,0 +1,159 @@
+"""Tests of ``iperf3 --json`` or ``--json-stream`` between two hosts, as a client or a server writes them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.units import format_gbps, to_gbps
+from dtfm_lab.extensions.machines.seen import Measurement, Seen, Told
+from dtfm_lab.files.reading import parse
+
+STATES_LIMITS = 3, 10
+"""First version of iperf3 whose output says what ``-b`` limited (esnet/iperf #1167)."""
+OF_A_ROUND_RATE = 0.003
+"""A TCP test within this share of 1, 2 or 5 times a power of ten is taken for one that ``-b`` limited, where the
+version does not say. An unlimited test ends at the rate of the line without its headers, such as 941 Mbit/s."""
+
+
+class _Ends(Told):
+    local_host: str
+    remote_host: str
+
+
+class _Test(Told):
+    protocol: str = "TCP"
+    reverse: int = 0
+    num_streams: int = 1
+    target_bitrate: float | None = None
+    """Of each stream, which ``-b`` limits; of UDP a megabit a second where nothing is said."""
+    fqrate: float = 0.0
+    """Of each stream, which ``--fq-rate`` limits."""
+
+
+class _Start(Told):
+    connected: list[_Ends] = Field(min_length=1)
+    version: str = ""
+    accepted_connection: dict[str, Any] | None = None
+    connecting_to: dict[str, Any] | None = None
+    test_start: _Test
+
+
+class _Rate(Told):
+    bits_per_second: float = Field(ge=0, allow_inf_nan=False)
+    lost_percent: float = Field(default=0, ge=0, le=100, allow_inf_nan=False)
+
+
+class _Sender(Told):
+    min_rtt: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Microseconds."""
+
+
+class _Stream(Told):
+    sender: _Sender = _Sender()
+
+
+class _End(Told):
+    sum_received: _Rate | None = None
+    sum_sent: _Rate | None = None
+    sum: _Rate | None = None
+    sum_received_bidir_reverse: _Rate | None = None
+    sum_sent_bidir_reverse: _Rate | None = None
+    streams: list[_Stream] = Field(default_factory=list)
+
+
+class _Iperf(Told):
+    start: _Start
+    end: _End
+
+
+def is_iperf(data: object) -> bool:
+    return isinstance(data, dict) and "start" in data and ("intervals" in data or "error" in data)
+
+
+def is_event(data: object) -> bool:
+    """Whether it is a line of ``--json-stream``."""
+    return isinstance(data, dict) and isinstance(data.get("event"), str) and "data" in data
+
+
+def tests_of(events: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The tests of a stream of events, each as ``--json`` would print it; one that was cut off has no ``end``."""
+    test: dict[str, Any] = {}
+    for event in events:
+        if event["event"] == "start" and test:
+            yield test
+            test = {}
+        if event["event"] in ("start", "end", "error"):
+            test.setdefault("intervals", [])
+            test[event["event"]] = event["data"]
+    if test:
+        yield test
+
+
+def read_iperf(data: object, path: Path) -> Seen:
+    """The rate that was received, from the sender to the receiver, with ``--bidir`` back, too, and half the least round
+    trip that TCP saw.
+
+    A server's output has its own address as ``local_host``: who connected sends, unless the test was reversed.
+    """
+    if isinstance(data, dict) and data.get("error"):
+        raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")
+    if isinstance(data, dict) and "end" not in data:
+        raise FileError(f"{path.name}: holds a test of iperf3 that has no end; wanted a finished test")
+    told = parse(_Iperf, data, path.name)
+    ends, test = told.start.connected[0], told.start.test_start
+    rate = _received(told.end.sum_received or told.end.sum, told.end.sum_sent)
+    back = _received(told.end.sum_received_bidir_reverse, told.end.sum_sent_bidir_reverse)
+    if not rate:
+        raise FileError(f"{path.name}: nothing was received; wanted a test in which something was")
+    client, server = ends.local_host, ends.remote_host
+    if told.start.accepted_connection is not None and told.start.connecting_to is None:
+        client, server = server, client
+    source, target = (server, client) if test.reverse else (client, server)
+    tool = _checked(told.start, max(rate, back), path)
+    round_trips = [stream.sender.min_rtt for stream in told.end.streams if stream.sender.min_rtt]
+    latency_s = min(round_trips) / 2e6 if round_trips else None
+    both = [(source, target, rate), (target, source, back)]
+    return Seen(measurements=tuple(Measurement(a, b, way / 8, latency_s, tool) for a, b, way in both if way))
+
+
+def _received(received: _Rate | None, sent: _Rate | None) -> float:
+    """Bits a second that arrived; of a server that sends, which is not told what arrived, those that it sent."""
+    rate = received if received is not None and received.bits_per_second else sent
+    return 0.0 if rate is None else rate.bits_per_second * (1 - rate.lost_percent / 100)
+
+
+def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
+    """The tool as the network's description names it. Raises FileError for a test that was limited, not measured."""
+    test, wanted = start.test_start, "wanted a test without -u or -b"
+    limits = [each for each in (test.target_bitrate, test.fqrate) if each]
+    limit_bits_per_s = min(limits, default=0.0) * test.num_streams
+    if 0 < 0.9 * limit_bits_per_s < bits_per_s:
+        sent = format_gbps(to_gbps(limit_bits_per_s / 8))
+        raise FileError(f"{path.name}: iperf3 was told to send {sent}, and did; {wanted}")
+    version = re.search(r"\b(\d{1,4})\.(\d{1,4})", start.version[:200])
+    states_limits = version is None or (int(version[1]), int(version[2])) >= STATES_LIMITS
+    if test.target_bitrate is not None or (states_limits and test.protocol.upper() == "TCP"):
+        return "iperf3"
+    named = f"iperf3 {version[1]}.{version[2]}" if version else "iperf3"
+    if test.protocol.upper() != "TCP":
+        raise FileError(
+            f"{path.name}: a test of {shortened(test.protocol)} sends what -b says, 1 Mbit/s by default, and {named} "
+            f"does not write down how much; {wanted}"
+        )
+    if _is_round(bits_per_s):
+        raise FileError(
+            f"{path.name}: the rate is {format_gbps(to_gbps(bits_per_s / 8))}, as if -b had limited it, and {named} "
+            f"does not say whether it did; {wanted}, or by iperf3 3.10 or newer"
+        )
+    return f"{named} (which does not say whether -b limited the rate)"
+
+
+def _is_round(bits_per_s: float) -> bool:
+    """Whether the rate is, nearly to the bit, one that a person would set."""
+    power = 10.0 ** (len(f"{bits_per_s:.0f}") - 1)
+    return any(abs(bits_per_s / (power * digit) - 1) < OF_A_ROUND_RATE for digit in (1, 2, 5, 10))

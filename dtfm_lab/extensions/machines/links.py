@@ -1,0 +1,177 @@
+"""Speeds of the links of a kind of GPU: NVLink, PCIe and the network cards of hosts that clouds sell with it.
+
+Where nothing is measured they are estimates, each with the least and the most that it may be.
+"""
+
+import csv
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from dtfm_lab.domain.network import known_gpu
+from dtfm_lab.domain.units import GB, format_gbps, from_gbps, to_gbps
+from dtfm_lab.extensions.machines.seen import Gpu, Host
+
+NVLINK_S, PCIE_S = 1e-5, 2e-5
+"""Seconds of a message of no length inside a host, as the networks that come with the lab have them."""
+NEAR_S = 1e-4
+"""Seconds of a message of no length between two hosts of a cluster."""
+NEAR_GBPS = 10.0
+"""Gbit/s between two hosts of one cluster that nobody timed: ordinary Ethernet."""
+LEAST_NEAR_GBPS, MOST_NEAR_GBPS = 1.0, 100.0
+"""Gbit/s that it may be where the GPUs are no modules of a data centre."""
+PCIE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+"""GB/s of a PCIe lane in one direction, by generation (PCI-SIG, after coding)."""
+USUAL_PCIE, LEAST_PCIE, MOST_PCIE = (4, 16), (3, 8), (5, 16)
+"""Generation and lanes where nothing tells them."""
+HOST_OF_MODULES = 8
+"""GPUs of a host from which on modules, and no PCIe cards, are what is sold under a bare name."""
+ONLY_MODULES = frozenset({"B200", "B300", "GB200", "GB300", "GH200", "MI300X", "MI325X", "MI350X", "MI355X"})
+"""Kinds that are never sold as PCIe cards."""
+RACKS = frozenset({"GB200", "GB300"})
+"""Kinds whose NVLink reaches other hosts, of one rack."""
+FABRIC_GBPS = {
+    "P100": (10.0, 25.0, 100.0),
+    "V100": (10.0, 100.0, 100.0),
+    "V100 32GB": (25.0, 100.0, 100.0),
+    "A100 40GB": (100.0, 400.0, 1600.0),
+    "A100": (100.0, 400.0, 1600.0),
+    "H20": (400.0, 1600.0, 3200.0),
+    "H100": (800.0, 3200.0, 3200.0),
+    "H200": (1600.0, 3200.0, 3200.0),
+    "GH200": (400.0, 1600.0, 3200.0),
+    "B200": (1600.0, 3200.0, 3200.0),
+    "B300": (3200.0, 6400.0, 6400.0),
+    "GB200": (1600.0, 3200.0, 3200.0),
+    "GB300": (3200.0, 6400.0, 6400.0),
+    **dict.fromkeys(("MI300X", "MI325X", "MI350X", "MI355X"), (1600.0, 3200.0, 3200.0)),
+}
+"""Gbit/s of the network cards of a host with eight: the least, the usual and the most with which clouds sell their fast
+network. Usual are AWS's p4d and p4de (400), p5, p5e and p6 (3,200), p6-b300 (6,400); the least for A100 and H100 are
+Google's a2 (100) and a3-highgpu (800), the most for A100 are Azure's ND A100 v4 and Oracle's BM.GPU4.8 (1,600)."""
+
+
+class _NvLink(NamedTuple):
+    """A row of ``nvlinks.csv``."""
+
+    links: int
+    bytes_per_s: float
+    """Of one link in one direction."""
+    are_modules: bool
+    """Whether the kind, under its bare name, is a module (SXM, OAM) on a board that joins all GPUs of a host."""
+
+
+def _nvlinks() -> dict[str, _NvLink]:
+    with Path(__file__).with_name("nvlinks.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {row["gpu"]: _NvLink(int(row["links"]), float(row["gb_per_s"]) * GB, bool(row["modules"])) for row in rows}
+
+
+NVLINKS = _nvlinks()
+"""NVLink, or Infinity Fabric, by GPU; the file names each one's source."""
+
+
+class Speed(NamedTuple):
+    """What a link is taken to be, and from where."""
+
+    latency_s: float
+    bytes_per_s: float
+    said: str
+    ends: tuple[float, float] | None = None
+    """Least and most bytes a second that it may be; None where it is no estimate."""
+
+
+def _row_of(gpu: Gpu) -> _NvLink | None:
+    """The NVLink of a GPU by its tool's name; None for a card without it."""
+    name = gpu.name.lower()
+    for of_china in ("A800", "H800"):  # as A100 and H100 but for their NVLink
+        if of_china.lower() in name:
+            return NVLINKS[of_china]
+    found = NVLINKS.get(known_gpu(*gpu) or "")
+    if found is not None and "pcie" in name and known_gpu(*gpu) in ("P100", "V100", "V100 32GB"):
+        return None
+    return found
+
+
+def nvlink_bytes_per_s(gpu: Gpu) -> float | None:
+    """Bytes a second that all NVLinks of a GPU together send; None where it has none, or is not in the table."""
+    row = _row_of(gpu)
+    return None if row is None else row.links * row.bytes_per_s
+
+
+def bridge_bytes_per_s(gpu: Gpu, links: int) -> float:
+    """Bytes a second of so many bonded NVLinks in one direction; 25 GB/s each for a GPU that is not in the table."""
+    row = _row_of(gpu)
+    return links * (25 * GB if row is None else row.bytes_per_s)
+
+
+def pcie_bytes_per_s(generation: int, lanes: int) -> float:
+    return PCIE_GB_PER_S.get(generation, PCIE_GB_PER_S[4]) * lanes * GB
+
+
+def fabric_bytes_per_s(gpu: Gpu, n_gpus: int) -> float | None:
+    """Most bytes a second from a host of so many GPUs to another; None for kinds that are sold with any network."""
+    kind = known_gpu(*gpu) or ""
+    if kind in RACKS:
+        return nvlink_bytes_per_s(gpu)
+    return None if kind not in FABRIC_GBPS else from_gbps(FABRIC_GBPS[kind][2]) * n_gpus / 8
+
+
+def between_near(a: Host, b: Host) -> Speed:
+    """The estimate of a link between two hosts of one cluster that nobody timed."""
+    kinds = [FABRIC_GBPS.get(known_gpu(*gpu) or "") for host in (a, b) for gpu in host.gpus[:1]]
+    n = min(len(a.gpus), len(b.gpus))
+    fast = [tuple(gbps * min(n, 8) / 8 for gbps in kind) for kind in kinds if kind]
+    most = min((each[2] for each in fast), default=0.0) if len(fast) == 2 else 0.0
+    if fast and len(fast) == 2 and a.has_best_network and b.has_best_network:
+        least, usual, most = (min(each[i] for each in fast) for i in range(3))
+        said = f"estimated {usual:,.0f} Gbit/s, the fast network that such hosts are sold with"
+        return Speed(NVLINK_S * 2, from_gbps(usual), said, (from_gbps(least), from_gbps(most)))
+    most = max(most, MOST_NEAR_GBPS)
+    said = f"estimated {NEAR_GBPS:.0f} Gbit/s in one cluster"
+    return Speed(NEAR_S, from_gbps(NEAR_GBPS), said, (from_gbps(LEAST_NEAR_GBPS), from_gbps(most)))
+
+
+def inside(host: Host) -> Speed:
+    """The link between two GPUs of a host for which no matrix and no test tells more."""
+    least = host.least_inside_bytes_per_s or 0.0
+    rates = [nvlink_bytes_per_s(gpu) for gpu in host.gpus]
+    nvlink = min((rate or 0.0 for rate in rates), default=0.0)
+    if nvlink and all(_is_module(gpu, len(host.gpus)) for gpu in host.gpus):
+        ends = max(pcie_bytes_per_s(*USUAL_PCIE), least), max(nvlink, least)
+        said = (
+            f"{_name_of(host)} at {format_gbps(to_gbps(ends[1]))}, estimated: {len(host.gpus)} such GPUs in a host are "
+            "sold joined by it"
+        )
+        return Speed(NVLINK_S, ends[1], said, ends)
+    rate = pcie_bytes_per_s(*(host.pcie or USUAL_PCIE))
+    if least > rate:
+        said = "at least what NCCL's tests over several hosts reached"
+        return Speed(NVLINK_S, least, said, (least, max(nvlink, least)))
+    said = "PCIe {} x{}".format(*(host.pcie or USUAL_PCIE))
+    if host.pcie:
+        may_have = f" ({_name_of(host)} may join them: nvidia-smi topo -m tells)" if nvlink else ""
+        return Speed(PCIE_S, rate, said + may_have, (rate, nvlink) if nvlink > rate else None)
+    ends = max(pcie_bytes_per_s(*LEAST_PCIE), least), max(pcie_bytes_per_s(*MOST_PCIE), nvlink)
+    return Speed(PCIE_S, rate, f"{said}, estimated: nothing tells more", ends)
+
+
+def as_modules(gpu: str, n_gpus: int) -> str:
+    """A GPU's name as a cloud sells so many in a host: as modules (SXM) if the kind comes so and its name is bare."""
+    row = NVLINKS.get(known_gpu(gpu) or "")
+    is_bare = row is not None and row.are_modules and not re.search(r"pcie|nvl|sxm", gpu.lower())
+    return f"{gpu} SXM" if is_bare and n_gpus > 1 else gpu
+
+
+def _name_of(host: Host) -> str:
+    return "Infinity Fabric" if (known_gpu(*host.gpus[0]) or "").startswith("MI") else "NVLink"
+
+
+def _is_module(gpu: Gpu, n_gpus: int) -> bool:
+    """Whether a GPU is a module on a board that joins it to the host's other ones, by its name or their number."""
+    kind, row = known_gpu(*gpu), _row_of(gpu)
+    words = {*re.findall(r"[a-z0-9]+", gpu.name.lower())}
+    if row is None or not row.are_modules or words & {"pcie", "nvl"}:
+        return False
+    says_so = any(re.fullmatch(r"sxm\d?|hbm3e?|nvlink|oam|hgx", word) for word in words)
+    return says_so or kind in ONLY_MODULES or n_gpus >= HOST_OF_MODULES

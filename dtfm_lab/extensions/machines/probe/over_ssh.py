@@ -1,0 +1,257 @@
+"""A probe of hosts that answer to ``ssh``: their GPUs by NVIDIA's driver, and the links between every two of them.
+
+Nothing is installed on a host. Each gets ``messages`` as a program for its python3, which listens on a free port. Hosts
+connect to each other directly: a link through this machine is not what a training uses.
+"""
+
+import contextlib
+import itertools
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, TypeGuard
+
+from dtfm_lab.domain.errors import LabError, RunError, TopologyError
+from dtfm_lab.domain.network import Topology, check_text, hardware_of, known_gpu, shortened
+from dtfm_lab.domain.units import from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.extensions.machines.network import network_from
+from dtfm_lab.extensions.machines.probe.messages import REACH_S
+from dtfm_lab.extensions.machines.probe.ssh_host import HostLost, SshHost, plain
+from dtfm_lab.extensions.machines.probe.timing import bandwidth_of, checked_timing, one_way_s, sentence_of_pair
+from dtfm_lab.extensions.machines.seen import Gpu, Host, Measurement, Seen
+from dtfm_lab.extensions.machines.sources import ssh_config_among
+from dtfm_lab.runtime.protocol.channels import ConnectionLost
+from dtfm_lab.runtime.protocol.connections import is_loopback
+
+MOST_HOSTS, MOST_GPUS = 16, 64
+"""Most hosts of a probe, and GPUs of a host that its user names."""
+START_S = 45.0
+"""Seconds within which all hosts must have told their GPUs and listen."""
+PAIRS_S, OVERRUN = 100.0, 1.7
+"""Seconds for all pairs together: with the start, about two minutes for eight hosts. On a slow line a pair takes some
+1.5 to 2.1 times the seconds it is given, as every size is timed three times at least."""
+LEAST_S, MOST_S = 1.0, 6.0
+"""Least and most seconds for a pair, both directions together."""
+SILENT_S = 10.0
+"""Most seconds without a byte between two hosts before their pair counts as lost."""
+CLOSE_S = 3.0
+"""Seconds for every ssh to end once its input has."""
+TOOL = "the probe"
+"""What measured, as the network's description says it."""
+
+
+def probe_over_ssh(
+    hosts: Sequence[str],
+    files: Sequence[str | os.PathLike[str]] = (),
+    *,
+    at: Mapping[str, str] | None = None,
+    peak_tflops: Mapping[str, float] | None = None,
+    memory_gib: Mapping[str, float] | None = None,
+    gpus: Mapping[str, str] | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> Topology:
+    """The network of hosts that answer to ``ssh`` without a question, measured in about two minutes.
+
+    Nothing is installed on them: NVIDIA's driver tells their GPUs, and their python3 times messages between every two,
+    directly. ``files``, ``at``, ``peak_tflops`` and ``memory_gib`` are as in ``lab.load_topology``; ssh reads an ssh
+    config among the files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``.
+    ``report`` is called with a line of text about every step. A host that fails is left out, a pair that does not reach
+    each other is estimated where both places are known; the network's ``description`` says so.
+
+    Raises RunError where fewer than two of several hosts are left, and LabError for what is wrong beforehand.
+    """
+    given = _checked_names(hosts)
+    told = {name: _told_gpus(name, gpu) for name, gpu in (gpus or {}).items()}
+    if strange := sorted(told.keys() - given.keys()):
+        raise LabError(f"the GPU of {shortened(strange[0])} is given; wanted a host of the probe: {', '.join(given)}")
+    with _Probe(given, ssh_config_among(files), told, report) as probe:
+
+        def network(pairs: Iterable[Measurement]) -> Topology:
+            where = f"a probe of {', '.join(probe.alive)} over ssh on {time.strftime('%Y-%m-%d')}"
+            places = {host: region for host, region in (at or {}).items() if host not in probe.failed}
+            return network_from(
+                files, at=places, peak_tflops=peak_tflops, memory_gib=memory_gib, probed={where: probe.seen(pairs)}
+            )
+
+        probe.begin()
+        if not files:
+            probe.keep(name for name, host in probe.found.items() if host.gpus)
+        probe.reach()
+        # before two minutes are spent, all is refused that can be: a link that nobody will measure, a GPU unknown
+        planned = network(Measurement(*pair, 1.0, 1.0, TOOL) for way in probe.ways for pair in (way, way[::-1]))
+        probe.keep(device.host or device.name for device in planned.devices)
+        probe.time_pairs()
+        return network(probe.measured.values())
+
+
+def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
+    """What ssh is given for each host, by the host's name, which has no user. Raises LabError."""
+    hosts = [hosts] if isinstance(hosts, str) else hosts
+    if not 1 <= len(hosts) <= MOST_HOSTS:
+        raise LabError(f"{len(hosts)} hosts to probe; wanted 1 to {MOST_HOSTS}")
+    given: dict[str, str] = {}
+    for host in hosts:
+        if not isinstance(host, str) or not re.fullmatch(r"[^\s;-][^\s;]*", host) or host.endswith("@"):
+            raise LabError(f"host {shortened(host)} is no name for ssh; wanted one such as ada or user@10.0.0.1")
+        check_text("host", name := host.rpartition("@")[2])
+        if name in given:
+            raise LabError(f"host {shortened(name)} is given twice; wanted each once")
+        given[name] = host
+    return given
+
+
+def _told_gpus(host: str, told: str) -> tuple[Gpu, ...]:
+    """The GPUs of a host as its user names them. Raises TopologyError."""
+    name, _, count = told.partition(":")
+    if known_gpu(name) is None and hardware_of(name) is None:
+        raise TopologyError(f"{host}: {shortened(name)} is not in the table of GPUs; wanted one that is")
+    if not re.fullmatch(r"\d{0,9}", count) or not 1 <= int(count or 1) <= MOST_GPUS:
+        raise TopologyError(f"{host}: {name} are {shortened(count)}; wanted a whole number of GPUs, 1 to {MOST_GPUS}")
+    return (Gpu(name),) * int(count or 1)
+
+
+class _Probe:
+    """The hosts that are left, and what was found of them; every ssh ends with it."""
+
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        config: Path | None,
+        told: Mapping[str, tuple[Gpu, ...]],
+        report: Callable[[str], None],
+    ) -> None:
+        self.alive: dict[str, SshHost] = {}
+        self.found: dict[str, Host] = {}
+        self.failed: dict[str, str] = {}
+        """Why a host was left out."""
+        self.ways: dict[tuple[str, str], str] = {}
+        """By (timing host, answering host) the address of the latter; each pair that can be timed is in it once."""
+        self.measured: dict[tuple[str, str], Measurement] = {}
+        self._given, self._config, self._told, self._report = given, config, told, report
+        self._started: list[SshHost] = []
+        self._reached_at: dict[str, tuple[list[str], int]] = {}
+        """Addresses and port at which a host listens, or may be reached."""
+        self._unmeasured: dict[tuple[str, str], str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for host in self._started:
+            host.hang_up()
+        deadline_s = time.monotonic() + CLOSE_S
+        for host in self._started:
+            host.end(deadline_s)
+
+    def begin(self) -> None:
+        """Start the program on all hosts at once; those are left that listen."""
+        token, mark = secrets.token_hex(16), f"dtfm-{secrets.token_hex(8)}:"
+        for name, given in self._given.items():
+            self._started.append(SshHost(given, self._config, token, mark))
+            self.alive[name] = self._started[-1]
+        deadline_s = time.monotonic() + START_S
+        for name, host in [*self.alive.items()]:
+            with self._losing(name):
+                hello = host.answer(deadline_s - time.monotonic())
+                addresses, port = hello.get("addresses"), hello.get("port")
+                if type(port) is not int or not 0 < port < 2**16 or not _are_addresses(addresses):
+                    raise HostLost(f"listens at {plain(hello)}, wanted its addresses and port")
+                self._reached_at[name] = list(dict.fromkeys([*addresses, host.address()])), port
+                found, sentence = host.gpus(name)
+                if name in self._told:
+                    found, sentence = Host(name=name, gpus=self._told[name]), "its GPUs are as told"
+                known = frozenset(each for each in self._reached_at[name][0] if not is_loopback(each))
+                self.found[name] = replace(found, addresses=known - {name})
+                self._report(f"{name}: {sentence}")
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Leave out the hosts that are not among those with a GPU."""
+        for name in set(self.alive).difference(names):
+            self._lose(name, f"has no GPU that nvidia-smi or a file tells, wanted --gpu {name}=GPU to name it")
+
+    def reach(self) -> None:
+        """Let all hosts connect to all others at once, and note the pairs that do not reach each other."""
+        names = [*self.alive]
+        for name in names:
+            self.alive[name].order(reach={other: self._reached_at[other] for other in names if other != name})
+        said: dict[tuple[str, str], dict[str, Any]] = {}
+        for name in names:
+            with self._losing(name):
+                reached = self.alive[name].answer(4 * REACH_S).get("reached")
+                if not isinstance(reached, dict) or not all(isinstance(each, dict) for each in reached.values()):
+                    raise HostLost(f"reached {plain(reached)}, wanted every other host")
+                said |= {(name, other): reached.get(other, {}) for other in names}
+        for a, b in itertools.combinations(self.alive, 2):
+            ways = [way for way in ((a, b), (b, a)) if said[way].get("at") in self._reached_at[way[1]][0]]
+            if ways:
+                self.ways[ways[0]] = said[ways[0]]["at"]
+                continue
+            why = " and ".join(plain(said[way].get("why")) for way in ((a, b), (b, a)))
+            self._leave(a, b, f"neither reaches the other ({why}), and a training does not go through this machine")
+
+    def time_pairs(self) -> None:
+        """Time the pairs one after the other, so that none disturbs another."""
+        ways = [*self.ways.items()]
+        # alike for all: a slow line that is given less is taken to be faster than it is
+        seconds = min(max(PAIRS_S / OVERRUN / max(len(ways), 1), LEAST_S), MOST_S)
+        for number, ((a, b), address) in enumerate(ways):
+            if (a, b) not in self.ways:  # one of the two is lost
+                continue
+            with self._losing(a):
+                order = {"address": address, "port": self._reached_at[b][1], "silence_s": SILENT_S}
+                self.alive[a].order(**order, seconds=seconds)
+                answer = self.alive[a].answer(8 * seconds + 3 * SILENT_S)
+                if "lost" in answer:
+                    self._leave(a, b, plain(answer["lost"]))
+                    continue
+                try:
+                    timing = checked_timing(answer)
+                except ConnectionLost as error:
+                    raise HostLost(f"{error}, wanted those of messages to {b}") from None
+                self._report(f"pair {number + 1} of {len(ways)}: {sentence_of_pair(a, b, timing)}")
+                for one, other, way in ((a, b, "there"), (b, a, "back")):
+                    rate = to_gbps(bandwidth_of(*one_way_s(timing["median_s"], timing[way])))
+                    gbps, latency_ms = (float(f"{each:.4g}") for each in (rate, to_ms(timing["median_s"] / 2)))
+                    self.measured[one, other] = Measurement(one, other, from_gbps(gbps), from_ms(latency_ms), TOOL)
+        for name, host in [*self.alive.items()]:  # who only answered others may have ended since
+            with self._losing(name):
+                host.order(reach={})
+                host.answer(SILENT_S)
+
+    def seen(self, measurements: Iterable[Measurement]) -> Seen:
+        """What is known, as one source."""
+        notes = [f"left out {name}: it {why}" for name, why in self.failed.items()]
+        notes += [f"{a} - {b} not measured: {why}" for (a, b), why in self._unmeasured.items()]
+        hosts = tuple(self.found[name] for name in self.alive)
+        return Seen(hosts=hosts, measurements=tuple(measurements), notes=tuple(notes))
+
+    def _leave(self, a: str, b: str, why: str) -> None:
+        self._unmeasured[a, b] = why
+        self._report(f"{a} - {b} not measured: {why}")
+
+    @contextlib.contextmanager
+    def _losing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except HostLost as error:
+            self._lose(name, str(error))
+
+    def _lose(self, name: str, why: str) -> None:
+        """Leave a host out, with all that was measured. Raises RunError where too few are left."""
+        self.alive.pop(name).hang_up()
+        self.failed[name] = why
+        for of_pairs in (self.ways, self.measured, self._unmeasured):
+            for pair in [pair for pair in of_pairs if name in pair]:
+                del of_pairs[pair]
+        self._report(f"{name} is left out: it {why}")
+        if len(self.alive) < min(2, len(self._given)):
+            complaints = "; ".join(f"{name} {why}" for name, why in self.failed.items())
+            raise RunError(f"{len(self.alive)} of {len(self._given)} hosts can be probed: {complaints}")
+
+
+def _are_addresses(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and len(value) < 9 and all(isinstance(e, str) and len(e) < 256 for e in value)

@@ -1,0 +1,138 @@
+"""Which devices are eligible under a budget, compiled; ``segment_feasibility`` defines that and proves it."""
+
+import numpy as np
+import numpy.typing as npt
+
+from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+Flags = npt.NDArray[np.bool_]
+"""Array of booleans."""
+
+
+@compiled
+def clear_unaffordable(
+    group_s: FloatArray, nearest: IntArray, budget_s: float, n_replicas: int, eligible: Flags, allowed: Flags
+) -> None:
+    """Clear in (N,) ``eligible`` devices, and in (N, N) ``allowed`` pairs, that no group within the budget can have.
+
+    A pair can only share a group with D - 2 others that both are allowed with. Repeats until nothing changes.
+
+    Parameters
+    ----------
+    nearest
+        (N, N - 1) all other devices, cheapest partner first.
+    """
+    n = len(group_s)
+    changed = True
+    while changed:
+        changed = False
+        for i in range(n):
+            if not eligible[i]:
+                continue
+            count, pays_s = 1, 0.0
+            for j in nearest[i]:
+                if count == n_replicas:
+                    break
+                if eligible[j] and allowed[i, j]:
+                    count += 1
+                    pays_s += group_s[i, j]
+            if count < n_replicas or pays_s > budget_s:
+                eligible[i] = False
+                changed = True
+        for i in range(n):
+            if not eligible[i]:
+                continue
+            for j in nearest[i]:
+                if not eligible[j] or not allowed[i, j]:
+                    continue
+                count, pays_s = 2, group_s[i, j]
+                for k in nearest[i]:
+                    if count >= n_replicas:
+                        break
+                    if k != j and eligible[k] and allowed[i, k] and allowed[j, k]:
+                        count += 1
+                        pays_s += group_s[i, k]
+                if count < n_replicas or pays_s > budget_s:
+                    allowed[i, j] = allowed[j, i] = False
+                    changed = True
+
+
+@compiled
+def clear_ineligible(
+    group_s: FloatArray,
+    nearest: IntArray,
+    hop_s: FloatArray,
+    below_s: float,
+    length: int,
+    budget_s: float,
+    n_replicas: int,
+    allowed: Flags,
+    eligible: Flags,
+) -> None:
+    """Clear in ``eligible`` devices that cannot be in ``length`` stages in a row with all hops below ``below_s``.
+
+    Each member of a group there has a path of ``length`` devices of its own, within ``length - 1`` hops. So of the
+    partners nearest to a device, no more are in its group than have disjoint such paths in the union of their
+    neighbourhoods.
+    """
+    n = len(group_s)
+    n_words = (n + 63) // 64
+    around = np.zeros((n, n_words), dtype=np.uint64)
+    wider = np.zeros((n, n_words), dtype=np.uint64)
+    union = np.zeros(n_words, dtype=np.uint64)
+    changed = True
+    while changed:
+        changed = False
+        around[:] = 0
+        for i in range(n):
+            if eligible[i]:
+                around[i, i >> 6] = np.uint64(1) << np.uint64(i & 63)
+        for _ in range(length - 1):
+            grew = False
+            for i in range(n):
+                if not eligible[i]:
+                    continue
+                wider[i] = around[i]
+                for j in range(n):
+                    if eligible[j] and j != i and hop_s[i, j] < below_s:
+                        for w in range(n_words):
+                            wider[i, w] |= around[j, w]
+                for w in range(n_words):
+                    grew |= wider[i, w] != around[i, w]
+            around, wider = wider, around
+            if not grew:
+                break
+        for i in range(n):
+            if not eligible[i]:
+                continue
+            size = 0
+            for w in range(n_words):
+                union[w] = around[i, w]
+                size += _ones(union[w])
+            count, pays_s = 1, 0.0
+            for j in nearest[i]:
+                if count == n_replicas or size < length:
+                    break
+                if not eligible[j] or not allowed[i, j]:
+                    continue
+                if size < length * n_replicas:
+                    size = 0
+                    for w in range(n_words):
+                        union[w] |= around[j, w]
+                        size += _ones(union[w])
+                if (count + 1) * length <= size:
+                    count += 1
+                    pays_s += group_s[i, j]
+            if size < length or count < n_replicas or pays_s > budget_s:
+                eligible[i] = False
+                changed = True
+
+
+@compiled
+def _ones(word: np.uint64) -> int:
+    """Number of bits set, counted in parallel: pairs, nibbles, bytes, their sum."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return int((word * np.uint64(0x0101010101010101)) >> np.uint64(56))

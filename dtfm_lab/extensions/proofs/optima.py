@@ -1,0 +1,327 @@
+"""Optima with proof: of few devices by enumeration, of few classes of devices by a constraint solver.
+
+Of few devices all groups are enumerated, and their chains searched by branch and bound.
+
+Where devices fall into few interchangeable classes (a region, an instance), a placement is a matrix of counts,
+stages x classes. A class that is present in a group pays for the others there; a hop is a flow between the
+counts of two neighbouring groups, and its bottleneck is the dearest pair of classes that the flow uses. Integer
+flows split into pairs of devices, so counts lose nothing: CP-SAT's optimum is the optimum.
+
+Costs are in small units, rounded down: what the solver proves infeasible in units is infeasible in seconds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import combinations, pairwise
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.errors import MissingExtra
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.background_tasks import BackgroundTasks
+from dtfm_lab.planning.cost import PairCosts, align, group_costs
+
+GROUPS_UP_TO = 1500
+"""Most groups to enumerate chains of; their matchings take (groups)^2 memory and time."""
+COMBINATIONS_UP_TO = 50_000
+"""Most groups to price."""
+STEPS = 300_000
+"""Chains extended between two yields, which takes some milliseconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Enumeration:
+    """Progress of the enumeration."""
+
+    grid: IntArray | None
+    """(S, D) cheapest placement below the limit so far; None while there is none."""
+    cost_s: float
+    """Its cost in seconds, or the limit."""
+    done: bool
+    """Whether the enumeration is complete: nothing cheaper exists."""
+
+
+def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[IntArray, FloatArray] | None:
+    """(G, D) all groups that synchronise in less than ``below_s``, cheapest first, and their (G,) costs.
+
+    None where there are too many.
+    """
+    n = len(pair.group_s)
+    if comb(n, n_replicas) > COMBINATIONS_UP_TO or n > 62:
+        return None
+    groups = np.array(list(combinations(range(n), n_replicas)), dtype=np.int64)
+    cost_s = group_costs(groups, pair.group_s)
+    order = np.argsort(cost_s, kind="stable")
+    order = order[cost_s[order] < below_s]
+    return (groups[order], cost_s[order]) if len(order) <= GROUPS_UP_TO else None
+
+
+def exhaustive(
+    pair: PairCosts, n_stages: int, groups: IntArray, cost_s: FloatArray, below_s: float = np.inf
+) -> Iterator[Enumeration]:
+    """Search for the cheapest chain of S of the groups that costs less than ``below_s``, in short steps.
+
+    A partial chain is pruned when its slowest group, its hops and the cheapest hop for each missing stage cost no
+    less than the incumbent.
+    """
+    from dtfm_lab.extensions.proofs.kernels.chains import search_chains, weigh_disjoint
+
+    masks = (np.int64(1) << groups).sum(axis=1)
+    weights_s = np.empty((len(groups), len(groups)))
+    enough_s = below_s - (cost_s.min() if len(cost_s) else 0.0)
+    weigh_disjoint(pair.hop_s, groups, masks, enough_s, weights_s)
+    dearer = np.argsort(weights_s, axis=1, kind="stable")
+    at, chain, best = (np.zeros(n_stages, dtype=np.int64) for _ in range(3))
+    best_s, found_s = np.array([below_s]), below_s
+    grid: IntArray | None = None
+    depth = 0 if len(groups) else -1
+    while depth >= 0:
+        depth = search_chains(cost_s, masks, weights_s, dearer, at, chain, best, best_s, depth, STEPS)
+        if best_s[0] < found_s:
+            found_s = float(best_s[0])
+            grid = align(groups[best], np.arange(n_stages), pair.hop_s)
+        yield Enumeration(grid, found_s, depth < 0)
+    if not len(groups):
+        yield Enumeration(None, below_s, True)
+
+
+UNITS = 2e9
+"""Units of the limit for each rounded number: enough for a proof to nine digits, and sums fit in 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassProblem:
+    """Classes of devices, the costs between any two of them, and the shape of the placement."""
+
+    members: tuple[IntArray, ...]
+    """The devices of each class."""
+    pair: PairCosts
+    """(T, T) costs between two devices of two classes; on the diagonal of one class, 0 where it has one device."""
+    n_stages: int
+    n_replicas: int
+
+    @property
+    def sizes(self) -> IntArray:
+        """(T,) number of devices of each class."""
+        return np.array([len(devices) for devices in self.members])
+
+    def placement(self, counts: IntArray) -> IntArray:
+        """(S, D) some placement with these (S, T) counts."""
+        pools = [list(devices) for devices in self.members]
+        return np.array(
+            [[pool.pop(0) for pool, n in zip(pools, row, strict=True) for _ in range(n)] for row in counts.tolist()]
+        )
+
+    def counts(self, grid: IntArray) -> IntArray:
+        """(S, T) counts of a (S, D) placement."""
+        of = np.empty(sum(self.sizes), dtype=np.int64)
+        of[np.concatenate(self.members)] = np.repeat(np.arange(len(self.members)), self.sizes)
+        return np.array([np.bincount(of[group], minlength=len(self.members)) for group in grid])
+
+
+def class_problem(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) -> ClassProblem:
+    """The problem for (N,) classes of interchangeable devices, see ``Problem.classes``."""
+    members = tuple(np.flatnonzero(classes == one) for one in np.unique(classes))
+    first = [devices[0] for devices in members]
+
+    def between(matrix: FloatArray) -> FloatArray:
+        out: FloatArray = matrix[np.ix_(first, first)].copy()
+        for t, devices in enumerate(members):
+            out[t, t] = matrix[devices[0], devices[1]] if len(devices) > 1 else 0.0
+        return out
+
+    return ClassProblem(members, PairCosts(between(pair.group_s), between(pair.hop_s)), n_stages, n_replicas)
+
+
+@dataclass(frozen=True, eq=False)
+class SolverResult:
+    """Result of the solver for the placements with a data-parallel cost within a range."""
+
+    bound_s: float
+    """Lower bound of these placements in seconds; the limit where none costs less."""
+    counts: IntArray | None
+    """(S, T) counts of the cheapest placement found below the limit, if any."""
+    done: bool
+    """Whether the bound is the optimum, or nothing is below the limit."""
+
+
+class ClassSolver:
+    """Finds the cheapest placement below ``limit_s`` with a data-parallel cost from ``low_s`` to ``high_s``.
+
+    Its dearest hop is known to cost ``hops_s[0]`` at least, the second dearest ``hops_s[1]``, ...
+    Runs as a background task for ``effort`` units of the solver's deterministic time, about seconds.
+    """
+
+    def __init__(
+        self,
+        problem: ClassProblem,
+        low_s: float,
+        high_s: float,
+        limit_s: float,
+        hint: IntArray,
+        effort: float,
+        seed: int,
+        hops_s: tuple[float, ...],
+        background_tasks: BackgroundTasks,
+    ) -> None:
+        self._unit_s = limit_s / _n_units(problem)
+        self._limit_s = limit_s
+        model, self._counts = _model(problem, low_s, high_s, limit_s, hint, hops_s)
+        self._solver = cp_solver(effort, seed)
+        self._solving = background_tasks.run(lambda: self._solver.solve(model), "constraint solver")
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the result is there, after at most so many seconds."""
+        return self._solving.wait(seconds)
+
+    def close(self) -> None:
+        """Stop at once and wait until the thread has ended."""
+        while not self._solving.wait(0.01):
+            self._solver.stop_search()  # has no effect before the search proper begins
+        self._solving.join()
+
+    @property
+    def result(self) -> SolverResult:
+        """Available once ``wait`` has returned True, or after ``close``."""
+        cp_model = solver_library()
+
+        status = self._solving.result
+        if status == cp_model.INFEASIBLE:
+            return SolverResult(self._limit_s, None, True)
+        bound_s = min(max(0.0, self._solver.best_objective_bound * self._unit_s), self._limit_s)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return SolverResult(bound_s, None, False)
+        counts = np.array([[self._solver.value(n) for n in row] for row in self._counts])
+        return SolverResult(bound_s, counts, status == cp_model.OPTIMAL)
+
+
+def _model(
+    problem: ClassProblem, low_s: float, high_s: float, limit_s: float, hint: IntArray, hops_s: tuple[float, ...]
+) -> tuple[Any, list[Any]]:
+    """The solver's model and its (S, T) count variables."""
+    cp_model = solver_library()
+
+    n_stages, n_replicas, sizes = problem.n_stages, problem.n_replicas, problem.sizes.tolist()
+    limit = _n_units(problem)
+    low = int(low_s / limit_s * limit)
+    high = max(low, int(np.ceil(high_s / limit_s * limit)))
+    group = _units(problem.pair.group_s / limit_s, limit)
+    hop = _units(problem.pair.hop_s / limit_s, limit)
+    classes, stages = range(len(sizes)), range(n_stages)
+    model = cp_model.CpModel()
+    counts = [[model.new_int_var(0, min(n_replicas, sizes[t]), "") for t in classes] for _ in stages]
+    present = [[model.new_bool_var("") for _ in classes] for _ in stages]
+    slowest = model.new_int_var(low, high, "")
+    for t in classes:
+        placed = sum(counts[s][t] for s in stages)
+        uses_all = sum(sizes) == n_stages * n_replicas
+        model.add(placed == sizes[t] if uses_all else placed <= sizes[t])
+    for s in stages:
+        model.add(sum(counts[s]) == n_replicas)
+        for t in classes:
+            model.add(counts[s][t] >= present[s][t])
+            model.add(counts[s][t] <= min(n_replicas, sizes[t]) * present[s][t])
+            pays = sum(group[t][u] * counts[s][u] for u in classes) - group[t][t]
+            model.add(pays <= slowest).only_enforce_if(present[s][t])
+            for u in range(t):
+                if group[t][u] + (n_replicas - 2) * min(group[t]) > high and n_replicas > 1:
+                    model.add_bool_or([~present[s][t], ~present[s][u]])
+    hops = [_hop(model, counts[s], counts[s + 1], hop, sizes, limit - low) for s in stages[:-1]]
+    # A placement and its reverse cost the same: keep one of the two.
+    ends = (sum((t + 1) * counts[s][t] for t in classes) for s in (0, n_stages - 1))
+    model.add(next(ends) <= next(ends))
+    for k, least_s in enumerate(hops_s, start=1):
+        # Levels are rounded down; of the switches for this much or more, the first is on if any is on.
+        as_dear = [on for _, switches in hops for on in _first_from(switches, int(least_s / limit_s * limit) - 1)]
+        model.add(sum(as_dear) >= k)
+    total = slowest + sum(cost for cost, _ in hops)
+    model.add(total <= limit)
+    model.minimize(total)
+    if sum((t + 1) * (hint[0][t] - hint[-1][t]) for t in classes) > 0:
+        hint = hint[::-1]
+    for s in stages:
+        for t in classes:
+            model.add_hint(counts[s][t], int(hint[s][t]))
+    return model, counts
+
+
+def _n_units(problem: ClassProblem) -> int:
+    """Units in the limit. A cost is the sum of D - 1 rounded partners and S - 1 rounded hops."""
+    return int(UNITS) * (problem.n_stages + problem.n_replicas)
+
+
+def _units(share: FloatArray, limit: int) -> list[list[int]]:
+    """Shares of the limit in units, rounded down; all that exceed the limit become limit + 1."""
+    units: list[list[int]] = np.floor(np.minimum(share * limit, limit + 1)).astype(np.int64).tolist()
+    return units
+
+
+def _hop(
+    model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int
+) -> tuple[Any, dict[int, Any]]:
+    """The cost of a hop from the devices of the left counts to those of the right, and its switches.
+
+    Each level of cost but the lowest has a switch; the flow of a pair of classes is 0 while its level is off.
+    """
+    n = range(len(sizes))
+    # Two devices of a class need a class of two.
+    pairs = [(t, u) for t in n for u in n if (t != u or sizes[t] > 1) and hop[t][u] <= most]
+    levels = sorted({hop[t][u] for t, u in pairs})
+    if not levels:
+        model.add_bool_or([])
+        return 0, {}
+    reached = {level: model.new_bool_var("") if level > levels[0] else 1 for level in levels}
+    for below, above in pairwise(levels[1:]):
+        model.add_implication(reached[above], reached[below])
+    flow = {}
+    for t, u in pairs:
+        flow[t, u] = model.new_int_var(0, min(sizes[t], sizes[u]), "")
+        if hop[t][u] > levels[0]:
+            model.add(flow[t, u] <= min(sizes[t], sizes[u]) * reached[hop[t][u]])
+    for t in n:
+        model.add(sum(flow[t, u] for u in n if (t, u) in flow) == left[t])
+        model.add(sum(flow[u, t] for u in n if (u, t) in flow) == right[t])
+    cost = levels[0] + sum((above - below) * reached[above] for below, above in pairwise(levels))
+    return cost, reached
+
+
+def _first_from(switches: dict[int, Any], least: int) -> list[Any]:
+    return [on for level, on in sorted(switches.items()) if level >= least][:1]
+
+
+def has_solver() -> bool:
+    """Whether OR-tools is installed."""
+    return find_spec("ortools") is not None
+
+
+def require_solver() -> None:
+    """Raise MissingExtra where OR-tools is not installed."""
+    if not has_solver():
+        raise MissingExtra("a proof needs ortools, which is not installed: pip install 'dtfm_lab[proofs]'")
+
+
+def solver_library() -> Any:
+    """OR-tools' CP-SAT, imported when first asked: that takes some tenths of a second. Raises MissingExtra."""
+    require_solver()
+    return import_module("ortools.sat.python.cp_model")
+
+
+def cp_solver(effort: float, seed: int = 0) -> Any:
+    """A CP-SAT solver with a limit of deterministic time, about seconds.
+
+    In OR-Tools 9.15 presolve merges at-most-one constraints into linear ones wrongly (its issue 5293): of our small
+    models with large coefficients, half were declared infeasible though they are feasible. Without that step none was.
+    """
+    cp_model = solver_library()
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = effort
+    solver.parameters.presolve_inclusion_work_limit = 0
+    solver.parameters.catch_sigint_signal = False  # its handler would stay, and an interrupt would then end the process
+    return solver

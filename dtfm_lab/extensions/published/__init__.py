@@ -1,0 +1,19 @@
+"""What others measured beside our predictions: published rows, their bands, the ledger, and your own rows."""
+
+from dtfm_lab.domain.extension import Extension
+
+EXTENSION = Extension(
+    name="published",
+    needs=("systems", "elasticity"),
+    api={
+        "published": "dtfm_lab.extensions.published.api",
+        "reproduce": "dtfm_lab.extensions.published.reproducing:reproduce",
+    },
+    figures={"ledger": "dtfm_lab.extensions.published.figures:ledger"},
+    commands={
+        "reproduce": (
+            "dtfm_lab.extensions.published.commands:reproduce",
+            "Lay each number that others published beside our prediction.",
+        )
+    },
+)

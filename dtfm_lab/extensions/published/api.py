@@ -1,0 +1,28 @@
+"""Published measurements laid beside our predictions of them, row by row: a ledger of where we agree and where not."""
+
+from dtfm_lab.extensions.published import systems  # noqa: F401  its modules register the sources
+from dtfm_lab.extensions.published.calibrated import Calibration, calibrate
+from dtfm_lab.extensions.published.ledger import Ledger, reproduce
+from dtfm_lab.extensions.published.paper import PapersTable, papers_table, papers_waterfall
+from dtfm_lab.extensions.published.row import QUANTITIES, Band, Evidence, KnownMiss, Row
+from dtfm_lab.extensions.published.sources import Source, published, sources
+from dtfm_lab.extensions.published.tally import Group
+
+__all__ = [
+    "QUANTITIES",
+    "Band",
+    "Calibration",
+    "Evidence",
+    "Group",
+    "KnownMiss",
+    "Ledger",
+    "PapersTable",
+    "Row",
+    "Source",
+    "calibrate",
+    "papers_table",
+    "papers_waterfall",
+    "published",
+    "reproduce",
+    "sources",
+]

@@ -1,0 +1,257 @@
+"""Efficiency of GPUs from measured rows, with its range, and how well it predicts rows that it was not fitted to."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import LabError, TraceError
+from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Lane
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import by_key, format_s, format_share
+from dtfm_lab.extensions.published.calibration import CLOSE, leave_one_out, median, own_factor
+from dtfm_lab.extensions.published.own import OwnRow, read_rows
+from dtfm_lab.extensions.published.own_predictions import located_plan, own_efficiency, predicted
+from dtfm_lab.simulation.efficiency import GivenEfficiency, ShareFactor, share_of
+from dtfm_lab.simulation.simulate import iteration_seconds
+
+TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
+"""Quantities of an own file that an efficiency can be fitted to."""
+BY = ("gpu", "model", "size", "group")
+REPEATED = 0.035
+"""Standard deviation of one measurement: identical plans measured twice by Sailor's authors differ by 5 %."""
+ONE_ROW = 0.06
+"""Standard deviation of the logarithm of another plan's seconds, calibrated with one row: between that of SC21
+rows on Selene, each predicted from one other, and that of Zero Bubble's."""
+Predict = Callable[[GivenEfficiency], float]
+Measured = Trace | tuple[Plan, float] | tuple[Plan, Trace] | OwnRow
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """A measured number, the efficiency at which it is predicted exactly, and its prediction from the other rows."""
+
+    name: str
+    gpu: str
+    """Kinds of the GPUs that serve; empty where unknown."""
+    model: str
+    size: str
+    """Parameters of the model, such as 1.3B; empty where unknown."""
+    group: str
+    unit: str
+    measured: float
+    efficiency: float
+    """At which this row alone is predicted exactly."""
+    from_others: float | None = None
+    """The efficiency that all other rows say this one has; None where there are none."""
+    predicted: float | None = None
+    """The prediction at that efficiency."""
+    factor: float | None = None
+    """On the efficiency of the lab's model, at which this row alone is predicted exactly; None where its plan is
+    unknown."""
+
+    @property
+    def error(self) -> float | None:
+        """Of the prediction that never saw this row: +0.03 is three per cent too much."""
+        return None if self.predicted is None else self.predicted / self.measured - 1
+
+
+@dataclass(frozen=True, repr=False)
+class Calibration:
+    """The share of their peak that devices reach, fitted to measured rows.
+
+    ``lab.simulate(plan, efficiency=calibration)`` predicts with the lab's efficiency by GPU and shapes times one
+    ``factor``, so that it holds for other micro-batches and models, too. Where no factor is known, it is the number.
+    """
+
+    efficiency: float
+    """Median of the rows' own efficiencies in logarithms."""
+    low: float
+    """Least efficiency of a row."""
+    high: float
+    rows: tuple[MeasuredRow, ...]
+    factor: float | None = None
+    """Median of the rows' own factors in logarithms; None where the plan of one is unknown."""
+    _predict: tuple[Predict, ...] = field(default=(), compare=False)
+
+    def __float__(self) -> float:
+        return self.efficiency
+
+    def __repr__(self) -> str:
+        return f"<Calibration: {self.sentence}>"
+
+    @property
+    def mean_error(self) -> float | None:
+        """Mean absolute error of the rows, each predicted from all others; None for a single row."""
+        errors = [abs(row.error) for row in self.rows if row.error is not None]
+        return sum(errors) / len(errors) if errors else None
+
+    @property
+    def spread(self) -> float:
+        """One standard deviation of the logarithm of seconds of another plan: of the rows, each from all others, and at
+        least of what one measurement tells."""
+        errors = [math.log1p(row.error) for row in self.rows if row.error is not None]
+        return max(ONE_ROW if not errors else REPEATED, float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0)
+
+    @property
+    def sentence(self) -> str:
+        """The efficiency, its range, and how well it predicts what it was not fitted to."""
+        n = len(self.rows)
+        line = f"efficiency {self.efficiency:.3g}"
+        if self.mean_error is None:
+            return f"{line} from one row, {self.rows[0].name}, and judged on none"
+        return (
+            f"{line}, {self.low:.3g} to {self.high:.3g} over {n} rows; each from the others: "
+            f"{format_share(self.mean_error)} off"
+        )
+
+    def by(self, what: str) -> Mapping[str, Calibration]:
+        """A calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows, judged within it.
+
+        Raises LabError for another name.
+        """
+        if what not in BY:
+            raise LabError(f"by is {shortened(what)}; wanted one of {', '.join(BY)}")
+        parts = by_key((getattr(row, what), index) for index, row in enumerate(self.rows))
+        return {key: _judged([self.rows[i] for i in at], [self._predict[i] for i in at]) for key, at in parts.items()}
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each measured one: name, gpu, model, size, group, unit, measured, its own efficiency, that of all
+        others, the prediction from it, and its error."""
+        columns = [*MeasuredRow.__dataclass_fields__, "error"]
+        return pd.DataFrame([{name: getattr(row, name) for name in columns} for row in self.rows])
+
+    def _repr_html_(self) -> str:
+        table = self.to_frame().to_html(index=False, float_format=lambda number: f"{number:.4g}", na_rep="")
+        return f"<p>{escape(self.sentence)}</p>{table}"
+
+
+def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibration:
+    """The efficiency at which measured rows are predicted best.
+
+    Parameters
+    ----------
+    measured
+        Traces of real runs, of which the time that they computed is taken, alone or in pairs with their plans; pairs
+        of a plan and the seconds of its measured iteration; or a file of one's own rows, as ``reproduce`` takes it.
+        A run on the virtual clock may give more than 1, where this machine is faster than the drawn devices.
+
+    Raises
+    ------
+    LabError
+        There are no rows, a row is none of these, or its number can be reached at no efficiency.
+    """
+    given: list[Any] = []
+    if isinstance(measured, str | os.PathLike):
+        given += [row for row in read_rows(measured) if row.quantity in TIMED]
+    elif isinstance(measured, Trace):
+        given.append(measured)
+    elif isinstance(measured, Iterable):
+        given += measured
+    else:
+        raise LabError(
+            f"measured is {shortened(measured)}; wanted traces, pairs of a plan and seconds in a list, or a file"
+        )
+    if not given:
+        raise LabError(
+            "no measured rows to fit an efficiency to; wanted traces, pairs of a plan and seconds, or a file"
+        )
+    described = [_described(each, number) for number, each in enumerate(given, 1)]
+    return _judged([row for row, _ in described], [predict for _, predict in described])
+
+
+def _judged(rows: list[MeasuredRow], predict: list[Predict]) -> Calibration:
+    """The fit to all rows, each judged by the fit to all others."""
+    own = [row.efficiency for row in rows]
+    factors = [row.factor for row in rows if row.factor is not None]
+    scales = factors if len(factors) == len(rows) else own
+    judged = rows
+    if len(rows) > 1:
+        judged = []
+        for row, mine, others, function in zip(rows, scales, leave_one_out(scales), predict, strict=True):
+            given: GivenEfficiency = ShareFactor(others) if scales is factors else others
+            judged.append(replace(row, from_others=row.efficiency * others / mine, predicted=function(given)))
+    factor = median(factors) if scales is factors else None
+    return Calibration(median(own), min(own), max(own), tuple(judged), factor, tuple(predict))
+
+
+def _described(given: object, number: int) -> tuple[MeasuredRow, Predict]:
+    if isinstance(given, Trace):
+        return _of_trace(given, number)
+    if isinstance(given, OwnRow):
+        plan, own = (located := located_plan(given)), own_efficiency(given, located)
+        predict: Predict = partial(predicted, given, plan)
+        factor = _factor(predict, plan, given.published)
+        return MeasuredRow(
+            given.setting, *_kinds(plan), given.group, given.unit, given.published, own, factor=factor
+        ), predict
+    if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[0], Plan):
+        raise LabError(f"row {number} is {shortened(given)}; wanted a measured Trace, or a pair of a Plan and seconds")
+    if isinstance(given[1], Trace):
+        row, predict = _of_trace(given[1], number)
+        gpu, model, size = _kinds(given[0])
+        return replace(row, gpu=gpu, model=model, size=size), predict
+    seconds = as_number(given[1])
+    if seconds is None or not 0 < seconds < np.inf:
+        raise LabError(f"row {number}: seconds are {shortened(given[1])}; wanted a number above 0")
+    return _of_plan(given[0], seconds)
+
+
+def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Predict]:
+    def predict(efficiency: GivenEfficiency) -> float:
+        return iteration_seconds(plan, efficiency=efficiency)
+
+    fastest_s = predict(1.0)
+    if measured_s < fastest_s * (1 - CLOSE):
+        raise LabError(
+            f"{plan.job.name} on {plan.topology.name} took {format_s(measured_s)}; wanted at least the "
+            f"{format_s(fastest_s)} that it takes at the peak"
+        )
+    own = own_factor(predict, measured_s)
+    factor = _factor(predict, plan, measured_s)
+    return MeasuredRow(plan.job.name, *_kinds(plan), plan.topology.name, "s", measured_s, own, factor=factor), predict
+
+
+def _factor(predict: Predict, plan: Plan, measured: float) -> float:
+    """The factor on the lab's efficiency at which what was measured is predicted."""
+    used = {int(i) for i in plan.placement.devices.flat}
+    least = min(share_of(plan.job, plan.topology.devices[i]) for i in used)
+    return own_factor(lambda factor: predict(ShareFactor(factor)), measured, high=1 / least)
+
+
+def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
+    """A run's efficiency: its FLOP over what its devices would do at their peak in the time that they computed."""
+    context = trace.context
+    if context.source != "measured":
+        raise TraceError(f"row {number} is a simulated trace; wanted a measured one")
+    if not context.plan.flop or not context.plan.peak_flop_per_s or context.stand_in:
+        raise TraceError(
+            f"row {number}: the trace of {context.job} does not know its FLOP and peaks; wanted a run that does"
+        )
+    computing = np.array([action.lane is Lane.COMPUTE for action in trace.actions])[trace.action]
+    stages = np.array([action.stage for action in trace.actions])[trace.action] % len(context.devices)
+    weights = trace.iteration_weights[np.unique(trace.iteration, return_inverse=True)[1]]
+    peaks = np.array(context.plan.peak_flop_per_s)[stages, trace.replica]
+    seconds = (trace.end_s - trace.start_s) * weights
+    possible = float((seconds * peaks)[computing].sum())
+    own, busy_s = context.plan.flop / possible, float(seconds[computing].sum())
+    name = f"{context.job}, {context.schedule}, {context.clock} clock"
+    row = MeasuredRow(name, context.runs_on, context.job, "", context.topology, "s", busy_s, own)
+    return row, lambda efficiency: busy_s * own / float(efficiency)
+
+
+def _kinds(plan: Plan) -> tuple[str, str, str]:
+    """GPUs, model and size of a plan."""
+    used = {plan.topology.devices[int(i)].gpu for i in plan.placement.devices.flat}
+    model = plan.job.modelled()
+    return ", ".join(sorted(used)), model.name, f"{model.parameters / 1e9:.2g}B"

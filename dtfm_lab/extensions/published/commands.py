@@ -1,0 +1,92 @@
+"""The command that predicts what others measured, and lays the two beside each other."""
+
+import sys
+
+import click
+
+from dtfm_lab.cli.options import completing, file_option, json_option, listing
+from dtfm_lab.cli.terminal import out, print_json, print_report, print_rows, row_progress
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.extensions.published import blind as blind_tests
+from dtfm_lab.extensions.published.api import Row, sources
+from dtfm_lab.extensions.published.ledger import check_ending, number, report_of
+from dtfm_lab.extensions.published.reproducing import reproduce as reproduced
+
+
+@click.command(cls=listing("Sources", sources))
+@click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=completing(sources))
+@click.option(
+    "--own",
+    type=click.Path(dir_okay=False),
+    help="A CSV or JSON file of your own rows; docs/published.md has its columns.",
+)
+@click.option(
+    "--blind",
+    type=click.Path(dir_okay=False),
+    help="A file of rows without measurements: predict them and seal the predictions with a hash (-o sealed.json).",
+)
+@click.option(
+    "--open",
+    "opened",
+    nargs=2,
+    type=click.Path(dir_okay=False),
+    metavar="SEALED MEASURED",
+    help="A sealed file and the measurements of its rows: check its hash and lay the two beside each other.",
+)
+@click.option("--strict", is_flag=True, help="Exit with status 1 where a row leaves its band that is no known miss.")
+@file_option("-o", "--output", help="Write the ledger to this file: .html, .md, .csv or .json.")
+@json_option
+def reproduce(
+    names: tuple[str, ...],
+    own: str | None,
+    blind: str | None,
+    opened: tuple[str, str] | None,
+    strict: bool,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Lay each number that others published beside our prediction.
+
+    All sources, or some by name, or the rows of your own file; or rows that you have measured and we have not seen.
+    """
+    if sum(map(bool, (names or own, blind, opened))) > 1:
+        raise LabError("sources or --own, --blind and --open are given together; wanted one of them")
+    if blind is not None:
+        return _seal(blind, output, as_json)
+    if output is not None:
+        check_ending(output)
+    if opened is not None:
+        ledger = blind_tests.opened(*opened)
+    else:
+        with row_progress("reproduce", _described) as show:
+            ledger = reproduced(*names, own=own, progress=show)
+    if output is not None:
+        ledger.save(output)
+    if as_json:
+        print_json(ledger.to_dict())
+    else:
+        print_report(report_of(ledger, rows=True))
+    if ledger.stopped:
+        sys.exit(130)
+    if strict and ledger.failures:
+        sys.exit(1)
+    return None
+
+
+def _described(row: Row) -> str:
+    return f"{row.source}: {row.setting}, {row.quantity} {row.ratio:.3f}"
+
+
+def _seal(path: str, output: str | None, as_json: bool) -> None:
+    """Predict rows without measurements, print the predictions and their hash, and write them sealed."""
+    sealed = blind_tests.seal(path)
+    if output is not None:
+        blind_tests.save_sealed(sealed, output)
+    if as_json:
+        return print_json(sealed)
+    lines = []
+    for one in sealed["content"]["predictions"]:
+        between = " to ".join(map(number, one["interval"] or ()))
+        lines.append((one["setting"], one["quantity"], f"{number(one['predicted'])} {one['unit']}", between))
+    print_rows(("setting", "quantity", "predicted", "90 % interval"), lines)
+    out.print(f"sha256 {sealed['sha256']}")

@@ -1,0 +1,147 @@
+"""Published numbers against our predictions of them: each group's ratios on its bands."""
+
+import math
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.units import by_key
+from dtfm_lab.extensions.published.api import Group, Ledger, Row
+from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
+from dtfm_lab.figures.theme import by_name, curve, drawn_of, literal, titled, wrapped
+
+RED = CAUSE_COLORS["straggler"]
+ROW_PX = 26
+LEAST_PX = 360
+BAND = "rgba(128, 128, 128, 0.30)"
+BAND_WIDTH_PX = 12
+PALE = 0.4
+"""Opacity of what the headline does not count."""
+FARTHEST = 2.0
+"""Ratios beyond this, or below one over it, are drawn at the edge; the hover text has them."""
+DIGITS = 3
+"""Digits of a ratio that are drawn: a saved notebook has thousands of them."""
+GROUP = "<b>%{y}</b>"
+"""The beginning of every hover text: what is named at the left of the row. Texts of their own leave it out."""
+LETTERS_A_LINE = 70
+TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
+
+
+@drawn_of(Ledger)
+def ledger(ledger: Ledger) -> go.Figure:
+    """The ratio of predicted to published numbers, a line of dots for each group.
+
+    What is outside of its band is a red cross, known or not; the system's own predictions are hollow diamonds. Grey are
+    the bands that are stated; pale is what the headline does not count, by its class of evidence. Hover texts have the
+    assumptions.
+    """
+    groups = ledger.groups
+    figure = go.Figure()
+    if groups:
+        _draw(figure, groups, ledger.rows)
+    headline, _, how_well = ledger.headline.partition(", ")
+    far = any(row.published > 0 and not 1 / FARTHEST <= row.ratio <= FARTHEST for row in ledger.rows)
+    edge = f"; beyond {FARTHEST:g} times at the edge" if far else ""
+    pale = "pale: of other classes" if any(not row.hard for row in ledger.rows) else ""
+    return titled(
+        figure,
+        headline,
+        "; ".join(filter(None, [how_well, pale, f"grey: the stated bands{edge}"])) + f"; of all, {ledger.sentence}",
+        alt=f"Published numbers against predictions: {ledger.headline}. Of all, {ledger.sentence}.",
+        height=max(LEAST_PX, ROW_PX * len(groups)) + 190,
+        legend_traceorder="normal",
+    )
+
+
+def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> None:
+    name_of = {group.key: literal(f"{group.source}: {group.group}, {group.quantity}") for group in groups}
+    names = list(name_of.values())
+    shown = [row for row in rows if row.published > 0]
+    place = {id(row): name_of[row.source, row.group, row.quantity] for row in shown}
+    stripes: dict[str, list[float]] = {}
+    for row in shown:
+        stripes.setdefault(place[id(row)], []).extend(_within_reach(end) for end in _band_of(row))
+    x = [at for ends in stripes.values() for at in (min(ends), max(ends), None)]
+    y = [at for name in stripes for at in (name, name, None)]
+    figure.add_trace(curve(x, y, None, BAND, BAND_WIDTH_PX, showlegend=False))
+    theirs = [row for row in shown if row.theirs is not None]
+    figure.add_scatter(
+        x=[_within_reach(1 + (row.their_error or 0.0)) for row in theirs],
+        y=[place[id(row)] for row in theirs],
+        mode="markers",
+        name="the system's own prediction",
+        marker={"symbol": "diamond-open", "size": 8, "color": LINE_GREY},
+        hovertext=[_their_hover(row) for row in theirs],
+        hovertemplate=f"{GROUP}, their own prediction<br>%{{hovertext}}<extra></extra>",
+        visible=bool(theirs),
+    )
+    inside_first = sorted(shown, key=lambda row: not row.inside)
+    alike = by_key(((row.inside, row.hard, _of_many(row)), row) for row in inside_first)
+    for (inside, hard, of_all), some in alike.items():
+        look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
+        figure.add_scatter(
+            x=[_within_reach(row.ratio) for row in some],
+            y=[place[id(row)] for row in some],
+            mode="markers",
+            name="inside its band" if inside else "outside of it",
+            showlegend=False,
+            marker={**look, "opacity": 1.0 if hard else PALE},
+            hovertext=[_hover(row) for row in some],
+            hovertemplate=f"{GROUP}<br>%{{hovertext}}<br>{of_all}<extra></extra>",
+        )
+    reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
+    far = max(1.1, *(max(ratio, 1 / ratio) for ratio in reach)) * 1.04
+    ticks = [tick for tick in TICKS if 1 / far <= tick <= far]
+    if far > 1.3:
+        ticks = [tick for tick in ticks if tick not in (0.95, 1.05)]
+    if far > 2:
+        ticks = [tick for tick in ticks if tick not in (0.9, 1.1)]
+    figure.update_xaxes(
+        type="log",
+        range=[-math.log10(far), math.log10(far)],
+        tickvals=ticks,
+        ticktext=[f"{tick:g}" for tick in ticks],
+        title_text="predicted / published",
+    )
+    figure.update_yaxes(**by_name(names))
+    figure.add_vline(x=1, line={"color": LINE_GREY, "width": 1}, layer="below")
+
+
+def _band_of(row: Row) -> tuple[float, float]:
+    """The band of a row as ratios."""
+    if not row.band.absolute:
+        return row.band.low, row.band.high
+    return max(1 / FARTHEST, 1 + row.band.low / row.published), 1 + row.band.high / row.published
+
+
+def _within_reach(ratio: float) -> float:
+    return round(min(FARTHEST, max(1 / FARTHEST, ratio)), DIGITS)
+
+
+def _hover(row: Row) -> str:
+    reason = row.known_miss.reason if row.known_miss is not None and not row.inside else ""
+    about = (
+        f"{literal(row.setting)}: published {row.published:,.4g}, predicted {_quantity(row.predicted, row)}: "
+        f"{row.ratio:.3f}"
+    )
+    return "<br>".join([about, *_wrapped(row.fitted, row.note, reason)])
+
+
+def _of_many(row: Row) -> str:
+    """What the hover text of a row ends with. Rows with the same end are one trace, which has it once."""
+    evidence = f"{row.evidence.words}{'' if row.measured else ', not a measurement'}; band {row.band}"
+    assumed = f"assumed: {'; '.join(row.assumptions)}" if row.assumptions else ""
+    return "<br>".join([evidence, *_wrapped(assumed, row.cite)])
+
+
+def _wrapped(*texts: str) -> list[str]:
+    return [line for text in texts for line in wrapped(text, LETTERS_A_LINE)]
+
+
+def _their_hover(row: Row) -> str:
+    theirs = row.theirs or 0.0
+    return f"{literal(row.setting)}: {_quantity(theirs, row)}, {theirs / row.published:.3f} of the published"
+
+
+def _quantity(value: float, row: Row) -> str:
+    return f"{value:,.4g} {literal(row.unit)}".rstrip()

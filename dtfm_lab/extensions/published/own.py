@@ -1,0 +1,304 @@
+"""Published or measured numbers of one's own: a CSV or JSON file whose rows are planned and simulated as any other.
+
+A row has these columns; those with a default may be left out, and so may single values.
+
+===========  ===========================================================================================================
+setting      What was measured, in words.
+quantity     ``iteration``, ``throughput``, ``memory``, ``bubble``, ``utilisation`` or ``compute``.
+published    The number; left out, and refused, where rows are predicted blind.
+unit         s or ms; tokens/s or samples/s, with "a GPU" behind where it is of one; GiB, GB or bytes; % or nothing;
+             TFLOP/s a GPU. The first of its quantity by default.
+network      A name or a file, from the folder of this file; or these instead:
+gpu, gpus    GPUs of one kind and their number, ``gpus_a_host`` of them a host (8 by default), with ``inside_gbps``
+             between two of a host and ``between_gbps`` of a whole host's network.
+job          A name or a file, ``gpt3-xl`` by default.
+n_layers, d_model, n_heads, vocab_size
+             A GPT of this shape in place of a model's name; with ``d_ff`` or ``n_kv_heads`` a Llama.
+(job field)  Any field of the job, such as n_stages, n_replicas, microbatch, global_batch, sharding, transport.
+schedule     A schedule's name; the job's own by default.
+queueing     ``pairs`` or ``cards``; ``pairs`` by default.
+rank_map     Rank of each device, pipeline x n_stages + stage, a dash where idle: ``0 1 2 3``; ``listed`` for
+             Megatron-LM's order: GPUs of a layer beside each other, then replicas, then stages. Planned if not given.
+efficiency   Share of the peak; ``fit`` for the median of the other rows of the group that say so. By default what the
+             lab takes for the GPU and the job.
+band         ``3%``, ``1.3x``, ``+-0.0005`` (a difference) or ``0.9 to 1.1``; ``10%`` by default.
+group        What is summed up together; ``own`` by default.
+theirs, note, cite
+             The system's own prediction, a remark, and where the number is from.
+===========  ===========================================================================================================
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.job import Job, JobChanges, ModelSpec, gpt, llama
+from dtfm_lab.domain.network import QUEUEING, Topology, shortened
+from dtfm_lab.domain.options import Option, options_of
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import from_gbps
+from dtfm_lab.extensions.published.row import Band, band_of
+from dtfm_lab.extensions.published.units import PER_HOST, UNITS, hosts_of
+from dtfm_lab.files import load_job, load_topology, override
+from dtfm_lab.files.reading import cells_of, read_text, reason_of
+from dtfm_lab.simulation.schedules import schedules
+
+LISTED = "listed"
+"""Rank map of a row in the order of devices as they are listed, replicas before stages."""
+FIT = "fit"
+"""Efficiency of a row that takes it from the other rows of its group."""
+GPUS = ("gpu", "gpus", "gpus_a_host", "inside_gbps", "between_gbps")
+"""Columns in place of a network."""
+SHAPE = ("n_layers", "d_model", "n_heads", "vocab_size", "d_ff", "n_kv_heads")
+"""Columns in place of a model's name."""
+MOST_GPUS = 16_384
+"""In a row; links between all pairs of them take some gigabytes."""
+MOST_ROWS = 2_000
+"""In a file; each has a network of its own."""
+TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+JOB_FIELDS = {option.name: option for option in options_of(JobChanges) if option.name != "schedule"}
+NEEDED = "setting", "quantity", "published", "network"
+COLUMNS = (
+    *NEEDED,
+    *GPUS,
+    *SHAPE,
+    *("unit", "job", "schedule", "queueing", "rank_map", "efficiency", "band", "group", "theirs", "note", "cite"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRow:
+    """A row of a file, read and checked, not yet predicted."""
+
+    where: str
+    """File and row, for errors."""
+    setting: str
+    quantity: str
+    unit: str
+    published: float
+    """Not a number where the row is predicted blind."""
+    topology: Topology
+    job: Job
+    rank_map: tuple[int | None, ...] | None
+    listed: bool
+    """Whether devices take their ranks as they are listed, replicas before stages."""
+    schedule: str | None
+    queueing: str
+    efficiency: float | None
+    """None where it is fitted, or else what the lab takes for the device and the job."""
+    fitted: bool
+    """Whether it is fitted to other rows of the group."""
+    band: Band
+    group: str
+    theirs: float | None
+    note: str
+    cite: str
+    given: tuple[str, ...]
+    """Fields of the job that the row gives, as text."""
+
+
+def read_rows(path: str | os.PathLike[str], *, blind: bool = False) -> tuple[OwnRow, ...]:
+    """The rows of a CSV or JSON file, without published numbers where they are to be predicted blind.
+
+    Raises FileError, one line that names the row and the column.
+    """
+    file = Path(path)
+    given = list(records(file))
+    if not given:
+        raise FileError(f"{file.name} has no rows; wanted columns {', '.join(NEEDED)} and a row for each number")
+    if len(given) > MOST_ROWS:
+        raise FileError(f"{file.name} has {len(given):,} rows; wanted at most {MOST_ROWS:,}, as each is planned")
+    return tuple(_read(record, file, number, blind) for number, record in given)
+
+
+def document_of(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds; None for a CSV file. Raises FileError."""
+    file = Path(path)
+    if file.suffix.lower() != ".json":
+        return None
+    try:
+        return json.loads(read_text(file))
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{file.name}: {reason_of(error)}; wanted JSON") from None
+
+
+def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Row numbers, from 1 after the headings, and the values that are given, as text."""
+    document = document_of(file)
+    if document is not None:
+        rows = document.get("rows") if isinstance(document, dict) else document
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise FileError(f"{file.name} holds no list of rows; wanted a list of objects, or one under 'rows'")
+        listed = [{str(key): "" if value is None else _text(value) for key, value in row.items()} for row in rows]
+    else:
+        lines = [line for line in read_text(file).splitlines() if line.strip() and not line.startswith("#")]
+        (_, columns), *rows = [*cells_of("\n".join(lines), file)] or [(0, [])]
+        for number, (_, cells) in enumerate(rows, 1):
+            if len(cells) != len(columns) or "" in columns:
+                raise FileError(
+                    f"{file.name}, row {number} has not as many values as there are columns, each with a name: "
+                    f"{len(cells)} for {len(columns)}; wanted one each"
+                )
+        listed = [dict(zip(columns, cells, strict=True)) for _, cells in rows]
+    for number, row in enumerate(listed, 1):
+        where = f"{file.name}, row {number}"
+        for column in row:
+            if column not in COLUMNS and column not in JOB_FIELDS:
+                raise FileError(f"{where}: {unknown('column', column, [*COLUMNS, *JOB_FIELDS])}")
+        yield number, {column: value.strip() for column, value in row.items() if value.strip()}
+
+
+def _text(value: Any) -> str:
+    return " ".join("-" if each is None else str(each) for each in value) if isinstance(value, list) else str(value)
+
+
+def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> OwnRow:
+    where = f"{file.name}, row {number}"
+    if blind and "published" in record:
+        raise FileError(f"{where}, column published: {record['published']}; wanted none, to predict the row blind")
+    for column in NEEDED:
+        given = column in record or (column == "network" and "gpus" in record) or (column == "published" and blind)
+        if not given:
+            raise FileError(f"{where}, column {column}: nothing; wanted a value")
+
+    def checked(column: str, read: Any, default: Any = None) -> Any:
+        """The value that ``read`` makes of a column's text. A refusal names the row and the column."""
+        if column not in record:
+            return default
+        try:
+            return read(record[column])
+        except (LabError, ValueError) as error:
+            raise FileError(f"{where}, column {column}: {error}") from None
+
+    quantity = checked("quantity", lambda text: _named("quantity", text, UNITS))
+    units = UNITS[quantity]
+    changes = {name: checked(name, lambda text, o=option: _value(o, text)) for name, option in JOB_FIELDS.items()}
+    changes = {name: value for name, value in changes.items() if name in record}
+    job = checked("job", lambda text: load_job(_path(file, text)), None) or load_job("gpt3-xl")
+    if "n_layers" in record:
+        changes["model"] = shape_in(record, where)
+    try:
+        job = override(job, **changes)
+    except LabError as error:
+        raise FileError(f"{where}, columns {', '.join(changes) or 'of the job'}: {error}") from None
+    return OwnRow(
+        where=where,
+        setting=record["setting"],
+        quantity=quantity,
+        unit=checked("unit", lambda text: _named("unit", text, units), next(iter(units))),
+        published=checked("published", positive, math.nan),
+        topology=checked("network", lambda text: load_topology(_path(file, text))) or hosts_in(record, where),
+        job=job,
+        rank_map=None if record.get("rank_map") == LISTED else checked("rank_map", _ranks),
+        listed=record.get("rank_map") == LISTED,
+        schedule=checked("schedule", lambda text: _named("pipeline schedule", text, schedules)),
+        queueing=checked("queueing", lambda text: _named("queueing", text, QUEUEING), "pairs"),
+        efficiency=None if record.get("efficiency") == FIT else checked("efficiency", _efficiency),
+        fitted=record.get("efficiency") == FIT,
+        band=checked("band", band_of, Band.share(0.1)),
+        group=record.get("group", "own"),
+        theirs=checked("theirs", positive),
+        note=record.get("note", ""),
+        cite=record.get("cite", ""),
+        given=tuple(f"{name} {record[name]}" for name in (*changes, *SHAPE) if name in record),
+    )
+
+
+def _named(noun: str, text: str, known: Any) -> str:
+    if text not in known:
+        raise unknown(noun, text, known)
+    return text
+
+
+def _efficiency(text: str) -> float:
+    value = positive(text)
+    if value > 1:
+        raise LabError(f"{shortened(text)}; wanted more than 0 and at most 1, or {FIT}")
+    return value
+
+
+def _ranks(text: str) -> tuple[int | None, ...]:
+    ranks = re.split(r"[\s,;]+", text.strip("[] "))
+    if any(not re.fullmatch(r"\d+|-", rank) for rank in ranks):
+        raise LabError(f"{shortened(text)}; wanted a rank or a dash for each device, such as 0 1 2 3, or {LISTED}")
+    return tuple(None if rank == "-" else int(rank) for rank in ranks)
+
+
+def _value(option: Option, text: str) -> Any:
+    """The value of a job's field from text. Raises LabError where the text is none."""
+    if option.type is bool:
+        if text.lower() not in TRUTHS:
+            raise LabError(f"{shortened(text)}; wanted true or false")
+        return TRUTHS[text.lower()]
+    if option.type in (int, float):
+        try:
+            number = float(text)
+        except ValueError:
+            raise LabError(f"{shortened(text)}; wanted a number") from None
+        return int(number) if number.is_integer() and option.type is int else number
+    if option.type is str or option.name == "model":
+        return text
+    try:
+        return tuple(int(part) for part in re.split(r"[\s,;]+", text.strip("[]() ")))
+    except ValueError:
+        raise LabError(f"{shortened(text)}; wanted whole numbers, such as 3 3 2") from None
+
+
+def _path(file: Path, text: str) -> str:
+    """A file beside the own file where there is one of that name, else the text: a name, or a path from here."""
+    beside = file.parent / text
+    return str(beside) if os.path.isfile(beside) else text  # Path.is_file raises OSError for a name too long
+
+
+def hosts_in(record: Mapping[str, str], where: str) -> Topology:
+    """The network of a row that gives GPUs, links inside hosts and between them."""
+    try:
+        gpus, a_host = (_whole(name, record.get(name, str(PER_HOST))) for name in ("gpus", "gpus_a_host"))
+        if gpus > MOST_GPUS:
+            raise LabError(f"gpus is {gpus}; wanted at most {MOST_GPUS}")
+        inside, between = (from_gbps(positive(record[name])) for name in ("inside_gbps", "between_gbps"))
+        return hosts_of(gpus, record["gpu"], inside_bytes_per_s=inside, between_bytes_per_s=between, per_host=a_host)
+    except KeyError as error:
+        raise FileError(f"{where}, column {error.args[0]}: nothing; wanted a value, as gpus are given") from None
+    except LabError as error:
+        raise FileError(f"{where}, columns {', '.join(GPUS)}: {error}") from None
+
+
+def shape_in(record: Mapping[str, str], where: str) -> ModelSpec:
+    """The model of a row that gives its shape."""
+    try:
+        sizes: dict[str, Any] = {name: _whole(name, record[name]) for name in SHAPE if name in record}
+        sizes["seq_len"] = _whole("seq_len", record.get("seq_len", "2048"))
+        make = llama if {"d_ff", "n_kv_heads"} & set(sizes) else gpt
+        return make(name=record.get("model", "shaped"), **sizes)
+    except TypeError:
+        lacking = [name for name in SHAPE[:4] if name not in record]
+        raise FileError(
+            f"{where}, columns {', '.join(lacking)}: nothing; wanted values, as n_layers is given"
+        ) from None
+    except LabError as error:
+        raise FileError(f"{where}, columns {', '.join(SHAPE)}: {error}") from None
+
+
+def _whole(name: str, text: str) -> int:
+    """A whole number above 0 from the text of a column. Raises LabError."""
+    if not (value := positive(text)).is_integer():
+        raise LabError(f"{name} is {shortened(text)}; wanted a whole number")
+    return int(value)
+
+
+def positive(text: str) -> float:
+    """A number above 0 from text. Raises LabError."""
+    try:
+        value = float(text.replace(",", "")) if re.fullmatch(r"[\d.,eE+-]+", text) else math.nan
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise LabError(f"{shortened(text)}; wanted a number above 0")
+    return value

@@ -1,0 +1,124 @@
+"""Predictions of one's own rows, by the functions that plan and simulate everything else."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.extensions.published.calibration import median, own_factor
+from dtfm_lab.extensions.published.own import LISTED, OwnRow
+from dtfm_lab.extensions.published.row import Evidence, Row
+from dtfm_lab.extensions.published.units import UNITS, Prediction, interval_of, shares_of
+from dtfm_lab.planning import default_objective, evaluate
+from dtfm_lab.planning import plan as best_plan
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.efficiency import GivenEfficiency
+
+SEARCH_STEPS = 4
+"""Steps of the search that places a row without a rank map; with them, the same row always has the same plan."""
+
+
+def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
+    """Each row with its prediction, in order. A row that cannot be predicted raises FileError, which names it.
+
+    Where the efficiency of a row is to be fitted, it is the median of those at which the other rows of its group that
+    are fitted, too, are predicted exactly.
+    """
+    plans = {id(row): located_plan(row) for row in rows}
+    own = {id(row): own_efficiency(row, plans[id(row)]) for row in rows if row.fitted}
+    for row in rows:
+        efficiency, fitted = row.efficiency, ""
+        if row.fitted:
+            others = [one for one in rows if one is not row and id(one) in own and one.group == row.group]
+            if not others:
+                raise FileError(f"{row.where}, column efficiency: fit, of no other row; wanted two or more in a group")
+            efficiency = median([own[id(one)] for one in others])
+            fitted = f"efficiency {efficiency:.3g}, fitted to {len(others)} other rows of {row.group}"
+        value, interval = predicted_with_interval(row, plans[id(row)], efficiency)
+        yield Row(
+            group=row.group,
+            setting=row.setting,
+            quantity=row.quantity,
+            unit=row.unit,
+            published=row.published,
+            predicted=value,
+            interval=None if fitted else interval,
+            evidence=evidence_of(row),
+            band=row.band,
+            theirs=row.theirs,
+            assumptions=assumptions_of(row, plans[id(row)]),
+            fitted=fitted,
+            note=row.note,
+            cite=row.cite,
+        )
+
+
+def evidence_of(row: OwnRow) -> Evidence:
+    """The class of a row: by where the efficiency of its prediction is from, where it depends on one."""
+    if row.fitted:
+        return Evidence.LEAVE_ONE_OUT
+    if row.quantity == "memory":
+        return Evidence.PURE
+    if row.efficiency is not None:  # whoever gives a number may have it from this very row
+        return Evidence.FITTED
+    return Evidence.PURE if row.quantity == "bubble" else Evidence.TRANSFERRED
+
+
+def assumptions_of(row: OwnRow, plan: Plan) -> tuple[str, ...]:
+    """What the row gives, and which share of the peak is taken, from where, where it is not fitted."""
+    shares: tuple[str, ...] = () if row.fitted or row.quantity == "memory" else shares_of(plan)
+    if row.efficiency is not None:
+        shares = (f"efficiency {row.efficiency:g}",)
+    return (*row.given, *([f"schedule {row.schedule}"] if row.schedule else []), *shares)
+
+
+def located_plan(row: OwnRow) -> Plan:
+    """The plan of a row: of its rank map, or else found by a short search. Raises FileError that names the row."""
+    try:
+        job = row.job if row.schedule is None else row.job.with_fields(schedule=row.schedule)
+        job.modelled()
+        if row.listed:
+            if job.n_stages is None or job.n_replicas is None:
+                raise LabError(f"rank_map is {LISTED}, without n_stages or n_replicas; wanted both")
+            stage, replica = np.divmod(np.arange(job.n_stages * job.n_replicas), job.n_replicas)
+            return evaluate(row.topology, job, rank_map=(replica * job.n_stages + stage).tolist())
+        if row.rank_map is not None:
+            return evaluate(row.topology, job, rank_map=row.rank_map)
+        objective = default_objective(job)
+        return best_plan(row.topology, job, objective=objective, steps=SEARCH_STEPS, queueing=row.queueing)
+    except LabError as error:
+        raise FileError(f"{row.where}: {error}") from None
+
+
+def predicted(row: OwnRow, plan: Plan, efficiency: GivenEfficiency) -> float:
+    """The row's quantity in its unit, at this efficiency."""
+    return predicted_with_interval(row, plan, efficiency)[0]
+
+
+def predicted_with_interval(
+    row: OwnRow, plan: Plan, efficiency: GivenEfficiency
+) -> tuple[float, tuple[float, float] | None]:
+    """The row's quantity in its unit, and between which two it is in 9 of 10 cases; None where nothing states that."""
+    try:
+        trace = simulate(plan, row.schedule, queueing=row.queueing, efficiency=efficiency)
+        value = UNITS[row.quantity][row.unit](Prediction(plan, trace))
+        return value, interval_of(row.quantity, value, trace)
+    except LabError as error:
+        raise FileError(f"{row.where}: {error}") from None
+
+
+def own_efficiency(row: OwnRow, plan: Plan) -> float:
+    """The efficiency at which the row is predicted exactly.
+
+    Raises FileError for memory, which depends on none, and where none predicts it.
+    """
+    if row.quantity == "memory":
+        raise FileError(f"{row.where}, column efficiency: fit, but memory depends on no efficiency; wanted nothing")
+    try:
+        return own_factor(partial(predicted, row, plan), row.published)
+    except FileError:
+        raise
+    except LabError as error:
+        raise FileError(f"{row.where}, column published: {error}") from None

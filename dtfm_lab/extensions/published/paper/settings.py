@@ -1,0 +1,190 @@
+"""The settings of DT-FM's evaluation: networks, models and batches, and the seconds that its authors measured, on
+even links too, where an efficiency is from."""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job, LayerKind, ModelSpec
+from dtfm_lab.domain.job.model import gpt
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import from_gbps, from_ms
+from dtfm_lab.extensions.published.calibration import median, own_factor
+from dtfm_lab.extensions.published.row import numbers
+from dtfm_lab.files import load_topology
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation.simulate import iteration_seconds
+
+CASES = ("datacenter", "spot", "universities", "regional", "worldwide")
+"""The paper's cases, in its order."""
+LAYERS, BATCHES = (24, 32, 40), (1024, 2048, 4096)
+DATACENTER, WORLDWIDE = CASES[0], CASES[-1]
+RENTED_GBPS = {"datacenter": 25.0, "spot": 10.0}
+"""Gbit/s of an instance's card in the cases whose network the authors left as AWS has it (section 4, cases 1 and 2).
+The matrices of their code have an eighth of it."""
+INSIDE_GBPS = 100.0
+"""Between GPUs of one instance (section 4)."""
+VOCABULARY = 50257
+N_STAGES = N_REPLICAS = 8
+PASSES = 4
+"""Forwards' worth of FLOP that the paper counts in an iteration: a forward, the same again for the backward, whose
+blocks are recomputed, and a backward of two."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the paper's evaluation: a network, a number of layers and a batch."""
+
+    case: str
+    layers: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.case}, {self.layers} layers, batch {self.batch}"
+
+    @property
+    def topology(self) -> Topology:
+        """The network as it was."""
+        return network(self.case)
+
+    @cached_property
+    def job(self) -> Job:
+        """The work: a classifier on GPT-3 XL's blocks, sequences of 2,048 tokens, micro-batches of one, in fp16."""
+        name = f"gpt3-xl, {self.layers} layers"
+        return Job(name=name, model=classifier(self.layers), global_batch=self.batch, microbatch=1, dtype="fp16")
+
+    @property
+    def flop(self) -> float:
+        """FLOP of an iteration as the paper counts them: those of blocks, recomputed ones too."""
+        blocks = (layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK)
+        return PASSES * self.batch * sum(layer.forward_flop for layer in blocks)
+
+    def published_s(self, system: str) -> float | None:
+        """Seconds that were measured, the median of repetitions or seeds; None where none are published."""
+        return _published().get((self.case, self.layers, self.batch, system))
+
+
+def settings(
+    cases: tuple[str, ...] = CASES, layers: tuple[int, ...] = LAYERS, batches: tuple[int, ...] = BATCHES
+) -> Iterator[Setting]:
+    """The settings, case by case, the smallest model and batch first."""
+    for case in cases:
+        for n_layers in layers:
+            for batch in batches:
+                yield Setting(case, n_layers, batch)
+
+
+@cache
+def network(case: str) -> Topology:
+    """A case's network. Where AWS's own was used, GPUs of an instance share its card at the rented rate."""
+    topology = load_topology(case)
+    if case not in RENTED_GBPS:
+        return topology
+    n = len(topology)
+    hosts = ["" if device.region == "standalone" else device.region for device in topology.devices]
+    together = np.array([[here == there != "" for there in hosts] for here in hosts])
+    rate = np.where(together, from_gbps(INSIDE_GBPS), from_gbps(RENTED_GBPS[case]))
+    return Topology.from_matrices(
+        latency_s=np.zeros((n, n)),
+        bandwidth_bytes_per_s=rate,
+        names=list(topology.names),
+        regions=[device.region for device in topology.devices],
+        hosts=hosts,
+        name=f"{case}, as rented",
+    )
+
+
+@cache
+def classifier(n_layers: int) -> ModelSpec:
+    """GPT-3 XL with other numbers of layers, and a classifier of two classes in place of the words' probabilities.
+
+    The authors trained on QQP, for which embedding and loss cost nearly nothing (results/gpt3_xl_fp16.md); a pooled
+    token goes through a layer of d x d and one of d x 2 (modules/task_modules.py).
+    """
+    model = gpt(
+        name=f"gpt3-xl-{n_layers}",
+        n_layers=n_layers,
+        d_model=2048,
+        n_heads=16,
+        seq_len=2048,
+        vocab_size=VOCABULARY,
+        tied=False,
+    )
+    d = model.d_model
+    head = replace(
+        model.layers[-1],
+        parameters=d * d + d + 2 * d + 2,
+        forward_flop=float(2 * d * d + 4 * d),
+        output_elements=2,
+        held_elements=2 * d,
+        moved_elements=2 * d,
+    )
+    return replace(model, layers=(*model.layers[:-1], head))
+
+
+@cache
+def _published() -> dict[tuple[str, int, int, str], float]:
+    found = {}
+    for line in numbers("dt_fm_seconds.csv"):
+        seconds = [float(line[f"seconds_{i}"]) for i in (1, 2, 3) if line[f"seconds_{i}"]]
+        found[line["case"], int(line["layers"]), int(line["batch"]), line["system"]] = statistics.median(seconds)
+    return found
+
+
+SEQUENCES = 96
+"""Of a pipeline in an iteration, all flushed once."""
+Line = dict[str, str]
+
+
+MEASURED = "dt_fm_one_pipeline.csv"
+
+
+def timed_plan(line: Line) -> Plan:
+    """The plan of a measured line: DT-FM's GPipe on links that are all alike."""
+    n_replicas = int(line["replicas"])
+    n = N_STAGES * n_replicas
+    job = Job(
+        name="one pipeline",
+        model=classifier(24),
+        n_stages=N_STAGES,
+        n_replicas=n_replicas,
+        global_batch=SEQUENCES * n_replicas,
+        microbatch=1,
+        schedule="gpipe",
+        checkpointing="block",
+        synchronisation=line["synchronisation"] or "ring",
+    )
+    far = from_ms(float(line["latency_ms"])) * (1 - np.eye(n))
+    rate = np.full((n, n), from_gbps(float(line["bandwidth_gbps"])))
+    topology = Topology.from_matrices(latency_s=far, bandwidth_bytes_per_s=rate, name="even links")
+    return evaluate(topology, job, rank_map=list(range(n)))
+
+
+def is_fitted(line: Line) -> bool:
+    """Whether an efficiency is fitted to the line."""
+    return line["replicas"] == "1" and float(line["bandwidth_gbps"]) >= COMPUTE_BOUND_GBPS
+
+
+def timed_seconds(plan: Plan, efficiency: float) -> float:
+    """Predicted seconds of an iteration."""
+    return iteration_seconds(plan, efficiency=efficiency)
+
+
+@cache
+def own_factors() -> tuple[float, ...]:
+    """The efficiency of each line of one pipeline whose passes, and not its links, take most of the time."""
+    fitted = (line for line in numbers(MEASURED) if is_fitted(line))
+    return tuple(own_factor(partial(timed_seconds, timed_plan(line)), float(line["seconds"])) for line in fitted)
+
+
+COMPUTE_BOUND_GBPS = 5.0
+"""From this rate on, a hop takes less than a forward: slower links say little of the passes."""
+
+
+def efficiency() -> float:
+    """Share of a V100's peak that DT-FM's passes reach on AWS p3.2xlarge: the median of those factors."""
+    return median(own_factors())

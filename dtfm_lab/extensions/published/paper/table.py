@@ -1,0 +1,290 @@
+"""DT-FM's table: seconds and PFLOPS of every system in every setting, and the paper's ratios beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from dtfm_lab.domain.options import refuse_unknown
+from dtfm_lab.domain.units import plain_rows
+from dtfm_lab.extensions.published.paper.settings import BATCHES, CASES, LAYERS, Setting, settings
+from dtfm_lab.extensions.published.paper.systems import SYSTEMS, outcome, published_name, rival
+from dtfm_lab.extensions.published.row import document
+from dtfm_lab.extensions.systems.api import Budget, Outcome
+
+Seconds = Callable[[str, Setting], float | None]
+"""Seconds of a system in a setting; None where there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """One ratio of the paper: between which seconds, and over which settings."""
+
+    name: str
+    published: tuple[float, float]
+    """Least and most, as the paper states them."""
+    at: Sequence[Mapping[str, Any]]
+    """Settings in whose measured seconds it has one ``ratio``."""
+    over: str
+    """The system that is divided, ``rival`` for Megatron with the ranks of the paper's ratios."""
+    under: str
+    cases: Sequence[str]
+    under_case: str = ""
+    """Where another case's seconds are divided by."""
+    closes: str = ""
+    """The assumption that would close what remains, with its number."""
+
+    def of(self, setting: Setting, seconds: Seconds) -> float | None:
+        """The ratio in a setting; None where either has no seconds."""
+        there = Setting(self.under_case, setting.layers, setting.batch) if self.under_case else setting
+        over = seconds(_system(self.over, setting.case), setting)
+        under = seconds(_system(self.under, there.case), there)
+        return None if over is None or not under else over / under
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """A stated ratio beside that of the measured seconds and ours, a value a setting."""
+
+    stated: Stated
+    measured: Mapping[Setting, float]
+    """Of the seconds that the authors measured."""
+    ours: Mapping[Setting, float]
+    """Of predicted seconds."""
+
+    @property
+    def name(self) -> str:
+        """What is divided by what."""
+        return self.stated.name
+
+    @property
+    def published(self) -> tuple[float, float]:
+        """Least and most that the paper states."""
+        return self.stated.published
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Least and most of ours."""
+        return min(self.ours.values()), max(self.ours.values())
+
+    @property
+    def measured_range(self) -> tuple[float, float]:
+        """Least and most of the measured seconds'."""
+        return min(self.measured.values()), max(self.measured.values())
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether our range and the stated one have a value in common."""
+        return self.range[0] <= self.published[1] and self.published[0] <= self.range[1]
+
+    @property
+    def residue(self) -> float:
+        """Our nearest value over the nearest stated one; 1 where the ranges overlap."""
+        if self.overlaps:
+            return 1.0
+        (low, high), (least, most) = self.range, self.published
+        return low / most if low > most else high / least
+
+
+STATED = tuple(Stated(**one) for one in document("dt_fm_ratios.yaml")["ratios"])
+"""The ratios of the paper's abstract and section 4."""
+
+
+def _system(name: str, case: str) -> str:
+    return rival(case) if name == "rival" else name
+
+
+PETA = 1e15
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One system in one setting."""
+
+    setting: Setting
+    system: str
+    outcome: Outcome
+
+    @property
+    def iteration_s(self) -> float | None:
+        """Predicted seconds; None without a plan."""
+        return self.outcome.iteration_s
+
+    @property
+    def pflops(self) -> float | None:
+        """1e15 FLOP a second of all GPUs, counted as the paper counts them."""
+        return None if self.iteration_s is None else self.setting.flop / self.iteration_s / PETA
+
+    @property
+    def published_s(self) -> float | None:
+        """Seconds that the authors measured; None where they published none."""
+        return self.setting.published_s(published_name(self.system, self.setting.case))
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted over measured seconds; None where one of them is not there."""
+        measured_s = self.published_s
+        return None if self.iteration_s is None or measured_s is None else self.iteration_s / measured_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry as plain values."""
+        found, published_s = self.outcome.found, self.published_s
+        job = None if found is None else found.job
+        return {
+            "case": self.setting.case,
+            "layers": self.setting.layers,
+            "batch": self.setting.batch,
+            "system": self.system,
+            "iteration_s": self.iteration_s,
+            "pflops": self.pflops,
+            "published_s": published_s,
+            "published_pflops": None if published_s is None else self.setting.flop / published_s / PETA,
+            "ratio": self.ratio,
+            **{name: getattr(job, name, None) for name in ("n_stages", "n_replicas", "tensor_parallel")},
+            "reason": self.outcome.reason,
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PapersTable:
+    """Every system in every setting so far; ``to_frame``, ``ratios`` and, in a notebook, both."""
+
+    entries: tuple[Entry, ...]
+    wanted: int
+    """Entries asked for; fewer are there where it was stopped."""
+
+    def __repr__(self) -> str:
+        return f"<PapersTable: {self.sentence}>"
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, Setting], Entry]:
+        return {(entry.system, entry.setting): entry for entry in self.entries}
+
+    def entry(self, system: str, case: str, layers: int, batch: int) -> Entry:
+        """One entry, with its plan and its causes in ``outcome``. Raises KeyError where it is not in the table."""
+        return self._by_key[system, Setting(case, layers, batch)]
+
+    def _ours(self, system: str, setting: Setting) -> float | None:
+        found = self._by_key.get((system, setting))
+        return None if found is None else found.iteration_s
+
+    @cached_property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """The paper's ratios of which this table has a setting."""
+        found = []
+        wanted = list(dict.fromkeys(entry.setting for entry in self.entries))
+        for stated in STATED:
+            here = [setting for setting in wanted if setting.case in stated.cases]
+            ours = {one: value for one in here if (value := stated.of(one, self._ours)) is not None}
+            measured = {one: value for one in here if (value := stated.of(one, _measured_s)) is not None}
+            if ours and measured:
+                found.append(Ratio(stated=stated, measured=measured, ours=ours))
+        return tuple(found)
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """By system, the median of predicted over measured seconds."""
+        return {
+            system: median(ratios)
+            for system in SYSTEMS
+            if (ratios := [one.ratio for one in self if one.system == system and one.ratio])
+        }
+
+    @property
+    def sentence(self) -> str:
+        """How many of the paper's ratios overlap ours, and how far predicted seconds are from measured ones."""
+        inside = sum(ratio.overlaps for ratio in self.ratios)
+        text = f"{inside} of {len(self.ratios)} published ratios overlap ours"
+        errors = ", ".join(f"{SYSTEMS[system]} {value:.2f}" for system, value in self.errors.items())
+        text += f"; predicted over measured seconds, medians: {errors}" if errors else ""
+        return text + ("" if len(self) == self.wanted else f"; {len(self)} of {self.wanted} entries")
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row an entry: its setting and system, predicted seconds and PFLOPS, measured ones, and their ratio."""
+        frame = pd.DataFrame([entry.to_dict() for entry in self.entries])
+        floats = ["iteration_s", "pflops", "published_s", "published_pflops", "ratio"]
+        return frame.astype(dict.fromkeys(floats, float)) if len(frame) else frame
+
+    def ratios_frame(self) -> pd.DataFrame:
+        """One row a ratio: what was published, the range of the measured seconds, ours, and what remains."""
+        return pd.DataFrame(
+            [
+                {
+                    "ratio": one.name,
+                    "published_low": one.published[0],
+                    "published_high": one.published[1],
+                    "measured_low": one.measured_range[0],
+                    "measured_high": one.measured_range[1],
+                    "ours_low": one.range[0],
+                    "ours_high": one.range[1],
+                    "overlaps": one.overlaps,
+                    "residue": one.residue,
+                    "closes": "" if one.overlaps else one.stated.closes,
+                }
+                for one in self.ratios
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "sentence": self.sentence,
+            "ratios": plain_rows(self.ratios_frame()),
+            "entries": plain_rows(self.to_frame()),
+        }
+
+    def _repr_html_(self) -> str:
+        frames = self.ratios_frame(), self.to_frame().drop(columns="reason", errors="ignore")
+        tables = (frame.to_html(index=False, na_rep="", float_format="{:.3g}".format) for frame in frames)
+        return f"<p>{escape(self.sentence)}</p>{''.join(tables)}"
+
+
+def papers_table(
+    *,
+    cases: tuple[str, ...] = CASES,
+    layers: tuple[int, ...] = LAYERS,
+    batches: tuple[int, ...] = BATCHES,
+    systems: tuple[str, ...] = tuple(SYSTEMS),
+    budget: Budget | None = None,
+    progress: Callable[[PapersTable], None] | None = None,
+) -> PapersTable:
+    """DT-FM's table, or a part of it; ``progress`` is called with it after every entry, Ctrl-C keeps what is there.
+
+    Raises UnknownName for a case, size, batch or system that it does not have.
+    """
+    for given, what, known in (
+        (cases, "case of the paper", CASES),
+        (layers, "number of layers in the paper", LAYERS),
+        (batches, "batch of the paper", BATCHES),
+        (systems, "system of the table", SYSTEMS),
+    ):
+        refuse_unknown(map(str, given), [*map(str, known)], what)
+    wanted = [(setting, system) for setting in settings(cases, layers, batches) for system in systems]
+    entries: list[Entry] = []
+    try:
+        for setting, system in wanted:
+            entries.append(
+                Entry(setting, system, outcome(system, setting, Budget(queueing="pairs") if budget is None else budget))
+            )
+            if progress is not None:
+                progress(PapersTable(tuple(entries), len(wanted)))
+    except KeyboardInterrupt:
+        if not entries:
+            raise
+    return PapersTable(tuple(entries), len(wanted))
+
+
+def _measured_s(system: str, setting: Setting) -> float | None:
+    return setting.published_s(published_name(system, setting.case))

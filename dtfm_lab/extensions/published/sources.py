@@ -1,0 +1,88 @@
+"""Publications by name: each yields the rows of its tables, with our predictions."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.registry import Registry
+from dtfm_lab.extensions.published.row import KnownMiss, Row, document, numbers
+
+Rows = Callable[[], Iterator[Row]]
+DESCRIBED = document("sources.yaml")
+"""What is said of the publications that come with the lab, by name."""
+
+
+@dataclass(frozen=True)
+class Omission:
+    """Published rows that are not predicted, and why: what is left out in silence looks like a choice of the author."""
+
+    what: str
+    """Table and rows of the publication."""
+    n: int
+    """Number of rows."""
+    reason: str
+    held_out: bool = False
+    """Whether they are kept for a blind test, and were not looked at."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Source:
+    """A publication: what it is, and a function that yields its rows, predicted anew at every call."""
+
+    name: str
+    title: str
+    """The system and what was published of it."""
+    cite: str
+    """Authors, venue and year; the tables are named by the rows where they differ."""
+    licence: str
+    """Licence of the repository that the numbers are from, or how they may be cited."""
+    rows: Rows
+    goals: Mapping[str, float] = field(default_factory=dict)
+    """By group: the most that the mean absolute error of its iterations or throughputs may be, 0.06 is 6 %."""
+    known_misses: Mapping[tuple[str, str], KnownMiss] = field(default_factory=dict)
+    """By setting and quantity: rows that are known to leave their band, or groups (group, "mean") their goal."""
+    url: str = ""
+    omitted: tuple[Omission, ...] = ()
+    """Its rows that are not predicted."""
+    noise: Mapping[str, float] = field(default_factory=dict)
+    """By quantity: the mean relative difference of two measurements of one plan, where the source says."""
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows, each with the source's name, citation and known miss."""
+        seen = set()
+        for row in self.rows():
+            if row.key in seen:
+                raise LabError(f"source {self.name} has two rows of {row.setting}, {row.quantity}; wanted one")
+            seen.add(row.key)
+            yield replace(row, source=self.name, cite=row.cite or self.cite, known_miss=self.known_misses.get(row.key))
+
+
+sources: Registry[Source] = Registry(
+    "source of published numbers", group="dtfm_lab.sources", fits=lambda entry: isinstance(entry, Source)
+)
+
+
+def published(name: str, **described: Any) -> Callable[[Rows], Rows]:
+    """Decorator of the generator of a publication's rows: registers it as a Source, of which these are the other
+    fields, or else those of ``data/sources.yaml``."""
+
+    def add(rows: Rows) -> Rows:
+        fields = described or DESCRIBED[name]
+        omitted = tuple(one if isinstance(one, Omission) else Omission(**one) for one in fields.get("omitted", ()))
+        known_misses = _known_misses().get(name, {})
+        sources.register(name)(Source(name=name, rows=rows, known_misses=known_misses, **fields | {"omitted": omitted}))
+        return rows
+
+    return add
+
+
+@cache
+def _known_misses() -> dict[str, dict[tuple[str, str], KnownMiss]]:
+    """By source: the known misses of ``data/known_misses.csv``."""
+    by_source: dict[str, dict[tuple[str, str], KnownMiss]] = {}
+    for line in numbers("known_misses.csv"):
+        miss = KnownMiss(float(line["ratio"]), line["reason"])
+        by_source.setdefault(line["source"], {})[line["setting"], line["quantity"]] = miss
+    return by_source

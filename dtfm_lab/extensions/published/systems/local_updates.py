@@ -1,0 +1,58 @@
+"""INTELLECT-1: the share of the time that its nodes compute over the internet, with local steps between averages."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.sizes import device_gradient_bytes
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.schedule import COMPUTE, Kind
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.extensions.published.row import Evidence, Row, numbers
+from dtfm_lab.extensions.published.sources import published
+from dtfm_lab.extensions.published.units import measured_model
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+
+PARAMETERS = 10_200_000_000
+LOCAL_STEPS, STEP_S = 100, 22.8
+NODES = 8
+"""Of the report's up to 14. The share of computing does not depend on it, as links are as fast as was measured."""
+
+
+@published("intellect-1")
+def intellect_1() -> Iterator[Row]:
+    """Shares of the time that nodes compute, for three ranges of the network."""
+    for line in numbers("single_figures.csv"):
+        if line["system"] != "INTELLECT-1":
+            continue
+        all_reduce_s, where = re.search(r"all-reduce (\d+) s \((.+)\)", line["setting"]).groups()  # type: ignore[union-attr]
+        yield Row(
+            group="INTELLECT-1",
+            setting=f"{where}, all-reduce of {all_reduce_s} s every {LOCAL_STEPS} steps of {STEP_S} s",
+            quantity="utilisation",
+            unit="%",
+            published=float(line["figure"]),
+            predicted=100 * computing_share(float(all_reduce_s)),
+            evidence=Evidence.IDENTITY,
+            assumptions=("local updates", "int8 ring", "links as fast as the measured all-reduce"),
+        )
+
+
+def computing_share(all_reduce_s: float) -> float:
+    """Share of the time that nodes compute, when an average of all takes so many seconds."""
+    model = measured_model("INTELLECT-1", [PARAMETERS])
+    shaped = Job(model=model, n_stages=1, n_replicas=NODES, global_batch=NODES, microbatch=1)
+    job = DiLoCo(every=LOCAL_STEPS, precision="int8").trained(shaped)
+    sent_bytes = 2 * (NODES - 1) / NODES * device_gradient_bytes(job, 1)[0]
+    links = NODES, NODES
+    internet = Topology.from_matrices(
+        latency_s=np.zeros(links), bandwidth_bytes_per_s=np.full(links, sent_bytes / all_reduce_s), name="internet"
+    )
+    seconds = {Kind.FORWARD: STEP_S / 3, Kind.BACKWARD: STEP_S * 2 / 3}
+    profile = [ComputeTime(0, node, kind, seconds.get(kind, 0.0)) for node in range(NODES) for kind in COMPUTE]
+    plan = evaluate(internet, job, stages=[list(range(NODES))])
+    return simulate(plan, "1f1b", profile=profile).compute_share

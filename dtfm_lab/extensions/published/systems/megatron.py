@@ -1,0 +1,136 @@
+"""Megatron-LM and DeepSpeed's ZeRO-3 on Selene, NVIDIA's cluster of A100s, as Megatron-LM's authors measured them:
+FLOP/s of a GPU, by their strategies with the grids that were measured.
+
+The lab's efficiency of A100s is fitted to Megatron-LM's rows, so they say how well it fits and nothing more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import TERA
+from dtfm_lab.extensions.published.row import Evidence, Row, numbers
+from dtfm_lab.extensions.published.sources import published
+from dtfm_lab.extensions.published.units import hosts_of, only_plan, simulated_row
+from dtfm_lab.extensions.systems.api import Strategy
+from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedZero3
+from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, Megatron
+
+SEQUENCE, VOCABULARY = 2048, 51200
+"""Narayanan et al. 2021, section 5."""
+NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 197e9, 8 * 25e9
+"""What NCCL reaches on eight A100s, with which the efficiency of A100s was fitted to these rows; and of a host's eight
+cards of 200 Gbit/s (section 5)."""
+ASSUMED = ("checkpointing block", "attention unfused", "memory_traffic", "eight cards of 200 Gbit/s a host")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A line of table 1 or 2."""
+
+    line: dict[str, str]
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.line[name])
+
+    @property
+    def published(self) -> float:
+        """TFLOP/s of a GPU."""
+        return float(self.line["tflop_per_s"])
+
+    @property
+    def zero_3(self) -> bool:
+        return self.line["system"] == "ZeRO-3"
+
+    @property
+    def setting(self) -> str:
+        """What was measured, in words."""
+        sizes = f"{self.line['model']}, {self['gpus']} A100"
+        how = "ZeRO-3" if self.zero_3 else f"TP {self['tensor_parallel']} PP {self['stages']}"
+        several = f", {self['stages_per_device']} stages a device" if self["stages_per_device"] > 1 else ""
+        return (
+            f"{sizes}, {how}{several}, micro-batch {self['microbatch']}, batch {self['batch']}, table {self['table']}"
+        )
+
+    @property
+    def strategy(self) -> Strategy:
+        """The system with the grid that was measured."""
+        if self.zero_3:
+            return DeepSpeedZero3(
+                microbatches="given", devices="all", checkpointing="block", attention="unfused", memory_traffic=True
+            )
+        return Megatron(
+            **AS_SHIPPED,
+            tensor_parallel=self["tensor_parallel"],
+            n_stages=self["stages"],
+            stages_per_device=self["stages_per_device"],
+            checkpointing="block",
+            attention="unfused",
+            memory_traffic=True,
+        )
+
+    @property
+    def counted_flop(self) -> float:
+        """FLOP of an iteration, a recomputed forward included, as the paper's equation 3 counts them."""
+        layers, width = self["layers"], self["width"]
+        own = 96 * self["batch"] * SEQUENCE * layers * width**2
+        return own * (1 + SEQUENCE / (6 * width) + VOCABULARY / (16 * layers * width))
+
+    @property
+    def work(self) -> Job:
+        """What is trained."""
+        model = gpt(
+            name=self.line["model"],
+            n_layers=self["layers"],
+            d_model=self["width"],
+            n_heads=self["heads"],
+            seq_len=SEQUENCE,
+            vocab_size=VOCABULARY,
+        )
+        return Job(
+            name="megatron-lm", model=model, global_batch=self["batch"], microbatch=self["microbatch"], dtype="fp16"
+        )
+
+    def plan(self) -> Plan:
+        """The one plan of the system on this many GPUs."""
+        return only_plan(self.strategy, selene(self["gpus"]), self.work)
+
+    def row(self, group: str, evidence: Evidence, *assumptions: str) -> Row:
+        """The line beside our prediction, by the paper's own count of FLOP."""
+        return simulated_row(
+            self.plan(),
+            value=lambda found: self.counted_flop / found.trace.iteration_s / self["gpus"] / TERA,
+            group=group,
+            setting=self.setting,
+            quantity="compute",
+            unit="TFLOP/s",
+            published=self.published,
+            evidence=evidence,
+            assumptions=(*ASSUMED, *assumptions),
+        )
+
+
+def measured(system: str) -> Iterator[Measured]:
+    """The lines of a system, ``Megatron-LM`` or ``ZeRO-3``."""
+    return (Measured(line) for line in numbers("megatron_sc21.csv") if line["system"] == system)
+
+
+def selene(n: int) -> Topology:
+    """So many A100s, eight a host."""
+    return hosts_of(n, "A100", inside_bytes_per_s=NVLINK_BYTES_PER_S, between_bytes_per_s=NETWORK_BYTES_PER_S)
+
+
+@published("megatron-lm")
+def megatron() -> Iterator[Row]:
+    """FLOP/s of a GPU by the paper's own count, its equation 3."""
+    for one in measured("Megatron-LM"):
+        yield one.row("Megatron-LM", Evidence.FITTED, "a ring, not overlapped")
+
+
+@published("zero-3")
+def zero_3() -> Iterator[Row]:
+    """FLOP/s of a GPU by the paper's own count, its equation 3."""
+    for one in measured("ZeRO-3"):
+        yield one.row("ZeRO-3", Evidence.TRANSFERRED, "gathers and scatters one layer ahead, behind the passes")

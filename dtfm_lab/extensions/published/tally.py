@@ -1,0 +1,174 @@
+"""What a ledger amounts to: its rows summed up by group, counted by class of evidence, and the hard ones by source."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from dtfm_lab.domain.units import by_key, format_share
+from dtfm_lab.extensions.published.row import NO_WORSE, Evidence, KnownMiss, Row
+from dtfm_lab.extensions.published.sources import Source
+
+MEAN = "mean"
+"""In place of a quantity, in the known misses of a source: the goal of a group."""
+RATES = ("iteration", "throughput")
+"""Quantities that the goal of a group is about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The rows of one group and quantity of a source, summed up."""
+
+    source: str
+    group: str
+    quantity: str
+    classes: tuple[Evidence, ...]
+    """Classes of evidence of its rows."""
+    n: int
+    inside: int
+    mean_error: float
+    """Mean absolute error of our predictions, 0.03 is 3 %."""
+    their_mean_error: float | None
+    """The same of the system's own predictions, of all rows that have one."""
+    goal: float | None = None
+    """Most that ``mean_error`` is stated to be."""
+    known_miss: KnownMiss | None = None
+    """Why the goal is known to be missed; its ratio is 1 + the mean error at that time."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Source, group and quantity."""
+        return self.source, self.group, self.quantity
+
+    @property
+    def reached(self) -> bool:
+        """Whether the goal is reached; true where there is none."""
+        return self.goal is None or self.mean_error <= self.goal
+
+    @property
+    def verdict(self) -> str:
+        """As that of a row, on the goal; empty where there is none."""
+        if self.goal is None:
+            return ""
+        if self.reached:
+            return "inside"
+        known = self.known_miss
+        return "known miss" if known is not None and self.mean_error <= known.ratio - 1 + NO_WORSE else "miss"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        key = {"source": self.source, "group": self.group, "quantity": self.quantity}
+        told = ("inside", "mean_error", "their_mean_error", "goal", "verdict")
+        return {**key, "classes": [*self.classes], "rows": self.n, **{name: getattr(self, name) for name in told}}
+
+
+def groups_of(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Group, ...]:
+    """A summary of each group and quantity, in the order of the rows."""
+    by_name = {source.name: source for source in sources}
+    found = by_key(((row.source, row.group, row.quantity), row) for row in rows)
+    return tuple(_summed(key, of_key, by_name.get(key[0])) for key, of_key in found.items())
+
+
+def _summed(key: tuple[str, str, str], rows: Sequence[Row], source: Source | None) -> Group:
+    name, group, quantity = key
+    theirs = [abs(error) for row in rows if (error := row.their_error) is not None]
+    return Group(
+        source=name,
+        group=group,
+        quantity=quantity,
+        classes=tuple(dict.fromkeys(row.evidence for row in rows)),
+        n=len(rows),
+        inside=sum(row.inside for row in rows),
+        mean_error=sum(abs(row.error) for row in rows) / len(rows),
+        their_mean_error=sum(theirs) / len(theirs) if theirs else None,
+        goal=source.goals.get(group) if source is not None and quantity in RATES else None,
+        known_miss=source.known_misses.get((group, MEAN)) if source is not None else None,
+    )
+
+
+FIFTH = 1.2
+"""Factor to either side within which nine of ten hard rows are wanted."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Some rows of a ledger, one or more, counted."""
+
+    name: str
+    rows: Sequence[Row]
+    noise: float | None = None
+    """Mean relative difference of two measurements of one plan, where the source says."""
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    @property
+    def measured(self) -> int:
+        """Rows of which a measurement is published."""
+        return sum(row.measured for row in self.rows)
+
+    @property
+    def inside(self) -> int:
+        return sum(row.inside for row in self.rows)
+
+    @property
+    def median_error(self) -> float:
+        """Median of the absolute errors, 0.03 is 3 %."""
+        return median(abs(row.error) for row in self.rows)
+
+    @property
+    def within_fifth(self) -> int:
+        """Rows predicted within a factor of 1.2 to either side."""
+        return sum(row.ratio > 0 and abs(math.log(row.ratio)) <= math.log(FIFTH) for row in self.rows)
+
+    @property
+    def covered(self) -> int:
+        """Rows whose interval holds the published number."""
+        return sum(row.covered is True for row in self.rows)
+
+    @property
+    def with_interval(self) -> int:
+        return sum(row.covered is not None for row in self.rows)
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of the rows with an interval that it holds; 0.9 is wanted. None where there is none."""
+        return self.covered / self.with_interval if self.with_interval else None
+
+    @property
+    def words(self) -> str:
+        """Inside, median, within a fifth, and coverage where intervals are known."""
+        parts = [f"{self.inside} of {self.n} inside their bands", f"median error {format_share(self.median_error)}"]
+        parts.append(f"{format_share(self.within_fifth / self.n, 0)} within 20 %")
+        if self.coverage is not None:
+            parts.append(f"90 % intervals hold {format_share(self.coverage, 0)} of {self.with_interval}")
+        return ", ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts as plain values."""
+        return {name: getattr(self, name) for name in COUNTS}
+
+
+COUNTS = (
+    *("name", "n", "measured", "inside", "median_error", "within_fifth", "covered", "with_interval", "noise"),
+    "coverage",
+)
+
+
+def by_class(rows: Iterable[Row]) -> tuple[Tally, ...]:
+    """A tally of each class of evidence that has rows, the hardest first."""
+    listed = list(rows)
+    of_class = {evidence: [row for row in listed if row.evidence is evidence] for evidence in Evidence}
+    return tuple(Tally(evidence.words, some) for evidence, some in of_class.items() if some)
+
+
+def hard_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tally, ...]:
+    """A tally of the hard rows of each source and quantity, in the order of the rows."""
+    noise = {source.name: source.noise for source in sources}
+    found = by_key(((row.source, row.quantity), row) for row in rows if row.hard)
+    return tuple(
+        Tally(f"{source}, {quantity}", some, noise.get(source, {}).get(quantity))
+        for (source, quantity), some in found.items()
+    )

@@ -1,0 +1,191 @@
+"""What sources build their rows of: units of published quantities, the row of a simulated plan, networks of hosts, and
+models of blocks whose seconds were measured."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import Trace, predicted_ends
+from dtfm_lab.domain.units import GB, TERA, GiB, format_share
+from dtfm_lab.extensions.published.row import Row
+from dtfm_lab.extensions.systems.strategy import Budget, Strategy
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
+from dtfm_lab.planning.iteration.structured.layouts import in_order
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.efficiency import efficiency_of
+from dtfm_lab.simulation.memory import memory
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A simulated plan, of which a published quantity is a number."""
+
+    plan: Plan
+    trace: Trace
+
+    @property
+    def n_gpus(self) -> int:
+        """GPUs that serve; a tensor-parallel group is several."""
+        return sum(self.plan.topology.devices[int(i)].gpus for i in self.plan.placement.devices.flat)
+
+    @property
+    def peak_bytes(self) -> float:
+        """Peak of the GPU that holds most."""
+        return gpu_peak_bytes(self.plan, self.trace.context.recorded_schedule)
+
+    @property
+    def flop_per_s(self) -> float:
+        """The model's FLOP a second of all devices, nothing counted twice."""
+        return self.trace.context.plan.flop / self.trace.iteration_s
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the peak of the devices that the model's FLOP are (Chowdhery et al. 2022, appendix B)."""
+        return self.flop_per_s / sum(sum(stage) for stage in self.trace.context.plan.peak_flop_per_s)
+
+
+def gpu_peak_bytes(plan: Plan, schedule: Schedule | str | None = None) -> float:
+    """Peak of the GPU that holds most; each of a tensor-parallel group holds as much as the others."""
+    gpus = [[plan.topology.devices[int(i)].gpus for i in row] for row in plan.placement.devices]
+    return float((memory(plan, schedule).peak_bytes / np.array(gpus)).max())
+
+
+ALLOCATED = 0.94
+"""Share of what torch's allocator reserves that is allocated, of SimuMax's system configurations (mem_factor)."""
+RESERVED = "94 % of what is reserved is allocated (SimuMax's configurations)"
+
+
+SECONDS: dict[str, float] = {"s": 1.0, "ms": 1e3}
+BYTES: dict[str, float] = {"GiB": 1 / GiB, "GB": 1 / GB, "bytes": 1.0}
+SHARES: dict[str, float] = {"": 1.0, "%": 100.0}
+Predicted = Callable[[Prediction], float]
+
+
+def _samples(prediction: Prediction) -> float:
+    return prediction.plan.job.global_batch / prediction.trace.iteration_s
+
+
+def _tokens(prediction: Prediction) -> float:
+    return prediction.trace.context.plan.tokens / prediction.trace.iteration_s
+
+
+def _a_gpu(rate: Predicted, times: float = 1.0) -> Predicted:
+    return lambda prediction: times * rate(prediction) / prediction.n_gpus
+
+
+def _scaled(value: Predicted, units: dict[str, float]) -> dict[str, Predicted]:
+    def in_unit(times: float) -> Predicted:
+        return lambda prediction: times * value(prediction)
+
+    return {unit: in_unit(times) for unit, times in units.items()}
+
+
+UNITS: dict[str, dict[str, Predicted]] = {
+    "bubble": _scaled(lambda prediction: 1 - prediction.trace.compute_share, SHARES),
+    "compute": {"TFLOP/s a GPU": _a_gpu(lambda prediction: prediction.flop_per_s, 1 / TERA)},
+    "iteration": _scaled(lambda prediction: prediction.trace.iteration_s, SECONDS),
+    "memory": _scaled(lambda prediction: prediction.peak_bytes, BYTES),
+    "throughput": {
+        "tokens/s": _tokens,
+        "tokens/s a GPU": _a_gpu(_tokens),
+        "samples/s": _samples,
+        "samples/s a GPU": _a_gpu(_samples),
+    },
+    "utilisation": _scaled(lambda prediction: prediction.utilisation, SHARES),
+}
+"""By quantity and unit: the number of a prediction. The first unit of a quantity is its default."""
+
+RATES = ("compute", "throughput", "utilisation")
+"""Quantities that fall where an iteration takes longer."""
+
+
+def shares_of(plan: Plan) -> tuple[str, ...]:
+    """What a prediction without a given efficiency assumes: a share of the peak, and whose measurements it is from."""
+    devices = (plan.topology.devices[int(i)] for i in plan.placement.devices.flat)
+    of_kind = {(device.gpu, device.gpus): device for device in devices}
+    told = sorted((efficiency_of(plan.job, device) for device in of_kind.values()), reverse=True)
+    return tuple(dict.fromkeys(f"{format_share(share, 0)} of the peak: {source}" for share, _, source in told))
+
+
+def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, float] | None:
+    """Between which two numbers the measured one is predicted to lie in 9 of 10 cases, from the trace's own interval.
+
+    None for a quantity that is no time or rate, and where nothing says how sure the computations are.
+    """
+    if (ends := predicted_ends(trace, 1.0)) is None:
+        return None
+    low, high = ends
+    if quantity == "iteration":
+        return predicted * low, predicted * high
+    return (predicted / high, predicted / low) if quantity in RATES else None
+
+
+def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tuple[str, ...] = (), **said: Any) -> Row:
+    """The row of a plan, simulated: its quantity in its unit, or another ``value``, in which interval that lies, and
+    which share of the peak is assumed. ``said`` are the row's other fields."""
+    trace, quantity = simulate(plan), said["quantity"]
+    predicted = (value or UNITS[quantity][said["unit"]])(Prediction(plan, trace))
+    shares = () if quantity == "memory" else shares_of(plan)
+    interval = interval_of(quantity, predicted, trace)
+    return Row(predicted=predicted, interval=interval, assumptions=(*assumptions, *shares), **said)
+
+
+PER_HOST = 8
+INSIDE_S, BETWEEN_S = 5e-6, 10e-6
+"""Latencies inside a host and between two: guesses, of no weight where messages are large or hidden."""
+
+
+def hosts_of(
+    n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float, per_host: int = PER_HOST
+) -> Topology:
+    """So many GPUs in hosts of eight, or as given: the links inside a host are those between two GPUs, all others are
+    the cards of a whole host."""
+    host = np.arange(n) // per_host
+    same = host[:, None] == host[None, :]
+    return Topology.from_matrices(
+        latency_s=np.where(same, INSIDE_S, BETWEEN_S),
+        bandwidth_bytes_per_s=np.where(same, inside_bytes_per_s, between_bytes_per_s),
+        hosts=[f"host-{i}" for i in host],
+        gpu=gpu,
+        name=f"{n} {gpu}",
+    )
+
+
+def measured_model(name: str, parameters: Sequence[int], output_elements: int = 1) -> ModelSpec:
+    """Blocks alone, of so many parameters each, that hand on so many numbers of a sequence.
+
+    Their seconds are given beside it: none follow from its FLOP.
+    """
+    blocks = tuple(
+        Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=output_elements)
+        for count in parameters
+    )
+    return ModelSpec(
+        name=name,
+        layers=blocks,
+        d_model=output_elements,
+        n_heads=1,
+        seq_len=1,
+        vocab_size=1,
+        tied=False,
+        family="measured",
+    )
+
+
+def listed_plan(topology: Topology, job: Job) -> Plan:
+    """Devices take their ranks as they are listed, replicas before stages; only the seconds are asked for, no cost."""
+    grouped = topology.grouped(job.group_gpus)
+    return unpriced_plan(grouped, job, in_order(job, np.arange(len(grouped)), "dp-pp"))
+
+
+def only_plan(strategy: Strategy, topology: Topology, job: Job) -> Plan:
+    """The one plan of a system whose choices are all given; only its seconds are asked for, no cost."""
+    (branch,) = strategy.branches(topology, job, Budget())
+    (plan,) = [branch] if isinstance(branch, Plan) else branch.plans()
+    return plan

@@ -1,0 +1,155 @@
+"""What each training system would do with a network and a job, and which is fastest where."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ParamSpec, Protocol, cast, overload
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.options import Option, check_options, part_of
+from dtfm_lab.extensions.systems import api as models
+from dtfm_lab.extensions.systems.api import Budget, Crossings, Outcomes, stream_crossings
+from dtfm_lab.extensions.systems.choosing import Asked, chosen
+from dtfm_lab.extensions.systems.crossings import compared_by_default
+from dtfm_lab.extensions.systems.variations import AXES, BETWEEN, Axis, variation
+from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.plans import nouns
+from dtfm_lab.simulation.executors import AnyExecutor, opened
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyOptions(Budget):
+    """Keywords of ``strategies``."""
+
+    systems: Annotated[Asked, Option(help="Systems by name, or with assumptions of one's own; all by default.")] = None
+    flags: Annotated[
+        str | None,
+        Option(
+            help="A launch as text, asked first: Megatron-LM's flags or script, DeepSpeed's JSON, torchtitan's TOML."
+        ),
+    ] = None
+    progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
+    executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
+
+
+USUAL, MOST_VALUES = 7, 1000
+"""Values where none are given, and most that may be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossingOptions(StrategyOptions):
+    """Keywords of ``strategies`` over one quantity."""
+
+    over: Annotated[str, Option(help="What varies: bandwidth, latency, batch or compute.", choices=AXES)]
+    values: Annotated[
+        Any, Option(help="Values of what varies: a list, or a tuple of lowest, highest and how many.")
+    ] = None
+    between: Annotated[
+        str, Option(help="Which links bandwidth and latency are of; the others stay as they are.", choices=BETWEEN)
+    ] = "hosts"
+    precision: Annotated[
+        float, Option(help="Crossings are bracketed to this share of their value.", above=0, most=1)
+    ] = 0.05
+    mathematics: Annotated[
+        bool, Option(help="Systems that change the training's mathematics may be the fastest, too.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        check_options(self, thing="crossings")
+
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+
+
+class OfStrategies(Protocol[P, Q]):
+    """``strategies``, which returns crossings where something varies."""
+
+    @overload
+    def __call__(
+        self, topology: Topology | str, job: Job | str | None = None, *args: P.args, **options: P.kwargs
+    ) -> Outcomes: ...
+    @overload
+    def __call__(
+        self, topology: Topology | str, job: Job | str | None = None, *args: Q.args, **options: Q.kwargs
+    ) -> Crossings: ...
+
+
+def _of_network(alone: Callable[P, object], crossed: Callable[Q, object]) -> Callable[..., OfStrategies[P, Q]]:
+    """Decorator: ``of_network`` for the options of both, told apart by a type checker by whether ``over`` is given."""
+    return cast("Callable[..., OfStrategies[P, Q]]", of_network(crossed))
+
+
+@_of_network(StrategyOptions, CrossingOptions)
+def strategies(
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    over: str | None = None,
+    flags: str | None = None,
+    progress: Progress | None = None,
+    executor: AnyExecutor | None = None,
+    **options: Any,
+) -> Outcomes | Crossings:
+    """What each training system would do with these devices: its best plan by the link model, and why it takes so long.
+
+    Every system trains the job's model on the job's batch; cut, placement, schedule and messages are its own, as
+    ``lab.systems.strategies`` models it. ``.sentence``, ``.to_frame()``, ``["megatron"].plan``; in a notebook it shows
+    itself, and ``lab.figures.strategies`` draws it. Some of the systems, or one with another assumption:
+    ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
+
+    ``flags`` is the text of a launch (``lab.systems.from_flags``): it is asked first, and every other system of
+    ``systems``, none by default, does what it launches, its model, batch and devices.
+
+    With ``over="bandwidth"``: at which bandwidth does which system win? ``.sentence``, ``.crossings``, ``.to_frame()``,
+    ``.plan("fsdp", 1.0)``, ``lab.figures.crossings``. ``over`` is bandwidth (Gbit/s) or latency (ms) of the median link
+    between hosts, all others of them in proportion, batch, or compute (times the devices' own speed). Every system
+    chooses its best plan anew at each of 7 ``values``, and crossings are bisected between. By default systems that
+    search are left out: name them, ``systems=["megatron", "dtfm-lab"]``. Those that change the mathematics are
+    computed, and never called the fastest unless ``mathematics=True``.
+    """
+    if over is None:
+        systems = options.pop("systems", None)
+        if flags is not None:
+            launch, (network, wanted) = models.from_flags(flags), nouns(topology, job)
+            topology, job = launch.on(network, wanted)
+            systems = [launch.strategy, *([] if systems is None else chosen(systems))]
+        for name in options.keys() - Budget.__dataclass_fields__.keys():
+            raise LabError(f"{name} is given, and not over; wanted both, such as over='bandwidth'")
+        with opened(executor) as pool:
+            return newest_of(models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool), progress)
+    if flags is not None:
+        raise LabError("flags are given with over; wanted one of them")
+    given = CrossingOptions(over=over, **options)
+    network, wanted = nouns(topology, job)
+    wanted.modelled()
+    axis = variation(given.over, network, wanted, between=given.between)
+    nothing = Crossings(
+        topology=network,
+        job=wanted,
+        axis=axis,
+        systems=compared_by_default(given.systems),
+        mathematics=given.mathematics,
+    )
+    values, budget = _values(axis, given.values), part_of(Budget, given)
+    with opened(executor) as pool:
+        found = stream_crossings(nothing, values, budget, precision=given.precision, executor=pool)
+        return newest_of(found, progress)
+
+
+def _values(axis: Axis, given: Any) -> list[float]:
+    if given is None:
+        return axis.usual(USUAL)
+    if isinstance(given, int | float | str) or not hasattr(given, "__iter__"):
+        raise LabError(f"values of {axis.name} are {shortened(given)}; wanted several, or (lowest, highest, how many)")
+    if isinstance(given, tuple) and len(given) == 3:
+        low, high, n = axis.checked(given[0]), axis.checked(given[1]), given[2]
+        if not (low < high and isinstance(n, int) and 2 <= n <= MOST_VALUES):
+            wanted = f"(lowest, highest, how many), 2 to {MOST_VALUES} of them, or a list of values"
+            raise LabError(f"values of {axis.name} are {shortened(given)}; wanted {wanted}")
+        return axis.spread(low, high, n)
+    values = sorted({axis.checked(one) for one in given})
+    if not 1 <= len(values) <= MOST_VALUES:
+        raise LabError(f"values of {axis.name} are {len(values)}; wanted 1 to {MOST_VALUES}")
+    return values

@@ -1,0 +1,1 @@
+"""Outcomes, crossings and waterfalls of training systems as plotly figures."""

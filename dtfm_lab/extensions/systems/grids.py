@@ -1,0 +1,247 @@
+"""Grids of tensor, pipeline and data parallelism, with devices in the order of their ranks, on all devices of a network
+or without some kinds, some regions, or what lies far away."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes
+from dtfm_lab.domain.job.sizes import device_gradient_elements
+from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.units import FloatArray, IntArray, by_key
+from dtfm_lab.extensions.systems.bound import Hops, behind, rounds_s
+from dtfm_lab.extensions.systems.strategy import Branch, Budget
+from dtfm_lab.planning import evaluate
+from dtfm_lab.planning.iteration.structured.candidates import device_sets
+from dtfm_lab.planning.iteration.structured.layouts import in_order
+from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
+
+MICROBATCHES = (1, 2, 4, 8, 16)
+"""Sizes that are tried where the job leaves its micro-batch open."""
+MICROBATCHES_ALONE = tuple(2**i for i in range(9))
+"""Sizes that are tried where no pipeline needs several micro-batches."""
+
+
+def shapes(
+    job: Job,
+    n_devices: int,
+    *,
+    stages: Sequence[int] | None = None,
+    microbatches: Sequence[int] | None = None,
+    fewer: bool = False,
+) -> Iterator[Job]:
+    """The job in every shape and micro-batch that uses the most devices of so many that any shape can use.
+
+    A given micro-batch is kept where ``microbatches`` does not say otherwise. Every replica has equally many.
+
+    Parameters
+    ----------
+    stages
+        Numbers of stages that the system allows; any where None.
+    microbatches
+        Sizes that are tried.
+    fewer
+        Shapes of fewer devices are tried, too.
+    """
+    own: Sequence[int] = MICROBATCHES if job.microbatch is None else (job.microbatch,)
+    sizes = own if microbatches is None else microbatches
+    for n_used in range(n_devices, 0, -1):
+        found = False
+        for microbatch in sizes:
+            if job.global_batch % microbatch:
+                continue
+            sized = job.with_fields(microbatch=microbatch)
+            for n_stages, n_replicas in sized.shapes(n_used):
+                if stages is None or n_stages in stages:
+                    found = True
+                    yield sized.with_fields(n_stages=n_stages, n_replicas=n_replicas)
+        if found and not fewer:
+            return
+
+
+def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntArray:
+    """The device of each rank: hosts as the network lists them or in a drawn order, devices of a host together.
+
+    A device that names no host is one of its own.
+    """
+    if hosts == "listed":
+        return np.arange(len(topology))
+    members = [*by_key((device.host or f" {i}", i) for i, device in enumerate(topology.devices)).values()]
+    drawn = np.random.default_rng(seed).permutation(len(members))
+    return np.array([i for host in drawn for i in members[host]])
+
+
+def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) -> Plan:
+    """The plan of ``in_order``; ``ranks`` is the device of each rank, as many as the job takes at least."""
+    grid = in_order(job, ranks, order)
+    return evaluate(topology, job, rank_map=Placement(grid).rank_map(len(topology)))
+
+
+class Freedoms(Protocol):
+    """A system by what its user may choose of grids, each ``tried`` or not."""
+
+    @property
+    def microbatches(self) -> str: ...
+    @property
+    def hosts(self) -> str: ...
+    @property
+    def devices(self) -> str: ...
+
+
+def grids(
+    system: Freedoms,
+    topology: Topology,
+    job: Job,
+    ways: Callable[[Job], Sequence[Mapping[str, Any]]],
+    budget: Budget,
+    *,
+    tensor_parallel: Sequence[int] = (1,),
+    orders: Sequence[str] = ("dp-pp",),
+    stages: Sequence[int] | None = None,
+    sizes: Sequence[int] = MICROBATCHES,
+) -> Iterator[Branch]:
+    """Every tensor-parallel degree, set of devices, shape, micro-batch and order of ranks, in the ways of each shape.
+
+    Degrees that the network's hosts or the model's heads do not allow are left out. ``stages`` are those of ``shapes``,
+    ``sizes`` the micro-batches that are tried where the system's user tries them. Where that user leaves out devices,
+    every set of ``device_sets`` is tried, and fewer of each.
+    """
+    fewer = system.devices == "tried"
+    microbatches = sizes_of(system.microbatches, job, sizes)
+    for grouped, sliced in groupings(topology, job, tensor_parallel):
+        ranks = rank_order(grouped, system.hosts, budget.seed)
+        shaped = list(shapes(sliced, len(grouped), stages=stages, microbatches=microbatches, fewer=fewer))
+        bound, seen = GridBound(grouped, budget.efficiency), set[tuple[Job, bytes]]()
+        for members in device_sets(grouped) if fewer else [ranks]:
+            taken = ranks[np.isin(ranks, members)]
+            for one in shaped:
+                if one.n_stages * one.n_replicas > len(taken):
+                    continue
+                tried = ways(one)
+                for order in orders if min(one.n_stages, one.n_replicas) > 1 else orders[:1]:
+                    grid = in_order(one, taken, order)
+                    if tried and (key := (one, grid.tobytes())) not in seen:
+                        seen.add(key)
+                        yield Branch(grouped, one, grid, tried, bound.least_s(one, grid, tried))
+
+
+def sized(job: Job, microbatches: str, n_stages: int, n_replicas: int) -> Iterator[Job]:
+    """The job in a shape, in each micro-batch that is tried, or given, of which every replica gets one at least."""
+    for microbatch in sizes_of(microbatches, job, MICROBATCHES) or (job.microbatch,):
+        if not job.global_batch % microbatch and job.global_batch // microbatch >= n_replicas:
+            yield job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=microbatch)
+
+
+def groupings(topology: Topology, job: Job, degrees: Sequence[int] | None = None) -> Iterator[tuple[Topology, Job]]:
+    """The network with its hosts' GPUs in tensor-parallel groups, and the job sliced over them: in each of these
+    degrees, all by default, that the hosts and the model's heads allow."""
+    heads = job.modelled().n_heads
+    for degree in topology.group_sizes if degrees is None else degrees:
+        if (gpus := degree * job.data_gpus) in topology.group_sizes and not heads % degree:
+            yield topology.grouped(gpus), job.with_fields(tensor_parallel=degree)
+
+
+def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int] | None:
+    """The micro-batches that are tried, or None: the job's own, where they are ``given``."""
+    return tried if microbatches == "tried" or job.microbatch is None else None
+
+
+B = TypeVar("B", bound=Branch)
+
+
+def distinct(found: Iterable[B]) -> Iterator[B]:
+    """Each job on each grid once, where it is met first."""
+    seen: set[tuple[Job, bytes]] = set()
+    for one in found:
+        if (key := (one.job, one.grid.tobytes())) not in seen:
+            seen.add(key)
+            yield one
+
+
+Ways = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class GridBound:
+    """The bound of grids on one network, with 1F1B."""
+
+    topology: Topology
+    efficiency: GivenEfficiency
+    _speeds: dict[int, FloatArray] = field(default_factory=dict)
+    _forward: dict[int, FloatArray] = field(default_factory=dict)
+
+    def least_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
+        """Passes of the busiest device with what comes before and after them, and messages of the busiest link."""
+        pass_s = self._pass_s(job, grid, ways)
+        n_passes = np.array(job.microbatch_counts, dtype=float)
+        if self.topology.message_s is not None:  # messages may take less than their bandwidth says
+            return float((n_passes * pass_s).max())
+        hops = Hops.of(grid, job.least_activation_bytes, self._links)
+        there_and_back_s = hops.onward_s + hops.back_after_s
+        busy_s = n_passes * pass_s
+        if not any(one.get("transport", job.transport) == "overlapped" for one in ways):
+            busy_s += n_passes * hops.onward_s + (n_passes - 1) * hops.back_s
+        if not any("stages_per_device" in one for one in ways):
+            busy_s = np.maximum(busy_s, rounds_s(pass_s, there_and_back_s, n_passes))
+        on_links_s = n_passes * np.maximum(hops.onward_moving_s, hops.back_moving_s)
+        around_s = behind(pass_s + there_and_back_s)
+        return max(float((busy_s + around_s).max()), float(on_links_s.max()), self._rings_s(job, grid, ways))
+
+    def _pass_s(self, job: Job, grid: IntArray, ways: Ways) -> FloatArray:
+        """(stages, replicas) seconds of a forward and a backward at least; interleaved ones count their first part."""
+        n = len(grid)
+        if n not in self._forward:
+            self._forward[n] = np.array([sum(one.forward_flop for one in layers) for layers in job.layers_of(n)])
+        if job.microbatch not in self._speeds:
+            self._speeds[job.microbatch] = np.array(speeds_of(job, self.topology.devices, self.efficiency))
+        speed = self._speeds[job.microbatch][grid]
+        flop = (1 + job.modelled().backward.whole) * job.microbatch * self._forward[n]
+        if any("blocks_per_stage" in one or "stages_per_device" in one for one in ways):  # other parts of the model
+            shared: FloatArray = np.broadcast_to(flop.sum() / speed.sum(axis=0), speed.shape) * (speed > 0)
+            least: FloatArray = np.where(np.arange(n)[:, None] == n - 1, shared, 0.0)
+            return least
+        found: FloatArray = flop[:, None] / speed
+        return found
+
+    def _rings_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
+        """Seconds for which the slowest link of a ring sends shards of gradients and of parameters."""
+        n_stages, n_replicas = grid.shape
+        rings = all(one.get("synchronisation", job.synchronisation) == "ring" for one in ways)
+        cut_anew = any("blocks_per_stage" in one or "stages_per_device" in one for one in ways)
+        if n_replicas == 1 or not rings or cut_anew or job.synchronise_every > 1:
+            return 0.0
+        gradients = np.array(device_gradient_bytes(job, n_stages))
+        parameters = np.array(device_gradient_elements(job, n_stages)) * BYTES_PER_ELEMENT[job.dtype]
+        n = min(job.microbatch_counts)
+        sent = {
+            "none": 2 * gradients,
+            "zero-1": gradients + parameters,
+            "zero-2": n * gradients,
+            "zero-3": n * (gradients + 2 * parameters),
+        }
+        least = np.min([sent[one.get("sharding", job.sharding)] for one in ways], axis=0)
+        slowest = self._slowest(grid)
+        if any(one.get("sharding", job.sharding) in ("zero-2", "zero-3") for one in ways):  # rings by region and host
+            place = self._places
+            by_place = np.array([sorted(row, key=place.__getitem__) for row in grid.tolist()])
+            slowest = np.maximum(slowest, self._slowest(by_place))
+        return float((least * (n_replicas - 1) / n_replicas / slowest).max())
+
+    @cached_property
+    def _links(self) -> Links:
+        """Each pair's own, of which messages wait the least."""
+        return Links.of(self.topology, "pairs")
+
+    @cached_property
+    def _places(self) -> list[tuple[int, str, int]]:
+        regions = {name: i for i, name in enumerate(self.topology.regions)}
+        return [(regions[one.region], one.host or "", i) for i, one in enumerate(self.topology.devices)]
+
+    def _slowest(self, rings: IntArray) -> FloatArray:
+        """(stages,) bytes/s of the slowest link of each ring."""
+        least: FloatArray = self.topology.bandwidth_bytes_per_s[rings, np.roll(rings, -1, axis=1)].min(axis=1)
+        return least

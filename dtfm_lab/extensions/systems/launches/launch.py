@@ -1,0 +1,85 @@
+"""A system as it was launched, and what its settings say of the job and of the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import counted
+from dtfm_lab.extensions.systems.strategy import Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A system as it was launched, and what its flags say of the job and of the devices."""
+
+    strategy: Strategy
+    job: Mapping[str, Any]
+    """Fields of the job that the flags give."""
+    n_devices: int | None = None
+    """Devices that it was launched on, the first of the network; all where not given."""
+    of_a_replica: int = 1
+    """Devices of a replica: stages times those that a layer, a sequence or experts are shared among."""
+    seq_len: int | None = None
+    """Tokens of a sequence, where not the job's."""
+    accumulation: int | None = None
+    """Micro-batches of a replica in an iteration. Where known, one of batch and micro-batch follows from the other."""
+    asks: str = field(default="", compare=False)
+    """The setting that leaves the batch to the program that trains, such as Hugging Face's "auto"; empty for none."""
+    ignored: tuple[str, ...] = field(default=(), compare=False)
+    """Settings that change no plan."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """Settings that have no model, and how the plan counts instead."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """A line for each note, and one for all that is ignored."""
+        return [*self.notes, *([f"ignored: {', '.join(self.ignored)}"] if self.ignored else [])]
+
+    def keeping_microbatch(self) -> Launch:
+        """The launch with the job's micro-batch where it gives none of its own."""
+        if getattr(self.strategy, "microbatches", "given") == "given" or "microbatch" in self.job:
+            return self
+        return replace(self, strategy=replace(self.strategy, microbatches="given"))  # type: ignore[call-arg]
+
+    def on(self, topology: Topology, job: Job) -> tuple[Topology, Job]:
+        """The network and the job as launched.
+
+        Raises LabError where there are fewer devices, or the launch would use fewer processes than it has: replicas do
+        not divide them, or the batch is not one for so many replicas.
+        """
+        n = len(topology) if self.n_devices is None else self.n_devices
+        if n > len(topology):
+            raise LabError(
+                f"the flags launch {counted(n, 'process')}; {topology.name} has {counted(len(topology), 'device')}"
+            )
+        if n % self.of_a_replica:
+            raise LabError(
+                f"the flags launch {counted(n, 'process')}{', all devices' if self.n_devices is None else ''}; wanted "
+                f"a multiple of {self.of_a_replica}, its stages times the parallelism within hosts"
+            )
+        fields = self._batch(n // self.of_a_replica, job.global_batch)
+        if self.seq_len is not None:
+            fields["model"] = job.modelled().with_seq_len(self.seq_len)
+        return (topology if n == len(topology) else topology.subset(range(n))), job.with_fields(**fields)
+
+    def _batch(self, replicas: int, otherwise: int) -> dict[str, Any]:
+        """Fields of the job, batch and micro-batch as these replicas have them; its batch ``otherwise``."""
+        fields, times = dict(self.job), replicas * (self.accumulation or 1)
+        exact = self.accumulation is not None and "microbatch" in fields
+        each = times * fields.get("microbatch", 1)
+        batch = fields.setdefault("global_batch", each) if exact else fields.get("global_batch", otherwise)
+        if batch % each or (exact and batch != each):
+            several = "" if self.accumulation is None else f"{self.accumulation} "
+            words = f", {several}micro-batches of {fields.get('microbatch', 'any size')} each"
+            raise LabError(
+                f"the batch is {counted(batch, 'sequence')} on {counted(replicas, 'replica')}{words}; wanted "
+                f"{'' if exact else 'a multiple of '}{each}"
+            )
+        if self.accumulation is not None:
+            fields["microbatch"] = batch // times
+        return fields

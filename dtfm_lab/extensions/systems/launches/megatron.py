@@ -1,0 +1,402 @@
+"""Megatron-LM's flags, or the script that gives them, as its strategy."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.extensions.systems.launches import deepspeed
+from dtfm_lab.extensions.systems.launches.launch import Launch
+from dtfm_lab.extensions.systems.launches.megatron_cut import blocks_of, interleaved_stages
+from dtfm_lab.extensions.systems.launches.megatron_model import MODEL_FLAGS, flag, model_of
+from dtfm_lab.extensions.systems.launches.settings import (
+    Count,
+    Share,
+    Switch,
+    is_ignored,
+    keys,
+    note_of,
+    read,
+    refusal_of,
+)
+from dtfm_lab.extensions.systems.launches.shell import Script, read_script
+from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedZero3
+from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, BY_GPU, BY_PRECISION, Megatron
+from dtfm_lab.extensions.systems.strategy import Strategy
+
+SHARED = ("tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size")
+FLAGS = keys(
+    {
+        **MODEL_FLAGS,
+        **dict.fromkeys(
+            (*SHARED, "nnodes", "nproc_per_node", "micro_batch_size", "expert_tensor_parallel_size"), Count
+        ),
+        **dict.fromkeys(("pipeline_model_parallel_size", "global_batch_size", "recompute_num_layers"), Count),
+        **dict.fromkeys(("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"), Count),
+        **dict.fromkeys(("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"), Count),
+        **dict.fromkeys(("use_tp_pp_dp_mapping", "overlap_grad_reduce", "use_distributed_optimizer"), Switch),
+        **dict.fromkeys(("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "sequence_parallel"), Switch),
+        **dict.fromkeys(("grad_reduce_in_bf16", "recompute_activations", "use_flash_attn"), Switch),
+        **dict.fromkeys(("no_overlap_p2p_communication", "overlap_p2p_communication"), Switch),
+        **dict.fromkeys(("attention_dropout", "hidden_dropout"), Share),
+        "pipeline_model_parallel_layout": str,
+        "pp_partition_method": str,
+        "transformer_impl": Literal["local", "transformer_engine"],
+        "attention_backend": Literal["auto", "flash", "fused", "unfused", "local"],
+        "recompute_granularity": Literal["full", "selective"],
+        "recompute_method": Literal["uniform", "block"],
+        "recompute_modules": str,
+        "optimizer": Literal["adam"],
+        "moe_token_dispatcher_type": Literal["alltoall", "allgather", "flex"],
+    },
+    strict=False,
+)
+"""Flags of Megatron-LM that make a plan."""
+OLD = {
+    "model-parallel-size": "tensor-model-parallel-size",
+    "batch-size": "micro-batch-size",
+    "checkpoint-num-layers": "recompute-num-layers",
+    "activations-checkpoint-method": "recompute-method",
+    "checkpoint-method": "recompute-method",
+    "num-gpus": "nproc-per-node",
+    "num-nodes": "nnodes",
+    "use-flash-attn-v1": "use-flash-attn",
+    "use-flash-attn-v2": "use-flash-attn",
+    "use-flash-attn-triton": "use-flash-attn",
+    "use-flash-attn-builder": "use-flash-attn",
+    "moe-expert-parallel-size": "expert-model-parallel-size",
+    "topk": "moe-router-topk",
+    "max-absolute-position-embeddings": "max-position-embeddings",
+    "qk-nope-head-dim": "qk-head-dim",
+    "qk-rope-head-dim": "qk-pos-emb-head-dim",
+    "num-key-value-heads": "num-query-groups",
+    "use-rotary-position-embedding": "use-rotary-position-embeddings",
+}
+"""Names of other versions, and of DeepSpeed's launcher and its Megatron."""
+LAUNCHERS = ("nnodes", "nproc-per-node")
+"""What is read of the words before the script's name."""
+CONFIGURED = re.compile(r"--(?:deepspeed|deepspeed[-_]config|job\.config[-_]file)[= ]+([^\s-]\S*)")
+"""The file of DeepSpeed or torchtitan that a command names."""
+SHELL = ("|", "&", ";", ">", "1>", "2>")
+"""What ends a command's own words."""
+PROGRAM = re.compile(r"(?:^|[\s\"'])([^\s\"'=]{0,400}?([\w-]{1,100})\.py)(?=[\s\"']|$)")
+"""A Python program. Paths and names are limited, so that a long word without a blank takes no long time."""
+AGAIN = re.compile(r"\s(?:torchrun|python3?|nsys|deepspeed|srun|accelerate)\s")
+"""What begins another command behind the first."""
+OTHERS = {
+    r"bert|biencoder|orqa|realm|ict|retriever": "an encoder such as BERT",
+    r"t5|bart|enc_dec": "an encoder with a decoder such as T5",
+    r"retro": "a model with retrieval",
+    r"vision|vit|dino|inpaint|swin|classify|clip|diffusion|dit|sora": "a model of images",
+    r"vlm|multimodal|mimo|llava|qwen2?_?vl|audio|omni|siglip": "a model of images and text",
+    r"mamba|hybrid|jamba|rwkv": "blocks of Mamba",
+    r"grpo|ppo|dpo|rlhf|_rl\b|^rl_|reward": "a policy by reinforcement learning",
+    r"generat|server|eval|inference|infer|zeroshot": "nothing, it infers,",
+    r"preprocess|convert|merge|export|checkpoint": "nothing, it prepares files,",
+}
+"""Programs that train no GPT, by their names."""
+UNKNOWN_VALUE = re.compile(r"\$\{?(\w+)\}?")
+
+
+def read_shell(text: str) -> Launch:
+    """The launch of a shell script."""
+    script = read_script(text, lambda name: is_ignored("megatron", OLD.get(name, name)))
+    if not script.command:
+        runs = f"; it reads {', '.join(script.reads)}" if script.reads else ""
+        raise LabError(f"no command of the script has flags{runs}; wanted one that has, or the file that they are in")
+    told_by = CONFIGURED.search(script.command)
+    config = script.files.get(told_by[1].strip("\"'")) if told_by else None
+    if told_by and not re.search(r"--(num[-_]layers|tensor[-_]model|micro[-_]batch[-_]size)", script.command):
+        if config is None:
+            raise LabError(f"the script's launch is told by {told_by[1]}; wanted that file")
+        return deepspeed.read_text(config)
+    return read_words(script.command, script, config)
+
+
+def read_words(text: str, script: Script | None = None, config: str | None = None) -> Launch:
+    """The launch of a command, or of flags alone; ``config`` is the text of a DeepSpeed configuration beside them."""
+    ignored, notes = list[str](), list[str]()
+    program = next((one for one in PROGRAM.finditer(text) if "train" in one[2]), None) or PROGRAM.search(text)
+    if program:
+        _refuse_program(program[2])
+    before = dict(_flags(text[: program.start()])) if program else {}
+    own = AGAIN.split(text[program.end() :], maxsplit=1)[0] if program else text
+    flags = dict(_flags(own))
+    beside = _deepspeed_stage(flags, config)
+    given = _given(flags, {OLD.get(name, name): one for name, one in before.items()}, ignored, notes, script)
+    if not given and program and (left := UNKNOWN_VALUE.search(own)):
+        raise LabError(
+            f"the flags of {program[2]}.py are in {left[0]}, which the script does not set; wanted them, too"
+        )
+    if not given:
+        raise LabError(
+            f"flags are {shortened(text)}; wanted those of Megatron-LM, DeepSpeed's JSON, torchtitan's TOML or "
+            "accelerate's YAML"
+        )
+    if script is not None and script.absent:
+        notes.append(f"read as if not set: {', '.join(script.absent)}")
+    if (
+        script is not None
+        and script.tasks is not None
+        and not any(name in given for name in ("nnodes", "nproc_per_node"))
+    ):
+        given["nproc_per_node"] = script.tasks
+    launch = _launch(given, beside, notes)
+    return Launch(**{**vars(launch), "ignored": tuple(dict.fromkeys(ignored)), "notes": tuple(dict.fromkeys(notes))})
+
+
+def _refuse_program(name: str) -> None:
+    for pattern, trains in OTHERS.items():
+        if re.search(pattern, name, re.IGNORECASE):
+            raise LabError(
+                f"{name}.py trains {trains} which has no model here; wanted pretrain_gpt.py, or a GPT's flags"
+            )
+
+
+def _given(
+    flags: Mapping[str, str | None],
+    launcher: Mapping[str, str | None],
+    ignored: list[str],
+    notes: list[str],
+    script: Script | None,
+) -> dict[str, Any]:
+    """Flags that make a plan, checked."""
+    named: dict[str, Any] = {}
+    for typed, value in [*((name, launcher[name]) for name in LAUNCHERS if name in launcher), *flags.items()]:
+        name = OLD.get(typed, typed)
+        key = name.replace("-", "_")
+        if name in LAUNCHERS and value is not None and not value.isdigit():
+            if not value.startswith("$") and value not in ("gpu", "auto"):
+                raise LabError(f"--{typed} is {value!r}; wanted a valid integer")
+            notes.append(f"--{typed} is {value}, which the script does not tell: all devices are launched")
+        elif name in ("checkpoint-activations", "recompute") and _is_on(value):
+            named["recompute_granularity"] = "full"
+            named.setdefault("recompute_method", "uniform")
+        elif key in FLAGS.model_fields:  # a variable without a value is no value of a switch
+            switch = FLAGS.model_fields[key].annotation is bool and (value or "").startswith("$")
+            named[key] = None if switch else value
+            if typed == "num-key-value-heads":
+                named["group_query_attention"] = None
+        elif (why := refusal_of("megatron", name)) is not None:
+            if _is_on(value) and value not in ("none", "0", "1"):
+                raise LabError(f"--{typed}: {why}")
+        elif (note := note_of("megatron", name)) is not None:
+            if _is_on(value):
+                notes.append(f"--{typed}: {note}")
+        elif is_ignored("megatron", name):
+            ignored.append(f"--{typed}")
+        else:
+            named[key] = value
+    if named.get("recompute_method") in ("none", "None"):
+        named.pop("recompute_method")
+    try:
+        return read(FLAGS, named, "flags of Megatron-LM", flag)
+    except LabError as error:
+        opened = next((one for one in map(str, named.values()) if UNKNOWN_VALUE.match(one)), "")
+        if "$" not in str(error) or script is None or not opened:
+            raise
+        name = UNKNOWN_VALUE.match(opened)[1]  # type: ignore[index]  # as the line above found one
+        why = script.why_open.get(name, "an argument of the script" if name.isdigit() else "not set in the script")
+        raise LabError(f"{error}, and ${name} is {why}") from None
+
+
+def _is_on(value: str | None) -> bool:
+    return value is None or value.lower() not in ("false", "off", "no")
+
+
+def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | None:
+    """The stage of ZeRO where the flags are those of Megatron-DeepSpeed; None where they are Megatron-LM's."""
+    stage = flags.get("zero-stage")
+    file = flags.get("deepspeed-config")
+    if "deepspeed" not in flags and file is None:
+        return None
+    if config is not None:
+        launch = deepspeed.read_text(config)
+        return int(getattr(launch.strategy, "stage", 0))
+    if stage is not None and stage.isdigit():
+        return int(stage)
+    if file is None:
+        return 0
+    raise LabError(f"ZeRO's stage is told by {file}, which the script does not write; wanted --zero-stage, too")
+
+
+def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Launch:
+    if given.get("bf16") and given.get("fp16"):
+        raise LabError("--bf16 and --fp16 are both given; wanted one of them")
+    stages = given.get("pipeline_model_parallel_size", 1)
+    tensor_parallel, context_parallel, expert_parallel = (given.get(name, 1) for name in SHARED)
+    if given.get("num_experts") == 1:
+        expert_parallel = 1
+    job = _job_of(given, expert_parallel)
+    blocks, interleaved = blocks_of(given, stages), interleaved_stages(given, stages)
+    if blocks is not None and interleaved > 1:
+        raise LabError("stages of unequally many blocks that interleave have no model here; wanted one or the other")
+    _refuse_groups(given, expert_parallel, tensor_parallel)
+    overlapped = given.get("overlap_p2p_communication", True) and not given.get("no_overlap_p2p_communication")
+    dtype, attention = job.get("dtype"), _attention_of(given)
+    sharding = "zero-1" if given.get("use_distributed_optimizer") else "none"
+    if zero is not None:  # DeepSpeed's optimiser in bf16 splits its states at stage 0, too (BF16_Optimizer)
+        sharding = "zero-1" if zero == 1 or (zero == 0 and dtype == "bf16" and stages > 1) else "none"
+    checkpointing = _checkpointing_of(given, stages * interleaved)
+    strategy: Strategy
+    if zero is not None and zero > 1:
+        if stages > 1:
+            raise LabError(f"ZeRO's stage is {zero} beside {stages} stages; wanted 0 or 1")
+        if context_parallel * expert_parallel > 1:
+            raise LabError(f"ZeRO's stage is {zero} beside context or expert parallelism; wanted 0 or 1")
+        strategy = DeepSpeedZero3(
+            stage=zero,
+            tensor_parallel=tensor_parallel,
+            checkpointing=checkpointing,
+            microbatches="given" if "microbatch" in job else "tried",
+            devices="all",
+        )
+    else:
+        transport = "overlapped" if interleaved > 1 and overlapped else "batched" if zero is None else "blocking"
+        how = AS_SHIPPED | {
+            "order": "pp-dp" if given.get("use_tp_pp_dp_mapping") else "dp-pp",
+            "overlap": given.get("overlap_grad_reduce", False),
+            "sharding": sharding,
+            "microbatches": "given" if "microbatch" in job else "tried",
+        }
+        strategy = Megatron(
+            **how,
+            tensor_parallel=tensor_parallel,
+            context_parallel=context_parallel,
+            expert_parallel=expert_parallel,
+            n_stages=stages,
+            blocks_per_stage=blocks,
+            stages_per_device=interleaved,
+            transport=transport,
+            attention=attention,
+            dropout=_drops_out(given, attention),
+            sequence_parallel=given.get("sequence_parallel", False),
+            checkpointing=checkpointing,
+            gradient_dtype=_gradient_dtype(given),
+        )
+    launched = "nnodes" in given or "nproc_per_node" in given
+    processes = given.get("nnodes", 1) * given.get("nproc_per_node", 1)
+    if "nproc_per_node" not in given and any(note.startswith("--n") for note in notes):
+        launched = False
+    return Launch(
+        strategy=strategy,
+        job=job,
+        n_devices=processes if launched else None,
+        of_a_replica=stages * tensor_parallel * context_parallel * expert_parallel,
+    )
+
+
+def _job_of(given: Mapping[str, Any], expert_parallel: int) -> dict[str, Any]:
+    job: dict[str, Any] = {"microbatch": given.get("micro_batch_size"), "global_batch": given.get("global_batch_size")}
+    if job["microbatch"] is not None:  # of one GPU, not of all that share experts
+        job["microbatch"] *= expert_parallel
+    precision = "bf16" if given.get("bf16") else "fp16" if given.get("fp16") else None
+    if precision is None and "num_layers" in given:
+        precision = "fp32"  # as Megatron-LM trains without either flag
+    job |= {"dtype": precision}
+    job["model"] = model_of(given)
+    return {name: value for name, value in job.items() if value is not None}
+
+
+def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parallel: int) -> None:
+    """Refuse ways to share experts that have no model."""
+    if expert_parallel == 1:
+        return
+    kind = given.get("moe_token_dispatcher_type", "alltoall")
+    if kind == "allgather":
+        raise LabError("--moe-token-dispatcher-type is 'allgather'; wanted alltoall, which has a model here")
+    experts = given.get("expert_tensor_parallel_size", tensor_parallel)
+    if experts != tensor_parallel:
+        raise LabError(
+            f"--expert-tensor-parallel-size is {experts} and --tensor-model-parallel-size {tensor_parallel}; wanted "
+            "the same, as layers with another have no model here"
+        )
+
+
+def _attention_of(given: Mapping[str, Any]) -> str:
+    """Whether attention keeps its scores. Recomputing them alone leaves what a fused attention keeps."""
+    backend = given.get("attention_backend", "local" if given.get("transformer_impl") == "local" else "auto")
+    again = given.get("recompute_activations") or given.get("recompute_granularity") == "selective"
+    if given.get("use_flash_attn") or again:
+        return "fused"
+    return "unfused" if backend in ("local", "unfused") else BY_GPU if backend == "auto" else "fused"
+
+
+def _checkpointing_of(given: Mapping[str, Any], stages: int) -> str:
+    granularity = given.get("recompute_granularity")
+    each, method = given.get("recompute_num_layers", 1), given.get("recompute_method", "uniform")
+    if granularity is None:
+        if "recompute_method" in given or "recompute_num_layers" in given:
+            raise LabError(
+                "--recompute-method or --recompute-num-layers without --recompute-granularity; wanted it, too"
+            )
+        return "none"
+    if granularity == "selective":
+        modules = given.get("recompute_modules", "core_attn")
+        if modules != "core_attn":
+            raise LabError(f"--recompute-modules is {modules!r}; wanted core_attn, as others have no model here")
+        return "none"
+    own = -(-given["num_layers"] // stages) if "num_layers" in given else None
+    if method == "block":  # the first blocks of each stage, so many
+        if own is None or each < own:
+            of = "all blocks" if own is None else f"all {own} blocks"
+            raise LabError(
+                f"--recompute-method is 'block'; wanted uniform, or --recompute-num-layers of {of} of a stage, as some "
+                f"alone, {each} here, have no model"
+            )
+        return "block"
+    if each == 1:
+        return "block"
+    if own is not None and each >= own:
+        return "stage"
+    raise LabError(
+        f"--recompute-num-layers is {each}; wanted 1{'' if own is None else f' or {own}, a whole stage'}, as others "
+        "have no model here"
+    )
+
+
+def _gradient_dtype(given: Mapping[str, Any]) -> str:
+    if given.get("bf16") and given.get("grad_reduce_in_bf16"):  # wins over the other
+        return "bf16"
+    return "fp32" if given.get("accumulate_allreduce_grads_in_fp32") else BY_PRECISION
+
+
+def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
+    """Whether blocks keep masks; a fused attention keeps none of its own."""
+    inside, behind = given.get("attention_dropout", 0.1), given.get("hidden_dropout", 0.1)  # as Megatron-LM has them
+    if (inside > 0) != (behind > 0) and attention == "unfused":
+        raise LabError(
+            f"--attention-dropout is {inside:g} and --hidden-dropout {behind:g}; wanted both or neither 0 where "
+            "attention is not fused"
+        )
+    return bool(behind > 0)
+
+
+def _flags(text: str) -> Iterator[tuple[str, str | None]]:
+    """Names of flags, dashes for underscores, and the first word up to the next; words before the first, and behind a
+    flag's value, are a launcher's."""
+    try:
+        words = shlex.split(text.replace("\\\n", " "), comments=False)
+    except ValueError:
+        try:
+            words = shlex.split(re.sub(r"[\"']", " ", text))  # a quote opens before this part of the command
+        except ValueError as error:
+            raise LabError(f"flags: {error}; wanted quotes in pairs") from None
+    # in an array a flag may stand beside its value within quotes
+    words = [part for word in words for part in (word.split() if re.match(r"\s*--[\w-]+\s", word) else [word])]
+    name, value = "", None
+    for word in [*words, "--"]:
+        ends = bool(name) and word.startswith(SHELL)  # what follows is of another command
+        if word.startswith("--") or ends:
+            if name:
+                yield name, value
+            if ends:
+                return
+            name, equals, given = word[2:].partition("=")
+            name, value = name.replace("_", "-"), given if equals else None
+        elif value is None and word != "\\":
+            value = word

@@ -1,0 +1,329 @@
+"""The configuration of torchtitan, TOML as of 2024 and 2025 or Python as of 2026, as the strategy FSDP."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.extensions.systems.launches.launch import Launch
+from dtfm_lab.extensions.systems.launches.settings import Count, Open, is_ignored, keys, note_of, read, refusal_of
+from dtfm_lab.extensions.systems.modelled.data_parallel import FSDP
+
+DEGREES = {
+    **dict.fromkeys(("data_parallel_replicate_degree", "tensor_parallel_degree", "pipeline_parallel_degree"), Count),
+    **dict.fromkeys(("context_parallel_degree", "expert_parallel_degree", "expert_tensor_parallel_degree"), Count),
+    "data_parallel_shard_degree": Open,
+}
+PIPELINE = {
+    "pipeline_parallel_schedule": str,
+    "pipeline_parallel_microbatch_size": Count,
+    "pipeline_parallel_microbatches": Count | None,
+    "pipeline_parallel_split_points": str | list[str],
+    "pipeline_parallel_layers_per_stage": Count | None,
+    "module_fqns_per_model_part": list[list[str]] | None,
+}
+PARALLELISM = keys({**DEGREES, **PIPELINE, "fsdp_reshard_after_forward": Literal["default", "always", "never"]})
+CONFIGURATION = keys(
+    {
+        "training": keys(
+            {
+                **dict.fromkeys(("local_batch_size", "seq_len"), Count),
+                "global_batch_size": Open,
+                **dict.fromkeys(("dtype", "mixed_precision_param"), Literal["bfloat16", "float32"]),
+            }
+        ),
+        "parallelism": PARALLELISM,
+        "activation_checkpoint": keys(
+            {
+                "mode": Literal["none", "selective", "full"],
+                "selective_ac_option": str | int,
+                "early_stop": bool,
+            }
+        ),
+        "compile": keys({"enable": bool, "components": list[str]}),
+    }
+)
+"""Sections of a torchtitan configuration, and their keys, that make a plan."""
+MOVED = {
+    "training.batch_size": "training.local_batch_size",
+    "training.compile": "compile.enable",
+    "training.data_parallel_degree": "parallelism.data_parallel_shard_degree",
+    "training.sequence_parallel_degree": "parallelism.tensor_parallel_degree",
+    "training.pipeline_parallel_degree": "parallelism.pipeline_parallel_degree",
+    "training.fsdp_reshard_after_forward": "parallelism.fsdp_reshard_after_forward",
+    "parallelism.pipeline_parallel_batch_size": "parallelism.pipeline_parallel_microbatch_size",
+    "parallelism.context_parallel_size": "parallelism.context_parallel_degree",
+}
+"""Keys that stood elsewhere before 2025, those of ``experimental`` aside."""
+FLOAT8 = re.compile(r"float8|mx|fp8|nvfp4", re.IGNORECASE)
+FLOAT8_KEYS: tuple[str, ...] = (
+    "float8.enable_float8_linear",
+    "training.enable_fp8_linear",
+    "training.enable_float8_linear",
+)
+FLOAT8_KEYS += ("training.fp8_linear",)
+SCHEDULES = {"gpipe": "gpipe", "1f1b": "1f1b", "interleaved1f1b": "interleaved-1f1b"}
+OTHER_MODELS = re.compile(r"flux|vlm|_vl\b|vision|siglip|dit\b|vit\b|wan\b|mae|clip|mamba|rwkv|lfm", re.IGNORECASE)
+PYTHON = re.compile(r"(?m)^\s*(from torchtitan|import torchtitan)\b")
+CALLS = {"TrainingConfig": "training", "ParallelismConfig": "parallelism", "CompileConfig": "compile"}
+POLICIES = {"FullAC": "full", "SelectiveAC": "selective", "None": "none"}
+
+
+def is_toml(text: str) -> bool:
+    """Whether a text begins with a section, or with a key and then has one."""
+    return bool(re.match(r"\[\w", text)) or bool(
+        re.match(r"[\w.]+\s*=", text) and re.search(r"(?m)^\s*\[[\w.]+\]", text)
+    )
+
+
+def is_python(text: str) -> bool:
+    """Whether a text is a configuration in Python, as torchtitan 0.3 has them."""
+    return bool(PYTHON.search(text) and re.search(r"\b(ParallelismConfig|TrainingConfig)\(", text))
+
+
+def read_toml(text: str) -> Launch:
+    """The launch of a configuration's text."""
+    try:
+        config = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise LabError(f"torchtitan configuration: {error}; wanted TOML") from None
+    return _launch(config)
+
+
+def read_python(text: str) -> Launch:
+    """The launch of a configuration in Python, which is read and not run: the arguments of ``TrainingConfig``,
+    ``ParallelismConfig`` and ``CompileConfig`` that are written out, and the policy of activation checkpoints."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise LabError(f"torchtitan configuration: line {error.lineno}: {error.msg}; wanted Python, or TOML") from None
+    found: dict[str, list[dict[str, Any]]] = {}
+    policies = list[dict[str, Any]]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (section := CALLS.get(_last_name(node.func))):
+            found.setdefault(section, []).append({one.arg: _value(one.value) for one in node.keywords if one.arg})
+        target, value = "", None
+        if isinstance(node, ast.keyword):
+            target, value = node.arg or "", node.value
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = _last_name(node.targets[0]), node.value
+        if target in ("activation_checkpoint", "ac_config", "activation_checkpointing") and value is not None:
+            words = ast.unparse(value)
+            policies += [{"mode": mode} for name, mode in POLICIES.items() if name in words][:1]
+    if policies:
+        found["activation_checkpoint"] = policies
+    config = dict[str, Any]()
+    for section, given in found.items():
+        if any(one != given[0] for one in given):
+            raise LabError(f"the file has {len(given)} configurations of {section} that differ; wanted one of them")
+        config[section] = {name: value for name, value in given[0].items() if value is not _Computed}
+    return _launch(config)
+
+
+class _Computed:
+    """Stands for a value that Python would compute."""
+
+
+def _value(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return _Computed
+
+
+def _last_name(node: ast.expr) -> str:
+    """``Config`` of ``trainer.Config``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _launch(config: Mapping[str, Any]) -> Launch:
+    ignored, notes = list[str](), list[str]()
+    given = read(CONFIGURATION, _sorted(config, ignored, notes), "keys of a torchtitan configuration")
+    training, parallel = given.get("training", {}), given.get("parallelism", {})
+    if training.get("dtype") == "bfloat16":
+        raise LabError("training.dtype is 'bfloat16': states in bf16 alone have no model here; wanted float32")
+    replicas, shards = parallel.get("data_parallel_replicate_degree", 1), parallel.get("data_parallel_shard_degree")
+    if replicas > 1 and shards != 1:
+        raise LabError(
+            f"parallelism.data_parallel_replicate_degree is {replicas}: shards over a part of the replicas (HSDP) have "
+            "no model here; wanted 1, or data_parallel_shard_degree 1"
+        )
+    for name in ("context_parallel_degree", "expert_parallel_degree"):
+        if (degree := parallel.get(name, 1)) > 1 and (shards != 1 or name != "context_parallel_degree"):
+            raise LabError(f"parallelism.{name} is {degree}: with FSDP it has no model here; wanted 1")
+    context = parallel.get("context_parallel_degree", 1)
+    stages, shared = parallel.get("pipeline_parallel_degree", 1), parallel.get("tensor_parallel_degree", 1)
+    pipeline = _pipeline(parallel, stages, training.get("local_batch_size"))
+    microbatch = pipeline.pop("microbatch")
+    compiled = given.get("compile", {})
+    strategy = FSDP(
+        checkpointing=_checkpointing(given.get("activation_checkpoint", {})),
+        reshard=_reshards(parallel, stages),
+        sharded=shards != 1 or (replicas == 1 and context == 1),
+        tensor_parallel=shared,
+        context_parallel=context,
+        compiled=compiled.get("enable", False) and "model" in compiled.get("components", ["model"]),
+        microbatches="given" if microbatch is not None else "tried",
+        devices="all",
+        **pipeline,
+    )
+    sizes = {"microbatch": microbatch, "global_batch": training.get("global_batch_size")}
+    sizes["dtype"] = "fp32" if training.get("mixed_precision_param") == "float32" else "bf16"  # as torchtitan has it
+    local = training.get("local_batch_size")
+    accumulation = None
+    if local is not None and sizes["global_batch"] is None:
+        accumulation = local // microbatch
+    each = replicas * (shards or 1)
+    return Launch(
+        strategy=strategy,
+        seq_len=training.get("seq_len"),
+        job={name: size for name, size in sizes.items() if size is not None},
+        n_devices=None if shards is None else each * stages * shared * context,
+        of_a_replica=stages * shared * context,
+        accumulation=accumulation,
+        ignored=tuple(_by_section(ignored, given)),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _by_section(ignored: list[str], given: Mapping[str, Any]) -> list[str]:
+    """The keys that are ignored; of a section with no other keys its name alone."""
+    return list(dict.fromkeys(name if (of := name.partition(".")[0]) in given else f"[{of}]" for name in ignored))
+
+
+def _reshards(parallel: Mapping[str, Any], stages: int) -> bool:
+    """Whether parameters are dropped after the forward: with pipelines they are not by default."""
+    policy = parallel.get("fsdp_reshard_after_forward", "default")
+    return bool(policy == "always" or (policy == "default" and stages == 1))
+
+
+def _checkpointing(given: Mapping[str, Any]) -> str:
+    mode, option = given.get("mode", "selective"), str(given.get("selective_ac_option", "op"))
+    if mode != "selective" or option == "op":
+        return "block" if mode == "full" else str(mode)
+    if option == "1":  # every block
+        return "block"
+    raise LabError(
+        f"activation_checkpoint.selective_ac_option is {option!r}: to recompute one block in {option} has no model; "
+        "wanted 'op', or mode full"
+        if option.isdigit()
+        else f"activation_checkpoint.selective_ac_option is {option!r}; wanted 'op' or a number"
+    )
+
+
+def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> dict[str, Any]:
+    """Fields of the strategy that say how a pipeline is cut and what its micro-batches are."""
+    if stages == 1:
+        return {"microbatch": local}
+    named = str(parallel.get("pipeline_parallel_schedule", "1F1B"))
+    schedule = SCHEDULES.get(named.lower().replace("_", ""))
+    if schedule is None:
+        raise LabError(f"parallelism.pipeline_parallel_schedule is {named!r}; wanted {', '.join(SCHEDULES)}")
+    microbatch = parallel.get("pipeline_parallel_microbatch_size", 1)
+    if (count := parallel.get("pipeline_parallel_microbatches")) is not None and local is not None:
+        microbatch = local // count if not local % count else 0
+    if local is not None and (not microbatch or local % microbatch):
+        raise LabError(
+            f"training.local_batch_size is {local}, and a micro-batch has {microbatch or 'a part'} of it; wanted less"
+        )
+    cut = _cut(parallel)
+    if cut is None:
+        return {"microbatch": microbatch, "n_stages": stages, "schedule": schedule}
+    if schedule == "interleaved-1f1b":
+        if len(set(cut)) > 1 or len(cut) % stages:
+            raise LabError("stages of unequally many blocks that interleave have no model here; wanted equal ones")
+        several = len(cut) // stages
+        return {"microbatch": microbatch, "n_stages": stages, "schedule": schedule, "stages_per_device": several}
+    if len(cut) != stages:
+        raise LabError(f"the model is cut into {len(cut)} parts for {stages} stages; wanted one for each")
+    return {"microbatch": microbatch, "n_stages": stages, "schedule": schedule, "blocks_per_stage": cut}
+
+
+def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Blocks of each part of the model; None where they are as even as they divide."""
+    if (parts := parallel.get("module_fqns_per_model_part")) is not None:
+        counts = tuple(sum(name.startswith("layers.") for name in part) for part in parts)
+        if not counts or min(counts) < 1:
+            raise LabError("module_fqns_per_model_part has a part without blocks; wanted one or more in each")
+        return counts
+    if points := parallel.get("pipeline_parallel_split_points"):
+        raise LabError(
+            f"pipeline_parallel_split_points is {shortened(points)}, after which the rest of the model is open; wanted "
+            "module_fqns_per_model_part, or equal stages"
+        )
+    return None
+
+
+def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> dict[str, Any]:
+    """What makes a plan, where torchtitan of today has it. Raises LabError for what has no model; the rest is named in
+    one of the lists."""
+    kept: dict[str, Any] = {}
+    name = str(config.get("model", {}).get("name", "")) if isinstance(config.get("model"), Mapping) else ""
+    if OTHER_MODELS.search(name):
+        raise LabError(f"model.name is {name!r}, which has no model here; wanted a language model, such as llama3")
+    for written, value in _flat(config):
+        path = MOVED.get(written, written)
+        section, _, key = path.partition(".")
+        if section in ("training", "experimental") and key in PARALLELISM.model_fields:
+            path, section = f"parallelism.{key}", "parallelism"
+        if _lower_precision(path, value):
+            raise LabError(f"{written} is {shortened(value)}: products in 8 bits have no model here; wanted bf16")
+        if path in FLOAT8_KEYS:
+            ignored.append(written)
+            continue
+        if path == "optimizer.early_step_in_backward" and value:
+            raise LabError(f"{written} is true: steps beside the backward have no model here; wanted false")
+        if path == "parallelism.data_parallel_type":
+            if value not in ("fsdp", "hsdp"):
+                raise LabError(f"{written} is {shortened(value)}; wanted fsdp")
+        elif section in CONFIGURATION.model_fields and key in _keys_of(section):
+            kept.setdefault(section, {})[key] = _usual(path, value)
+        elif (why := refusal_of("torchtitan", path)) is not None:
+            if value not in (False, None, 0, "", [], {}) and not (path.endswith("enable") and not value):
+                raise LabError(f"{written} is {shortened(value)}: {why}")
+        elif (note := note_of("torchtitan", path)) is not None:
+            if value not in (False, None, "float32"):
+                notes.append(f"{written}: {note}")
+        elif is_ignored("torchtitan", path):
+            ignored.append(written)
+        else:
+            kept.setdefault(section, {})[key or section] = value
+    return kept
+
+
+def _keys_of(section: str) -> Mapping[str, Any]:
+    kind = CONFIGURATION.model_fields[section].annotation
+    return getattr(kind, "model_fields", {})
+
+
+def _usual(path: str, value: Any) -> Any:
+    """Values that older versions write otherwise."""
+    if path == "parallelism.fsdp_reshard_after_forward" and isinstance(value, bool):
+        return "always" if value else "never"
+    if path == "activation_checkpoint.mode" and value in ("", "op"):
+        return "none" if value == "" else "selective"
+    if path == "parallelism.pipeline_parallel_split_points" and not value:
+        return []
+    if path == "compile.components" and isinstance(value, str):
+        return value.split(",")
+    return value
+
+
+def _lower_precision(path: str, value: Any) -> bool:
+    if path == "model.converters":
+        listed = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+        return any(FLOAT8.search(str(one)) for one in listed)
+    return path in FLOAT8_KEYS and bool(value)
+
+
+def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section, keys_of in config.items():
+        if isinstance(keys_of, Mapping):
+            yield from ((f"{section}.{key}", value) for key, value in keys_of.items())
+        else:
+            yield str(section), keys_of

@@ -1,0 +1,152 @@
+"""Data parallelism without pipelines: PyTorch's DistributedDataParallel, whole models, and FSDP, shards of one."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.options import MiB
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.extensions.systems.grids import MICROBATCHES, MICROBATCHES_ALONE, Freedoms, grids
+from dtfm_lab.extensions.systems.strategy import (
+    TRIED,
+    Branch,
+    Budget,
+    GridStrategy,
+    checkpointings,
+    described,
+    strategies,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataParallel(GridStrategy, Freedoms):
+    """Replicas of one stage, in each way and micro-batch that is tried."""
+
+    @abstractmethod
+    def fields(self) -> dict[str, Any]:
+        """Fields of the job that are the same in all ways."""
+
+    @property
+    def checkpointing(self) -> str:
+        """What is tried of it."""
+        return TRIED
+
+    def ways(self, job: Job) -> list[dict[str, Any]]:
+        """Other fields, of each way: each checkpointing that is tried."""
+        return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
+
+    @property
+    def shared_by(self) -> int:
+        """GPUs of a host that share each layer."""
+        return 1
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """One stage in replicas, on each set of devices that is tried."""
+        how, degrees = job.with_fields(schedule="1f1b", **self.fields()), (self.shared_by,)
+        yield from grids(
+            self, topology, how, self.ways, budget, tensor_parallel=degrees, stages=(1,), sizes=MICROBATCHES_ALONE
+        )
+
+
+@strategies.register("ddp")
+@described
+@dataclass(frozen=True, kw_only=True)
+class DDP(DataParallel):
+    """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged beside the backward."""
+
+    name: ClassVar[str] = "ddp"
+
+    overlap: bool = True
+    bucket_bytes: float = 25.0 * MiB
+    synchronisation: str = "ring"
+    checkpointing: str = TRIED
+    microbatches: str = TRIED
+    hosts: str = "listed"
+
+    devices: str = TRIED
+
+    def fields(self) -> dict[str, Any]:
+        """As they are averaged."""
+        return {"synchronisation": self.synchronisation, "overlap": self.overlap, "bucket_bytes": self.bucket_bytes}
+
+
+@strategies.register("ddp-compressed")
+@described
+@dataclass(frozen=True, kw_only=True)
+class CompressedDDP(DDP):
+    """PyTorch's DistributedDataParallel with a hook that rounds gradients before they are sent."""
+
+    name: ClassVar[str] = "ddp-compressed"
+
+    compression: str = "int8"
+
+    def fields(self) -> dict[str, Any]:
+        """As they are averaged, rounded."""
+        return super().fields() | {"gradient_compression": self.compression}
+
+
+@strategies.register("fsdp")
+@described
+@dataclass(frozen=True, kw_only=True)
+class FSDP(DataParallel):
+    """PyTorch's FSDP: parameters, gradients and states sharded over all devices, layers gathered one ahead.
+
+    One group of devices. As ZeRO-3, save that gradients are exchanged in fp32.
+    """
+
+    name: ClassVar[str] = "fsdp"
+
+    reshard: bool | None = None
+    sharded: bool = True
+    tensor_parallel: int = 1
+    context_parallel: int = 1
+    n_stages: int = 1
+    schedule: str = "1f1b"
+    stages_per_device: int = 1
+    blocks_per_stage: tuple[int, ...] | None = None
+    gradient_dtype: str | None = "fp32"
+    checkpointing: str = TRIED
+    compiled: bool = True
+    microbatches: str = TRIED
+    hosts: str = "listed"
+
+    devices: str = TRIED
+
+    def fields(self) -> dict[str, Any]:
+        """As they are exchanged, and whether operators move memory and what is not needed is computed again."""
+        return {
+            "synchronisation": "ring",
+            "gradient_dtype": self.gradient_dtype,
+            "memory_traffic": not self.compiled,
+            "early_stop": self.compiled,
+            "sequence_parallel": self.tensor_parallel > 1,
+            "context_parallel": self.context_parallel,
+        }
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """One stage in replicas, or pipelines of as many as are given, on each set of devices that is tried."""
+        yield from grids(
+            self,
+            topology,
+            job.with_fields(schedule=self.schedule, **self.fields()),
+            self.ways,
+            budget,
+            tensor_parallel=(self.tensor_parallel,),
+            stages=(self.n_stages,),
+            sizes=MICROBATCHES_ALONE if self.n_stages == 1 else MICROBATCHES,
+        )
+
+    def ways(self, job: Job) -> list[dict[str, Any]]:
+        """Each checkpointing and resharding that is tried."""
+        reshards = (True, False) if self.reshard is None else (self.reshard,)
+        sharding = ["zero-3" if reshard else "zero-2" for reshard in reshards] if self.sharded else ["none"]
+        cut: dict[str, Any] = {} if self.blocks_per_stage is None else {"blocks_per_stage": self.blocks_per_stage}
+        if self.schedule == "interleaved-1f1b":
+            cut["stages_per_device"] = self.stages_per_device
+        return [
+            {"checkpointing": kept, "sharding": each, **cut}
+            for kept in checkpointings(job, self.checkpointing, ("none", "selective", "block"))
+            for each in sharding
+        ]

@@ -1,0 +1,108 @@
+"""DeepSpeed: its pipeline engine with ZeRO-1, and ZeRO-3 over one group of devices."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.extensions.systems.grids import grids
+from dtfm_lab.extensions.systems.modelled.data_parallel import DataParallel
+from dtfm_lab.extensions.systems.strategy import (
+    TRIED,
+    Branch,
+    Budget,
+    GridStrategy,
+    checkpointings,
+    described,
+    shardings,
+    strategies,
+)
+
+
+@strategies.register("deepspeed-pipeline")
+@described
+@dataclass(frozen=True, kw_only=True)
+class DeepSpeedPipeline(GridStrategy):
+    """DeepSpeed's pipeline engine: pipelines and data parallelism, replicas splitting the optimiser's states (ZeRO-1).
+
+    More of ZeRO than its first stage is refused beside pipelines (deepspeed/runtime/pipe/engine.py).
+    """
+
+    name: ClassVar[str] = "deepspeed-pipeline"
+
+    order: str = "dp-pp"
+    sharding: str = TRIED
+    transport: str = "blocking"
+    n_stages: int | None = None
+    tensor_parallel: bool = False
+    gradient_dtype: str | None = None
+    checkpointing: str = TRIED
+    hosts: str = "listed"
+
+    microbatches: str = TRIED
+    devices: str = TRIED
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """Every grid, with each checkpointing and sharding that is tried."""
+        yield from grids(
+            self,
+            topology,
+            job.with_fields(
+                schedule="1f1b",
+                synchronisation="ring",
+                transport=self.transport,
+                gradient_dtype=self.gradient_dtype,
+            ),
+            self._ways,
+            budget,
+            tensor_parallel=topology.group_sizes if self.tensor_parallel else (1,),
+            orders=(self.order,),
+            stages=None if self.n_stages is None else (self.n_stages,),
+        )
+
+    def _ways(self, job: Job) -> list[dict[str, Any]]:
+        return [
+            {"checkpointing": kept, "sharding": sharding}
+            for kept in checkpointings(job, self.checkpointing)
+            for sharding in shardings(job, self.sharding)
+        ]
+
+
+@strategies.register("deepspeed-zero-3")
+@described
+@dataclass(frozen=True, kw_only=True)
+class DeepSpeedZero3(DataParallel):
+    """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it is used.
+
+    One group of devices. Layers are gathered in every micro-batch, in the forward and again in the backward, which
+    scatters their gradients: three times the traffic of half an all-reduce.
+    """
+
+    name: ClassVar[str] = "deepspeed-zero-3"
+
+    stage: int = 3
+    tensor_parallel: int = 1
+    gradient_dtype: str | None = None
+    checkpointing: str = TRIED
+    attention: str = "fused"
+    memory_traffic: bool = False
+    microbatches: str = TRIED
+    hosts: str = "listed"
+
+    devices: str = TRIED
+
+    @property
+    def shared_by(self) -> int:
+        """GPUs of a host that share each layer."""
+        return self.tensor_parallel
+
+    def fields(self) -> dict[str, Any]:
+        """As they are split and exchanged."""
+        return {
+            "synchronisation": "ring",
+            "sharding": f"zero-{self.stage}" if self.stage else "none",
+            "gradient_dtype": self.gradient_dtype,
+            "attention": self.attention,
+            "memory_traffic": self.memory_traffic,
+        }

@@ -1,0 +1,164 @@
+"""DT-FM: GPipe as its code runs it, on the placement of its scheduler, and on random ones without it."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.extensions.systems.bound import fits
+from dtfm_lab.extensions.systems.grids import MICROBATCHES, in_rank_order, shapes, sizes_of
+from dtfm_lab.extensions.systems.strategy import TRIED, Budget, Strategy, described, strategies
+from dtfm_lab.planning import evaluate, plan
+from dtfm_lab.planning.iteration.structured.candidates import device_sets
+
+FIRST_SEED = 2022
+"""Seed of the first of DT-FM's random placements; those after it count up."""
+MOST_SETS = 3
+"""Most sets of devices, beside all of them, among which the time of its search is shared."""
+LEAST_GENERATIONS = 400
+"""Of DT-FM's search in each shape: after 200 the best of 64 devices on six continents is a quarter slower."""
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class GPipeOfDTFM(Strategy):
+    """How DT-FM trains, wherever it places the stages."""
+
+    n_stages: int | None = None
+    transport: str = "overlapped"
+    flush_every: int = 64
+    synchronisation: str = "ring"
+    checkpointing: str = "block"
+
+    microbatches: str = TRIED
+
+    def _shaped(self, n_devices: int, job: Job) -> Iterator[Job]:
+        """The job as DT-FM trains it, in each shape with a micro-batch of one, or the given one."""
+        how = job.with_fields(
+            schedule="gpipe",
+            microbatch=job.microbatch or 1,
+            transport=self.transport,
+            synchronisation=self.synchronisation,
+            checkpointing=self.checkpointing,
+        )
+        for shaped in shapes(how, n_devices):
+            if shaped.n_stages == self.n_stages or (self.n_stages is None and shaped.n_stages > 1):
+                yield shaped
+
+    def _sized(self, found: Plan) -> Iterator[Plan]:
+        """The plan in every micro-batch that is tried, the first its own; placements do not depend on it."""
+        sizes = sizes_of(self.microbatches, found.job, MICROBATCHES) or ()
+        for microbatch in dict.fromkeys((found.job.microbatch, *sizes)):
+            with suppress(LabError):  # one that does not divide the batch, or leaves too few for the replicas
+                yield self._flushed(found.changed(job=found.job.with_fields(microbatch=microbatch)))
+
+    def _flushed(self, found: Plan) -> Plan:
+        """The plan with pipelines emptied as rarely as its devices' memory allows; with every one where none does."""
+        flush_every = min(self.flush_every, found.job.n_microbatches)
+        while True:
+            flushed = found.changed(job=found.job.with_fields(flush_every=flush_every))
+            if flush_every == 1 or fits(flushed):
+                return flushed
+            flush_every //= 2
+
+
+@strategies.register("dt-fm")
+@described
+@dataclass(frozen=True, kw_only=True)
+class DTFM(GPipeOfDTFM):
+    """DT-FM: GPipe with overlapped messages, placed by its scheduler for the least communication cost."""
+
+    name: ClassVar[str] = "dt-fm"
+    searches: ClassVar[bool] = True
+
+    planner: str = "dtfm"
+
+    devices: str = TRIED
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """The placement of each shape in each micro-batch."""
+        wanted = [
+            (members, shaped) for members in self._members(topology) for shaped in self._shaped(len(members), job)
+        ]
+        share_s = budget.seconds / max(len(wanted), 1)
+        for members, shaped in wanted:
+            try:
+                found = self._placed(topology.subset(members), shaped, budget, share_s)
+            except LabError:  # a shape that no placement on these devices fits
+                continue
+            if len(members) < len(topology):
+                ranks = Placement(np.array(members)[found.placement.devices]).rank_map(len(topology))
+                found = evaluate(topology, found.job, rank_map=ranks)
+            yield from self._sized(found)
+
+    def _placed(self, topology: Topology, job: Job, budget: Budget, share_s: float) -> Plan:
+        """The scheduler's placement after the budget's steps; without these after its share of the seconds, though not
+        before ``LEAST_GENERATIONS``: no search is cut off because its user may choose among many shapes."""
+        placed = partial(plan, topology, job, self.planner, seed=budget.seed, improve_bound=False)
+        if budget.steps:
+            return placed(steps=budget.steps)
+        if self.planner != "dtfm":
+            return placed(seconds=share_s)
+        found = placed(steps=LEAST_GENERATIONS)
+        left_s = share_s - found.seconds
+        return placed(seconds=left_s, start=found) if left_s > 0 else found
+
+    def _members(self, topology: Topology) -> list[list[int]]:
+        """Devices that take part: all, and of those that are left when some are, the sets that equal shares suit most:
+        by their number times the slowest's speed."""
+        everyone, *fewer = [members.tolist() for members in device_sets(topology)]
+        if self.devices != TRIED:
+            return [everyone]
+        suited = sorted(fewer, key=lambda one: -len(one) * min(topology.devices[i].peak_flop_per_s for i in one))
+        return [everyone, *suited[:MOST_SETS]]
+
+
+@strategies.register("dt-fm-random")
+@described
+@dataclass(frozen=True, kw_only=True)
+class DTFMRandom(GPipeOfDTFM):
+    """DT-FM without its scheduler: the same GPipe, every device anywhere."""
+
+    name: ClassVar[str] = "dt-fm-random"
+
+    n_draws: int = 3
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """Of the shape whose first draw is fastest, the draw of median seconds: nobody chooses by chance."""
+        ranks = random_ranks(len(topology), self.n_draws, budget.seed)
+        tried: list[tuple[float, Job, Plan]] = []
+        for shaped in self._shaped(len(topology), job):
+            first = self._flushed(in_rank_order(topology, shaped, ranks[0], order="pp-dp"))
+            if not fits(first):
+                yield first  # for the reason
+                continue
+            tried += [(self.seconds(one, budget), one.job, one) for one in self._sized(first) if fits(one)]
+        if not tried:
+            return
+        first_s, shaped, first = min(tried, key=lambda one: one[0])
+        draws = [(first_s, first)]
+        for device_of_rank in ranks[1:]:
+            drawn = self._flushed(in_rank_order(topology, shaped, device_of_rank, order="pp-dp"))
+            draws.append((self.seconds(drawn, budget), drawn))
+        yield sorted(draws, key=lambda one: one[0])[len(draws) // 2][1]
+
+
+def random_ranks(n_devices: int, n_draws: int, seed: int) -> list[IntArray]:
+    """(n_devices,) device of each rank, a draw each: the first device keeps rank 0, as in DT-FM's rank maps.
+
+    With seed 0 and 64 devices the maps of its scripts, which its generator draws from the seeds 2022, 2023 and so on.
+    """
+    maps = []
+    for draw in range(n_draws):
+        ranks = np.arange(1, n_devices)
+        np.random.RandomState(FIRST_SEED + seed + draw).shuffle(ranks)  # the generator of its script
+        maps.append(np.argsort(np.concatenate([[0], ranks])))
+    return maps

@@ -1,0 +1,214 @@
+"""What came out for one system on one network: its best plan, the seconds, and what they are made of."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.extension import load
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace.causes import COMPUTE, GATHERING
+from dtfm_lab.domain.units import counted, format_s
+from dtfm_lab.extensions.systems.strategy import Budget, Strategy
+from dtfm_lab.simulation.durations import pass_times
+from dtfm_lab.simulation.efficiency import GivenEfficiency
+from dtfm_lab.simulation.memory import MemoryReport, memory
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcome:
+    """One system's best plan for a network and a job; no plan, and a reason, where none of its plans fits."""
+
+    strategy: Strategy
+    budget: Budget
+    found: Plan | None
+    """With the seconds of its iteration."""
+    reason: str = ""
+    """Why there is no plan."""
+    runners_up: tuple[Plan, ...] = field(default=(), compare=False)
+    """The fastest plans of other shapes that were tried on the way to it, those simulated first, the others by their
+    bounds; each fits, and none is priced."""
+    considered: int = 0
+    """Plans that the system lets its user choose from."""
+    seconds: float = field(default=0.0, compare=False)
+    """Seconds that it took to find."""
+
+    def __repr__(self) -> str:
+        return f"<Outcome of {self.name}: {self.sentence}>"
+
+    @property
+    def name(self) -> str:
+        """The system's name in the registry, with the assumptions that were changed."""
+        return self.strategy.label
+
+    @property
+    def title(self) -> str:
+        """The system's name as its authors write it, with the assumptions that were changed."""
+        return self.strategy.heading
+
+    @property
+    def plan(self) -> Plan:
+        """The best plan. Raises PlanError where there is none."""
+        if self.found is None:
+            raise PlanError(f"{self.title} has no plan here: {self.reason}")
+        return self.found
+
+    @property
+    def job(self) -> Job:
+        """The plan's job: what was asked for, trained as the system trains."""
+        return self.plan.job
+
+    @cached_property
+    def trace(self) -> Trace:
+        """One iteration of the plan's schedule. It takes other seconds than ``iteration_s`` where the system's are a
+        closed form, as SWARM's are, whose micro-batches are routed as they come."""
+        return self.strategy.trace(self.plan, self.budget)
+
+    @cached_property
+    def memory(self) -> MemoryReport:
+        """What the plan's devices hold; a plan that the system did not choose itself may not fit."""
+        return memory(self.plan)
+
+    @property
+    def iteration_s(self) -> float | None:
+        """Predicted seconds of an iteration; None without a plan."""
+        return None if self.found is None else self.found.iteration_s
+
+    @cached_property
+    def pairs_s(self) -> float | None:
+        """Seconds of the same plan if every pair of devices had a link of its own (``queueing="pairs"``)."""
+        if self.found is None or self.budget.queueing == "pairs":
+            return self.iteration_s
+        return self.strategy.seconds(self.found.changed(queueing="pairs"), replace(self.budget, queueing="pairs"))
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """FLOP a second of all devices together, nothing counted twice where it is recomputed."""
+        return None if self.iteration_s is None else self.job.flop / self.iteration_s
+
+    @cached_property
+    def causes(self) -> dict[str, float]:
+        """Seconds of the iteration's critical path by cause, the longest first; they add up to the iteration."""
+        if self.iteration_s is None:
+            return {}
+        return causes_of(self.plan, self.trace, self.iteration_s, self.budget.efficiency)
+
+    def why(self, against: Any = None, *, progress: Callable[[Any], object] | None = None) -> Any:
+        """Return the ``Why`` of this system: the iteration with one thing taken away at a time, each simulated.
+
+        ``against`` the outcomes, one of them or a plan of your own, it also leads from one to the other, choice by
+        choice (``.towards``, for ``lab.figures.waterfall``). ``progress`` is called with every explanation so far;
+        Ctrl-C keeps it.
+        """
+        return load("dtfm_lab.extensions.systems.why:why_of")(self, against, progress)  # which is made of outcomes
+
+    @property
+    def sentence(self) -> str:
+        """The shape, the seconds and what most of them go to; or why there is no plan."""
+        if self.iteration_s is None:
+            return self.reason
+        most = next(iter(self.causes), "")
+        return f"{format_s(self.iteration_s)} an iteration, {self.shape}, most of it {most}"
+
+    @property
+    def shape(self) -> str:
+        """How the plan cuts the model and shares the batch: ``8 stages x 8 replicas``; empty without a plan."""
+        if self.found is None:
+            return ""
+        job = self.job
+        tensor = f", {job.tensor_parallel} GPUs a layer" if (job.tensor_parallel or 1) > 1 else ""
+        return f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}{tensor}"
+
+    @property
+    def choices(self) -> str:
+        """What its user chose beside the shape: ``micro-batch 2, zero-1, averages beside the last backward``."""
+        if self.found is None:
+            return ""
+        job, idle = self.job, len(self.found.idle_devices)
+        names = [f"micro-batch {job.microbatch}", "" if job.n_stages == 1 else f"{job.schedule_name}, {job.transport}"]
+        names += [job.sharding or "", "" if job.checkpoints == "none" else f"checkpointing {job.checkpoints}"]
+        names += ["averages beside the last backward" if job.overlap and job.n_replicas > 1 else ""]
+        names += [f"{idle} of {counted(len(self.found.topology), 'device')} idle" if idle else ""]
+        return ", ".join(name for name in names if name not in ("", "none"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as plain values for JSON and tables."""
+        found = self.found
+        job = None if found is None else found.job
+        return {
+            "system": self.name,
+            "title": self.title,
+            "iteration_s": self.iteration_s,
+            "pairs_s": self.pairs_s,
+            "tokens_per_s": None if self.iteration_s is None else self.job.tokens / self.iteration_s,
+            "flop_per_s": self.flop_per_s,
+            "price_per_billion_tokens": getattr(found, "price_per_billion_tokens", None),
+            **{name: getattr(job, name, None) for name in ("n_stages", "n_replicas", "tensor_parallel", "microbatch")},
+            "schedule": getattr(job, "schedule_name", None),
+            "sharding": getattr(job, "sharding", None),
+            "choices": self.choices,
+            "idle": None if found is None else len(found.idle_devices),
+            "most": next(iter(self.causes), ""),
+            "mathematics": self.strategy.mathematics,
+            "considered": self.considered,
+            "reason": self.reason,
+            "cite": self.strategy.cite,
+        }
+
+
+def predicted(strategy: Strategy, budget: Budget, plan: Plan) -> Outcome:
+    """The outcome of a system with a plan that is given, not chosen among its own; it may not fit the devices' memory.
+
+    Raises LabError for what the system's prediction does not know.
+    """
+    iteration_s = strategy.seconds(plan, budget)
+    return Outcome(strategy=strategy, budget=budget, found=plan.changed(iteration_s=iteration_s), considered=1)
+
+
+def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEfficiency) -> dict[str, float]:
+    """Seconds of the iteration's critical path by cause, the longest first; they add up to ``iteration_s``.
+
+    Where only some iterations synchronise, the typical one's path in the proportions of all.
+    """
+    path = trace.critical_path()
+    seconds = (path["end_s"] - path["start_s"]).to_numpy()
+    computing = _computing_share(plan, trace, efficiency)
+    found: dict[str, float] = defaultdict(float)
+    rows = zip(path["what"], path["stage"], path["replica"], path["kind"], seconds, strict=True)
+    for what, stage, replica, kind, part_s in rows:
+        share = computing.get((stage, replica, str(kind)), 1.0) if what == COMPUTE else 1.0
+        found[what] += share * part_s
+        if share < 1.0:
+            found[GATHERING] += (1 - share) * part_s
+    whole_s = float(seconds.sum())
+    scale = iteration_s / whole_s if whole_s > 0 else 0.0
+    return {cause: scale * float(part_s) for cause, part_s in sorted(found.items(), key=lambda item: -item[1])}
+
+
+def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> dict[tuple[int, int, str], float]:
+    """Of each pass with messages inside, the share that it would take without them."""
+    job = plan.job
+    if not job.gathers_passes and job.group_gpus == 1:
+        return {}
+    n_stages = trace.context.recorded_schedule.n_stages
+    free = plan.changed(topology=with_free_hosts(plan.topology), job=job.with_fields(sharding="none"))
+    alone = {(one.stage, one.replica, one.kind): one.seconds for one in pass_times(free, n_stages, efficiency)}
+    return {
+        (one.stage, one.replica, str(one.kind)): alone[one.stage, one.replica, one.kind] / one.seconds
+        for one in trace.context.profile
+        if (one.stage, one.replica, one.kind) in alone and one.seconds > 0
+    }
+
+
+def with_free_hosts(topology: Topology) -> Topology:
+    """The network with free links among the GPUs of a device."""
+    free = (replace(device, inner_latency_s=0.0, inner_bandwidth_bytes_per_s=math.inf) for device in topology.devices)
+    return replace(topology, devices=tuple(free))

@@ -1,0 +1,134 @@
+"""What systems are asked and their outcomes as they come; the plan of one made the lab's, and the one before again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network.device import groups_of
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.extensions.systems.api import Budget, Outcome, Outcomes, Strategy, stream_outcomes, work_of
+from dtfm_lab.widgets.lab_state import LabState, is_plan_of, roles_of
+
+CHANGED = ("topology", "job", "plan", "schedule", "queueing", "choices")
+"""Traits of the lab's state that a plan changes when it is taken."""
+
+
+def answers(
+    question: SystemsQuestion, systems: Sequence[Strategy], options: Mapping[str, Any], before: Outcomes | None = None
+) -> Iterator[Outcomes]:
+    """All outcomes so far, after each system, with those of ``before`` whose system has not been asked again.
+
+    Each has its causes computed, so that to show them takes no time; for a thread.
+    """
+    for newest in stream_outcomes(question.topology, question.job, systems, Budget(**options)):
+        for one in newest:
+            one.causes  # noqa: B018  computed here, and kept
+        came = {one.strategy.name for one in newest}
+        kept = [one for one in before or () if one.strategy.name not in came]
+        wanted = newest.wanted if before is None else before.wanted
+        yield replace(newest, outcomes=(*newest.outcomes, *kept), wanted=wanted)
+
+
+class SystemsQuestion:
+    """The network and the work that were asked about, under every name that they may come back by.
+
+    To take a system's plan changes what is drawn to its groups of GPUs, and the job to how the system trains; the
+    question stays the same.
+    """
+
+    def __init__(self, topology: Topology, job: Job) -> None:
+        self.topology, self.job = topology, job
+        self._known = {(topology.fingerprint, work_of(job))}
+
+    def add(self, outcomes: Outcomes) -> None:
+        """Recognise the plans of these outcomes, too."""
+        self._known |= {(one.found.topology.fingerprint, work_of(one.found.job)) for one in outcomes if one.found}
+
+    def covers(self, topology: Topology | None, job: Job | None) -> bool:
+        """Whether a network and a job are what was asked about."""
+        if topology is None or job is None or job.model is None:
+            return False
+        return (topology.fingerprint, work_of(job)) in self._known
+
+
+def single_gpus(topology: Topology, alone: Topology | None) -> Topology:
+    """Return ``alone``, single GPUs, where ``topology`` is a network of their groups; else the network itself."""
+    n = topology.devices[0].gpus
+    if alone is None or n <= 1 or n not in alone.group_sizes:
+        return topology
+    return alone if alone.grouped(n).fingerprint == topology.fingerprint else topology
+
+
+class Taking:
+    """``take`` sets topology, job and plan of the lab's state; ``put_back`` sets what was there before the first."""
+
+    def __init__(self, lab_state: LabState, set_job: Callable[[Job], None]) -> None:
+        """``set_job`` makes a job the one that the lab's controls show."""
+        self._lab_state, self._set_job = lab_state, set_job
+        self.before: dict[str, Any] | None = None
+        """The traits of the lab's state that ``put_back`` returns to, by name; None where nothing was taken."""
+
+    def take(self, outcome: Outcome) -> None:
+        """Make the plan the lab's. Raises PlanError where the system has none."""
+        plan, state = outcome.plan, self._lab_state
+        if self.before is None:
+            self.before = {name: getattr(state, name) for name in CHANGED} | {"choices": dict(state.choices)}
+        self._set(plan.topology, plan.job, plan)
+        state.queueing = outcome.budget.queueing
+        drawn, asked = state.topology, state.job
+        if drawn is None or drawn.fingerprint != plan.topology.fingerprint:
+            raise PlanError(
+                f"{outcome.title} plans groups of GPUs that the lab cannot draw; "
+                f"wanted {plan.topology.name} as its plan has it"
+            )
+        if asked is None or not is_plan_of(plan.job, asked):
+            raise PlanError(f"{outcome.title} trains as the lab's job controls cannot say")
+
+    def put_back(self) -> None:
+        """Return to the network, job and plan from before; nothing where no plan was taken."""
+        before, self.before = self.before, None
+        if before is None:
+            return
+        self._set(before["topology"], before["job"], before["plan"])
+        for name in ("schedule", "queueing", "choices"):
+            self._lab_state.set_trait(name, before[name])
+
+    def _set(self, topology: Topology | None, job: Job | None, plan: Plan | None) -> None:
+        """Set all three: the network first, as it decides which shapes the job may have."""
+        state = self._lab_state
+        if topology is not None and (state.topology is None or state.topology.fingerprint != topology.fingerprint):
+            state.topology = topology
+        if job is not None:
+            self._set_job(job)
+        state.plan = plan
+        if plan is not None:
+            state.choices = {name: getattr(plan.job, name) for name in state.choices if hasattr(plan.job, name)}
+
+
+def tasks_of(plan: Plan, drawn: Topology) -> dict[str, list[int]]:
+    """Return {device: [stage, replica]} of a plan, by the names of a drawn network; empty where it is of another.
+
+    A group of GPUs of the plan is drawn as its members.
+    """
+    try:
+        members = _members(plan.topology, drawn)
+    except LabError:
+        return {}
+    tasks = roles_of(plan)
+    if not set(tasks) <= set(members):
+        return {}
+    return {one: task for name, task in tasks.items() for one in members[name]}
+
+
+def _members(planned: Topology, drawn: Topology) -> dict[str, list[str]]:
+    """Return the drawn devices of each planned one. Raises TopologyError where there are no such groups."""
+    if set(planned.names) <= set(drawn.names):
+        return {name: [name] for name in planned.names}
+    names, n = drawn.names, planned.devices[0].gpus
+    members = {f"{names[one[0]]}+{n - 1}": [names[i] for i in one] for one in groups_of(drawn.name, drawn.devices, n)}
+    return {name: members[name] for name in planned.names if name in members}

@@ -1,0 +1,301 @@
+"""A waterfall from one model to another: one switch at a time, with the seconds after each.
+
+A switch says what holds from here on, why and by which source. The system chooses its plan anew under it, as its user
+would, or the plan of the step before is held and only fields of its job change. Each step is one prediction, so the
+changes add up to the whole by construction; they depend on the order of the switches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.extensions.systems.choosing import outcome_of
+from dtfm_lab.extensions.systems.outcome import Outcome, predicted
+from dtfm_lab.extensions.systems.strategy import Budget, Strategy
+from dtfm_lab.planning import evaluate
+
+INSIDE = 1e-9
+"""Relative distance to a published number that counts as rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """What holds from here on; what is None stays as it was before. The first switch is the start."""
+
+    sentence: str
+    """What is assumed now, such as ``A stage waits until what it sends has arrived.``"""
+    source: str = ""
+    """Where that is from; empty where it is the reader's own question."""
+    strategy: Strategy | None = None
+    """The system, with its assumptions."""
+    against: Strategy | None = None
+    """The system whose seconds it is divided by; the whole waterfall is then in times instead of seconds."""
+    topology: Topology | None = None
+    job: Job | None = None
+    budget: Budget | None = None
+    """Efficiency, queueing and limits of the searches."""
+    held: Mapping[str, Any] | None = None
+    """Fields of the job that change while the plan of the step before is held; ``{}`` to hold it on another network.
+    Where None, the system chooses its plan anew."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WaterfallStep:
+    """One switch, and what comes out under it."""
+
+    switch: Switch
+    outcome: Outcome
+    against: Outcome | None = None
+    """What the system comes to whose seconds it is divided by."""
+    before: WaterfallStep | None = None
+    """The last step before it that has a value."""
+
+    @property
+    def sentence(self) -> str:
+        """What is assumed."""
+        return self.switch.sentence
+
+    @property
+    def source(self) -> str:
+        """Where the assumption is from."""
+        return self.switch.source
+
+    @property
+    def held(self) -> bool:
+        """Whether the plan of the step before was held."""
+        return self.switch.held is not None
+
+    @property
+    def iteration_s(self) -> float | None:
+        """Seconds of an iteration; None where the system has no plan."""
+        return self.outcome.iteration_s
+
+    @property
+    def value(self) -> float | None:
+        """Seconds, or times the seconds of the system that it is compared with; None where either has no plan."""
+        if self.against is None or self.iteration_s is None:
+            return self.iteration_s
+        return None if not self.against.iteration_s else self.iteration_s / self.against.iteration_s
+
+    @property
+    def change(self) -> float | None:
+        """The value less that of the step before; None of the first."""
+        if self.before is None or self.before.value is None or self.value is None:
+            return None
+        return self.value - self.before.value
+
+    @property
+    def ratio(self) -> float | None:
+        """The value over that of the step before; None of the first."""
+        if self.before is None or not self.before.value or self.value is None:
+            return None
+        return self.value / self.before.value
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is a plan that fits the memory of its devices; one that is held may not."""
+        return self.outcome.found is not None and self.outcome.memory.fits
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Waterfall:
+    """Steps from one model to another, in the order of the switches."""
+
+    steps: tuple[WaterfallStep, ...]
+    published: tuple[float, float] | None = None
+    """Least and most of what was published for the last step, in seconds, or in times where that is the unit."""
+    published_source: str = ""
+
+    @property
+    def in_times(self) -> bool:
+        """Whether values are times the seconds of another system, and not seconds."""
+        return self.steps[-1].against is not None
+
+    @property
+    def start(self) -> float | None:
+        """The value of the first step: seconds or times."""
+        return self.steps[0].value
+
+    @property
+    def end(self) -> float | None:
+        """The value of the last step that has one."""
+        return next((step.value for step in reversed(self.steps) if step.value is not None), None)
+
+    @property
+    def residue(self) -> float | None:
+        """What no switch explains: the nearest published value over the last step's; 1 within the published range.
+
+        1.2 says that the published number is 1.2 times what the model comes to. None where nothing was published.
+        """
+        if self.published is None or not self.end:
+            return None
+        low, high = self.published
+        if low * (1 - INSIDE) <= self.end <= high * (1 + INSIDE):
+            return 1.0
+        return (low if self.end < low else high) / self.end
+
+    def text_of(self, value: float) -> str:
+        """A value with its unit: ``12.4 s``, ``1.62 times``."""
+        return f"{value:.2f} times" if self.in_times else format_s(value)
+
+    @property
+    def published_text(self) -> str:
+        """What was published, with its unit: ``3.8 to 4.8 times``; empty where nothing was."""
+        if self.published is None:
+            return ""
+        low, high = (f"{end:.3g}" if end < 1000 else f"{end:,.0f}" for end in self.published)
+        return f"{low if low == high else f'{low} to {high}'} {'times' if self.in_times else 's'}"
+
+    @property
+    def sentence(self) -> str:
+        """From the first to the last value, the switch that changes most, and what remains."""
+        if self.start is None or self.end is None:
+            return f"no plan at the start: {self.steps[0].outcome.reason}"
+        text = f"from {self.text_of(self.start)} to {self.text_of(self.end)} by {len(self.steps) - 1} switches"
+        ratios = [(step, step.ratio) for step in self.steps if step.ratio]
+        if ratios:
+            most, ratio = max(ratios, key=lambda one: abs(math.log(one[1])))
+            text += f"; most of it: {most.sentence.rstrip('.')} ({ratio:.2f} times)"
+        if self.residue is not None:
+            left = "nothing remains" if self.residue == 1.0 else f"a factor of {self.residue:.2f} remains"
+            text += f"; published are {self.published_text}: {left}"
+        return text
+
+    def __repr__(self) -> str:
+        return f"<Waterfall: {self.sentence}>"
+
+    def __iter__(self) -> Iterator[WaterfallStep]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a switch: sentence, value, ratio to the row before, seconds, their change, shape, whether the plan
+        was held and fits, why there is none, and the source."""
+        rows = []
+        for step in self.steps:
+            job = None if step.outcome.found is None else step.outcome.job
+            rows.append(
+                {
+                    **{name: getattr(step, name) for name in ("sentence", "value", "change", "ratio", "iteration_s")},
+                    "change_s": None,
+                    "against_s": None if step.against is None else step.against.iteration_s,
+                    "system": step.outcome.strategy.label,
+                    **{name: getattr(job, name, None) for name in ("n_stages", "n_replicas", "tensor_parallel")},
+                    "held": step.held,
+                    "fits": step.fits,
+                    "reason": step.outcome.reason or ("" if step.against is None else step.against.reason),
+                    "source": step.source,
+                }
+            )
+        numbers = ["value", "change", "ratio", "iteration_s", "change_s", "against_s"]
+        frame = pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
+        return frame.assign(change_s=frame["iteration_s"] - frame["iteration_s"].ffill().shift())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "sentence": self.sentence,
+            "unit": "times" if self.in_times else "s",
+            "start": self.start,
+            "end": self.end,
+            "published": None if self.published is None else list(self.published),
+            "published_source": self.published_source,
+            "residue": self.residue,
+            "steps": plain_rows(self.to_frame()),
+        }
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()[["sentence", "value", "ratio", "iteration_s", "n_stages", "n_replicas", "source"]]
+        table = frame.to_html(index=False, na_rep="", float_format=lambda number: f"{number:.4g}")
+        return f"<p>{escape(self.sentence)}</p>{table}"
+
+
+def waterfall(
+    topology: Topology,
+    job: Job,
+    switches: Sequence[Switch],
+    budget: Budget | None = None,
+    *,
+    published: float | tuple[float, float] | None = None,
+    published_source: str = "",
+) -> Waterfall:
+    """The waterfall of some switches, each on top of those before it.
+
+    Parameters
+    ----------
+    switches
+        The first is the start and names a strategy.
+    published
+        What was published for the last step, or the least and the most of it: in seconds, or in times where the
+        switches name a system to compare with.
+
+    Raises
+    ------
+    LabError
+        A start without a strategy, or a plan to hold where there is none.
+    """
+    switches, known = list(switches), _range_of(published)
+    if not switches or switches[0].strategy is None or switches[0].held is not None:
+        raise LabError("a waterfall starts without a system; wanted a first switch with a strategy and nothing held")
+    budget = Budget() if budget is None else budget
+    strategy = switches[0].strategy
+    against: Strategy | None = None
+    steps: list[WaterfallStep] = []
+    outcomes: dict[tuple[int, ...], Outcome] = {}
+
+    def chosen(strategy: Strategy) -> Outcome:
+        """What a switch leaves alone is the same object, and not searched again."""
+        key = id(strategy), id(topology), id(job), id(budget)
+        if key not in outcomes:
+            outcomes[key] = outcome_of(strategy, topology, job, budget)
+        return outcomes[key]
+
+    for switch in switches:
+        strategy = switch.strategy or strategy
+        against = switch.against or against
+        topology = switch.topology or topology
+        job = switch.job or job
+        budget = switch.budget or budget
+        held = None if switch.held is None else _held(steps[-1].outcome.plan, switch)
+        steps.append(
+            WaterfallStep(
+                switch=switch,
+                outcome=chosen(strategy) if held is None else predicted(strategy, budget, held),
+                against=None if against is None else chosen(against),
+                before=next((step for step in reversed(steps) if step.value is not None), None),
+            )
+        )
+    return Waterfall(steps=tuple(steps), published=known, published_source=published_source)
+
+
+def _held(plan: Plan, switch: Switch) -> Plan:
+    """The plan with other fields of its job, on another network where the switch has one.
+
+    Raises JobError for fields that the plan's shape does not allow.
+    """
+    network = plan.topology if switch.topology is None else switch.topology
+    return evaluate(network, plan.job.with_fields(**(switch.held or {})), rank_map=plan.rank_map)
+
+
+def _range_of(published: float | Iterable[float] | None) -> tuple[float, float] | None:
+    if published is None:
+        return None
+    given = list(published) if isinstance(published, Iterable) and not isinstance(published, str) else [published] * 2
+    ends = [as_number(one) for one in given]
+    if len(ends) != 2 or any(end is None or not 0 < end < math.inf for end in ends):
+        raise LabError(f"published is {shortened(published)}; wanted a number above 0, or the least and the most of it")
+    low, high = sorted(float(end) for end in ends if end is not None)
+    return low, high

@@ -1,0 +1,324 @@
+"""What makes a system slower on a network: one thing taken away at a time, its limits, what remains, and the way from
+it to a faster system."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted, format_s, plain_rows
+from dtfm_lab.extensions.systems.ablations import Ablation, placements, stream_ablations
+from dtfm_lab.extensions.systems.outcome import Outcome, predicted
+from dtfm_lab.extensions.systems.outcomes import Outcomes
+from dtfm_lab.extensions.systems.strategy import strategies
+from dtfm_lab.extensions.systems.waterfall import Switch, Waterfall, WaterfallStep
+from dtfm_lab.simulation.efficiency import speeds_of
+from dtfm_lab.simulation.task_runner import received
+
+MOST_CAUSES = 6
+"""Most causes that the text has a sentence for; the table has all."""
+REMAINING = "messages"
+"""The ablation that says what remains, and is no cause beside latency and bandwidth."""
+ASSUMED = {"placement": "order", "inner": "tensor_parallel"}
+"""Assumptions of a strategy that cause what has another name here."""
+COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence"]
+
+
+TRANSPORT = ("transport",)
+MEMORY = ("sharding", "checkpointing", "recompute", "attention")
+SCHEDULE = ("schedule", "flush_every", "stages_per_device")
+"""Fields of a job that order passes. Forwards ahead (``warmups``) are of one schedule and shape, and not among them."""
+AVERAGING = (
+    "synchronisation",
+    "synchronise_every",
+    "fragments",
+    "fragment_delay",
+    "overlap",
+    "bucket_bytes",
+    "compression",
+    "gradient_compression",
+    "gradient_dtype",
+)
+IN_WORDS = {
+    "overlapped": "hold no stage",
+    "batched": "hold a stage, both directions at once",
+    "blocking": "hold a stage",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Why:
+    """Why a system takes so long here: ``text``, ``to_frame()``, ``causes``, ``towards``."""
+
+    outcome: Outcome
+    against: Outcome | None = None
+    """The faster system that it is compared with."""
+    ablations: tuple[Ablation, ...] = ()
+    """All that was taken away, the greatest gain first."""
+    towards: Waterfall | None = None
+    """From the outcome to the one that it is compared with, choice by choice."""
+
+    def __post_init__(self) -> None:
+        by_gain = sorted(self.ablations, key=lambda one: one.iteration_s)
+        object.__setattr__(self, "ablations", tuple(by_gain))
+
+    @property
+    def causes(self) -> tuple[Ablation, ...]:
+        """What saves time when taken away and fits the devices' memory, the greatest gain first."""
+        return tuple(one for one in self.ablations if one.matters and one.fits and one.name != REMAINING)
+
+    @property
+    def limits(self) -> tuple[Ablation, ...]:
+        """What would save time, but does not fit the devices' memory."""
+        return tuple(one for one in self.ablations if one.matters and not one.fits)
+
+    @property
+    def remains_s(self) -> float | None:
+        """Seconds that remain where messages take no time; None before that was simulated."""
+        return next((one.iteration_s for one in self.ablations if one.name == REMAINING), None)
+
+    @cached_property
+    def computing_s(self) -> float:
+        """Seconds of the passes themselves, nothing computed twice, shared evenly by all devices of the network."""
+        plan = self.outcome.plan
+        return plan.job.flop / sum(speeds_of(plan.job, plan.topology.devices, self.outcome.budget.efficiency))
+
+    @property
+    def times(self) -> float | None:
+        """How many times as long it takes as the system that it is compared with."""
+        if self.against is None or not self.against.iteration_s or self.outcome.iteration_s is None:
+            return None
+        return self.outcome.iteration_s / self.against.iteration_s
+
+    @property
+    def text(self) -> str:
+        """The seconds, a sentence a cause, its limits, what remains, and the way to the faster system."""
+        if self.outcome.iteration_s is None:
+            return f"{self.outcome.title} has no plan here: {self.outcome.reason.rstrip('.')}."
+        limits = [*(one.sentence for one in self.limits), f"Its memory: {self.outcome.memory.sentence}."]
+        return "\n".join([self._headline(), *self._causes(), *limits, *self._rest(), *self._towards()])
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each thing taken away, the greatest gain first, with the source of the assumption behind it.
+
+        Seconds; empty without a plan.
+        """
+        rows = [[*(getattr(one, column) for column in COLUMNS), self._source(one)] for one in self.ablations]
+        return pd.DataFrame(rows, columns=[*COLUMNS, "source"])
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "system": self.outcome.name,
+            "text": self.text,
+            "iteration_s": self.outcome.iteration_s,
+            "against": None if self.against is None else self.against.name,
+            "times": self.times,
+            "remains_s": self.remains_s,
+            "causes": plain_rows(self.to_frame()),
+            "towards": None if self.towards is None else self.towards.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        return f"<Why: {self.text.splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(line)}</p>" for line in self.text.splitlines())
+
+    def _headline(self) -> str:
+        outcome, idle = self.outcome, len(self.outcome.plan.idle_devices)
+        assert outcome.iteration_s is not None
+        text = f"{outcome.title} takes {format_s(outcome.iteration_s)} an iteration here by the link model"
+        if self.times is not None and self.against is not None and self.against.iteration_s is not None:
+            text += f", {self.times:.3g} times the {format_s(self.against.iteration_s)} of {self.against.title}"
+        text += f", with {outcome.shape}"
+        if idle:
+            text += f" and {idle} of {counted(len(outcome.plan.topology), 'device')} idle"
+        for one in (outcome, self.against):
+            if one is not None and one.strategy.mathematics:
+                changed = one.strategy.mathematics.rstrip(".")
+                text += f". {one.title} changes the training ({changed}), so its seconds are not those of the same loss"
+        return f"{text}."
+
+    def _causes(self) -> list[str]:
+        if not self.causes:
+            return ["Nothing taken away alone saves a hundredth of it."] if self.ablations else []
+        shown = [one.sentence for one in self.causes[:MOST_CAUSES]]
+        if more := [one.noun for one in self.causes[MOST_CAUSES:]]:
+            shown.append(f"Less each: {', '.join(more)}.")
+        without = [one.noun for one in self.ablations if not one.matters and one.name != REMAINING]
+        if without:
+            shown.append(f"Less than a hundredth each, or nothing: {', '.join(without)}.")
+        if len(self.causes) > 1:
+            shown.append("Each is simulated alone: they hide each other, so their seconds do not add up.")
+        return shown
+
+    def _rest(self) -> list[str]:
+        if self.remains_s is None:
+            return []
+        text = f"If messages took no time, {format_s(self.remains_s)} would remain"
+        if self.remains_s <= self.computing_s * (1 + 1e-9):
+            return [f"{text}, all of it computing."]
+        n = len(self.outcome.plan.topology)
+        return [
+            f"{text}: {format_s(self.computing_s)} of computing if all {counted(n, 'device')} shared it evenly; the "
+            "rest is computed twice, or stages that wait for each other, or devices that are idle or uneven."
+        ]
+
+    def _towards(self) -> list[str]:
+        if self.towards is None or self.against is None or len(self.towards) < 2:
+            return []
+        steps = [
+            f"{step.sentence.rstrip('.')}: {format_s(step.iteration_s)}"
+            + (f" ({format_s(abs(step.change))} {'more' if step.change > 0 else 'less'})" if step.change else "")
+            + ("" if step.fits else ", more than the devices' memory")
+            for step in self.towards
+            if step.iteration_s is not None
+        ]
+        return [f"To {self.against.title}, one choice at a time: {'; '.join(steps)}."]
+
+    def _source(self, one: Ablation) -> str:
+        """The source of the strategy's assumption that is taken away; empty where it is none."""
+        wanted = ASSUMED.get(one.name, one.name)
+        return next((each.source for each in self.outcome.strategy.assumptions if each.name == wanted), "")
+
+
+def why_of(
+    outcome: Outcome, against: Outcome | Outcomes | Plan | None, progress: Callable[[Why], object] | None
+) -> Why:
+    """Return the whole explanation, or what there was of it when it was stopped."""
+    return received(stream_why(outcome, against), progress, newest=1)[-1]
+
+
+def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = None) -> Iterator[Why]:
+    """The explanation so far, after each thing taken away, and then after each step to the faster system.
+
+    Parameters
+    ----------
+    against
+        What it is compared with: an outcome, a plan of one's own with simulated seconds, or outcomes: the fastest of
+        them that trains as this one does, or as one process; the fastest of all where none of these is faster.
+
+    Raises
+    ------
+    LabError
+        ``against`` is none of these, has no plan, or is on other devices.
+    """
+    best = _best_of(outcome, against)
+    return _stream(outcome, best)
+
+
+def _stream(outcome: Outcome, best: Outcome | None) -> Iterator[Why]:
+    found = Why(outcome=outcome, against=best)
+    yield found
+    for one in stream_ablations(outcome):
+        found = replace(found, ablations=(*found.ablations, one))
+        yield found
+    if best is not None and outcome.found is not None:
+        for steps in stream_towards(outcome, best):
+            found = replace(found, towards=steps)
+            yield found
+
+
+def _fastest(outcome: Outcome, outcomes: Outcomes) -> Outcome:
+    """The fastest that trains as the outcome does or as one process, where that is faster; else the fastest of all."""
+    alike = [
+        one
+        for one in outcomes
+        if one.iteration_s is not None and one.strategy.mathematics in ("", outcome.strategy.mathematics)
+    ]
+    best, own_s = outcomes.best, outcome.iteration_s
+    return next((one for one in alike if own_s is None or (one.iteration_s or 0.0) < own_s), best)
+
+
+def _best_of(outcome: Outcome, against: object) -> Outcome | None:
+    if isinstance(against, Outcomes):
+        against = _fastest(outcome, against)
+    if isinstance(against, Plan):
+        if against.iteration_s is None:
+            raise LabError("against is a plan without simulated seconds; wanted one with iteration_s")
+        against = Outcome(strategy=strategies["dtfm-lab"](), budget=outcome.budget, found=against)
+    if against is None or against is outcome:
+        return None
+    if not isinstance(against, Outcome):
+        raise LabError(f"against is {shortened(against)}; wanted an Outcome, Outcomes or a Plan")
+    if outcome.found is not None and against.plan.topology.name != outcome.plan.topology.name:
+        ours, theirs = outcome.plan.topology.name, against.plan.topology.name
+        raise LabError(f"against is on {theirs}, and the outcome on {ours}; wanted the same network")
+    return against
+
+
+def stream_towards(outcome: Outcome, best: Outcome) -> Iterator[Waterfall]:
+    """The steps so far from an outcome to a better one; both have plans.
+
+    The own plan takes the other's choices one after the other, then this lab places it, then comes the other's plan
+    itself, with its shape and cut, so that nothing is left over. A step that changes nothing is left out, and one that
+    the job does not allow goes with the next.
+    """
+    steps = [WaterfallStep(switch=Switch(sentence=f"{outcome.title}, as it is."), outcome=outcome)]
+    yield Waterfall(steps=tuple(steps))
+    for sentence, found in _outcomes(outcome, best):
+        steps.append(WaterfallStep(switch=Switch(sentence=sentence), outcome=found, before=steps[-1]))
+        yield Waterfall(steps=tuple(steps))
+
+
+def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
+    strategy, budget = outcome.strategy, outcome.budget
+    other, title = best.job, best.title
+    before, fields, waiting = outcome, dict[str, Any](), list[str]()
+    for names, words in (
+        (TRANSPORT, f"messages that {IN_WORDS[other.transport]}"),
+        (MEMORY, _memory(other)),
+        (AVERAGING, _averaging(other)),
+        (SCHEDULE, f"passes in the order of {other.schedule_name}"),
+    ):
+        differs = {name: getattr(other, name) for name in names if getattr(other, name) != getattr(outcome.job, name)}
+        if not differs or (names is SCHEDULE and outcome.job.n_stages == 1):
+            continue
+        fields |= differs
+        waiting.append(words)
+        try:
+            changed = predicted(strategy, budget, outcome.plan.changed(job=outcome.job.with_fields(**fields)))
+        except LabError:  # not without the choice that follows: the next step has both
+            continue
+        yield f"As {title}: {'; '.join(waiting)}.", changed
+        before, waiting = changed, []
+    if before is not outcome and before.iteration_s == best.iteration_s:  # nothing is left to explain
+        return
+    if (placed := _placed(outcome, before.plan)) is not None:
+        yield "Devices placed by this lab, in its shape.", placed
+    waiting.append(f"its shape and cut, {best.shape}, micro-batches of {other.microbatch}")
+    yield f"As {title}: {'; '.join(waiting)}.", best
+
+
+def _placed(outcome: Outcome, plan: Plan) -> Outcome | None:
+    """The fastest placement of the plan's shape that short searches find; None where none is faster."""
+    strategy, budget = outcome.strategy, outcome.budget
+    found = [predicted(strategy, budget, plan)]
+    with suppress(LabError):  # a job that the search does not know
+        found += [predicted(strategy, budget, one) for one in placements(plan, budget)]
+    least = min(found, key=lambda one: one.iteration_s or 0.0)
+    return None if least.iteration_s == found[0].iteration_s else least
+
+
+def _memory(job: Job) -> str:
+    kept = "no activations computed again" if job.checkpoints == "none" else f"checkpointing by {job.checkpoints}"
+    return f"sharding {job.sharding}, {kept}"
+
+
+def _averaging(job: Job) -> str:
+    every = f" every {job.synchronise_every} iterations" if job.synchronise_every > 1 else ""
+    late = " in fragments" if job.fragments > 1 else " during the last backward" if job.overlap else ""
+    coded = "" if job.gradients_as == "none" else f" in {job.gradients_as}"
+    precision = "" if job.gradient_dtype is None else f", gradients in {job.gradient_dtype}"
+    return f"synchronisation {job.synchronisation}{every}{late}{coded}{precision}"

@@ -1,0 +1,42 @@
+"""The lower bound of the communication cost while a search runs.
+
+An extension may raise it between the generations of the search: the first entry of ``search_bounds`` does. Without one
+the bound is what was known before the search, or what the planner itself proves.
+"""
+
+from dtfm_lab.domain.registry import Registry
+from dtfm_lab.planning.problem import Generation, Problem
+
+
+class SearchBound:
+    """The lower bound of one search in seconds, raised by nothing but proofs of the planner."""
+
+    def __init__(self, problem: Problem, timed: bool, enabled: bool = True) -> None:
+        """``timed`` is whether the search has a limit of seconds; only a bound that is ``enabled`` may take time."""
+        self.bound_s = problem.bound_s
+        self._problem, self._timed, self._enabled = problem, timed, enabled
+
+    def update(self, found: Generation, generation: int, elapsed_s: float) -> float:
+        """The bound after one more generation, complete or not, ``elapsed_s`` seconds after the search began."""
+        if found.bound_s is not None:
+            self.bound_s = max(self.bound_s, found.bound_s)
+        elif self._enabled and found.complete and self.bound_s < found.best_s:
+            self._raise(found.best_s, generation, elapsed_s)
+        self.bound_s = min(self.bound_s, found.best_s)
+        return self.bound_s
+
+    def _raise(self, best_s: float, generation: int, elapsed_s: float) -> None:
+        """Work on the bound for a moment; ``best_s`` is the cost of the best placement so far."""
+
+
+search_bounds: Registry[type[SearchBound]] = Registry(
+    "bound of a search",
+    group="dtfm_lab.search_bounds",
+    fits=lambda entry: isinstance(entry, type) and issubclass(entry, SearchBound),
+)
+
+
+def search_bound(problem: Problem, timed: bool, enabled: bool = True) -> SearchBound:
+    """The bound of one search: of the first kind that an extension offers, or else the plain one."""
+    kind = next(iter(search_bounds.values()), SearchBound) if enabled else SearchBound
+    return kind(problem, timed, enabled)
