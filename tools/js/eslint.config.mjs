@@ -11,7 +11,7 @@ const VIEWS = [
 ];
 
 export default [
-  { ignores: ["**/node_modules/**", "dtfm_lab/widgets/static/**", "**/*.d.ts"] },
+  { ignores: ["**/node_modules/**", "dtfm_lab/widgets/static/**", "dtfm_lab/extensions/*/static/**", "**/*.d.ts"] },
   { linterOptions: { reportUnusedDisableDirectives: "error" } },
   js.configs.recommended,
   {
