@@ -45,7 +45,7 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix extensions/systems/, test_launch_flags.py test_outcomes.py) \
 	$(addprefix runtime/, test_refusals.py test_gradient_shards.py test_codec.py test_no_pickles.py) \
 	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
-	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py) \
+	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_view_traits.py test_words.py) \
 	$(addprefix lab/, test_plausible_mistakes.py test_schemas.py) \
 	$(addprefix course/, test_lessons.py test_guessing.py) \
 	$(addprefix cli/, test_mistakes.py test_hosts_commands.py))
@@ -69,6 +69,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/javascript.py
 
 # The tables of docs/benchmarks.md. `python benchmarks` lists them all; one alone is `python benchmarks NAME`.
 BENCHMARKS := planning baseline bounds iteration replanning simulation predictions cuts modules real_plans strategies \
@@ -141,7 +142,7 @@ pictures: $(VENV)/.dev
 	$(BIN)/python -m tools.screenshots $(ARGS)
 
 js-check: js
-	git diff --exit-code -- dtfm_lab/widgets/static
+	git diff --exit-code -- dtfm_lab/widgets/static 'dtfm_lab/extensions/*/static'
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'

@@ -1,5 +1,6 @@
 """The base classes of the lab's views: a built page, with one line of text for readers without widgets."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ STATIC = Path(__file__).parents[1] / "static"
 
 
 class View(Kept, anywidget.AnyWidget):
-    """A widget of the lab. Its page is ``static/<folder>.js`` and ``.css``, built from the folder of its class.
+    """A widget of the lab. Its page is ``<folder>.js`` and ``.css``, built from the folder of its class.
 
+    They lie in the folder ``static`` beside its folder of views: an extension's with the extension, others in STATIC.
     ``page`` names the folder of a class that is elsewhere.
     """
 
@@ -25,9 +27,12 @@ class View(Kept, anywidget.AnyWidget):
     """By which its page finds its model, should that have been late: ``tools/js/shared/view.js``."""
 
     def __init_subclass__(cls, page: str = "", **options: Any) -> None:
-        folder = page or cls.__module__.removeprefix(f"{__package__}.").partition(".")[0]
-        script = STATIC / f"{folder}.js"
-        if "_esm" not in vars(cls) and script.exists():
+        views, _, module = cls.__module__.rpartition(".views.")
+        beside = getattr(sys.modules.get(f"{views}.views"), "__file__", None) or __file__
+        name = f"{page or module.partition('.')[0]}.js"
+        built = (Path(beside).parents[1] / "static" / name, STATIC / name)
+        script = next((path for path in built if path.exists()), None)
+        if "_esm" not in vars(cls) and script is not None:
             cls._esm = script
             if (styles := script.with_suffix(".css")).exists():
                 cls._css = styles

@@ -1,20 +1,29 @@
 // One stop of the Tab key for many things alike; arrow keys go from one to the next.
 
+/** @typedef {HTMLElement | SVGElement} Stop */
+
+/** @type {Record<string, [number, number]>} */
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 /**
  * `items()` lists what can be reached, row by row, `columns()` to a row. Call the returned function
  * after the items have changed: one of them keeps the stop.
+ * @type {(container: Element, items: () => Stop[], columns: () => number) => () => void}
  */
 export function roving(container, items, columns) {
+  /** @type {(item: EventTarget) => void} */
   function stopAt(item) {
     for (const other of items()) other.tabIndex = other === item ? 0 : -1;
   }
 
-  container.addEventListener("focusin", (event) => { if (items().includes(event.target)) stopAt(event.target); });
-  container.addEventListener("keydown", (event) => {
+  container.addEventListener("focusin", (event) => {
+    const item = /** @type {Stop} */ (event.target);
+    if (items().includes(item)) stopAt(item);
+  });
+  container.addEventListener("keydown", (given) => {
+    const event = /** @type {KeyboardEvent} */ (given);
     const all = items();
-    const at = all.indexOf(event.target);
+    const at = all.indexOf(/** @type {Stop} */ (event.target));
     if (at < 0 || event.ctrlKey || event.altKey || event.metaKey) return;
     const to = target(event.key, at, all.length, columns());
     if (to === null) return;
@@ -29,6 +38,7 @@ export function roving(container, items, columns) {
   };
 }
 
+/** @type {(key: string, at: number, n: number, columns: number) => number | null} */
 function target(key, at, n, columns) {
   if (key === "Home") return 0;
   if (key === "End") return n - 1;

@@ -2,7 +2,10 @@
 
 const TELLING = / ?\+\d+$|[-_ ./]?[a-z]?\d+$|[-_ ./][a-z]$/i;
 
-/** Cuts a name before its telling end until it fits. */
+/**
+ * Cuts a name before its telling end until it fits.
+ * @type {(name: string, fits: (text: string) => boolean) => string}
+ */
 export function shortened(name, fits) {
   if (fits(name)) return name;
   const end = TELLING.exec(name)?.[0] ?? "";
@@ -15,5 +18,8 @@ export function shortened(name, fits) {
   return `…${tail}`;
 }
 
-/** Cuts a name on a canvas to so many pixels. */
+/**
+ * Cuts a name on a canvas to so many pixels.
+ * @type {(context: CanvasRenderingContext2D, name: string, wide: number) => string}
+ */
 export const fitting = (context, name, wide) => shortened(name, (text) => context.measureText(text).width <= wide);

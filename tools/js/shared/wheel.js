@@ -3,7 +3,10 @@ import { h } from "./dom.js";
 
 const TOLD_MS = 2500;
 
-/** Whether a wheel is meant for this picture: with Ctrl, where the focus is in it, or where nothing else could scroll. */
+/**
+ * Whether a wheel is meant for this picture: with Ctrl, where the focus is in it, or where nothing else could scroll.
+ * @type {(event: WheelEvent, root: HTMLElement) => boolean}
+ */
 export function isMeant(event, root) {
   if (event.ctrlKey || event.metaKey || root.contains(document.activeElement)) return true;
   const lab = root.closest(".dtfm-lab");
