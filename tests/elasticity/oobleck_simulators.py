@@ -19,7 +19,7 @@ import numpy as np
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History
 from dtfm_lab.elasticity import Costs, Policy, TableFleet, policy_of, replay
-from dtfm_lab.files import load_availability
+from dtfm_lab.files.availability import load_availability
 
 FEWEST = 12
 """Nodes without which nothing runs, and of a pipeline of Bamboo's."""
