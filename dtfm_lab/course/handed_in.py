@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.elasticity import Costs, TableFleet
-from dtfm_lab.elasticity.policy import Asked, Keeps, Response, Situation
+from dtfm_lab.extensions.elasticity.api import Costs, TableFleet
+from dtfm_lab.extensions.elasticity.history import Operation
+from dtfm_lab.extensions.elasticity.policy import Asked, Keeps, Response, Situation
 from dtfm_lab.extensions.systems.api import Budget, Outcome, Strategy, strategies
 from dtfm_lab.files import (
     load_job,

@@ -12,10 +12,10 @@ import dtfm_lab as lab
 from dtfm_lab.course import handed_in, missions
 from dtfm_lab.course.handed_in import pack, unpack
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.elasticity import Costs, TableFleet
-from dtfm_lab.elasticity.policy import Asked, Keeps, Response
+from dtfm_lab.extensions.elasticity.api import Costs, TableFleet
+from dtfm_lab.extensions.elasticity.history import Operation
+from dtfm_lab.extensions.elasticity.policy import Asked, Keeps, Response
 from dtfm_lab.simulation.schedules import schedules
 
 PACKAGE = Path(lab.__file__).parent

@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 
 import dtfm_lab as lab
 from dtfm_lab.course.tasks.searching import simple_bound_s
-from dtfm_lab.elasticity.policy import Response
+from dtfm_lab.extensions.elasticity.policy import Response
 
 Wrong = Iterator[tuple[Any, str]]
 WRONG: dict[str, Callable[[Any, Any], Wrong]] = {}

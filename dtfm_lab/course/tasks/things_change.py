@@ -10,13 +10,21 @@ import numpy as np
 from dtfm_lab.course.checks import TRAINED, MissionsOf, Number, Told, fresh_cases, plan_of, require, value_of
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.course.small_networks import CITIES, of_sites
-from dtfm_lab.domain.availability import Availability
-from dtfm_lab.domain.history import History, Operation
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_share
-from dtfm_lab.elasticity import Costs, PlannedFleet, Policy, TableFleet, policies, policy_of, replay
-from dtfm_lab.elasticity.policy import Keeps, Response, Situation
-from dtfm_lab.elasticity.race import race_over
+from dtfm_lab.extensions.elasticity.api import (
+    Costs,
+    PlannedFleet,
+    Policy,
+    TableFleet,
+    policies,
+    policy_of,
+    replay,
+)
+from dtfm_lab.extensions.elasticity.availability import Availability
+from dtfm_lab.extensions.elasticity.history import History, Operation
+from dtfm_lab.extensions.elasticity.policy import Keeps, Response, Situation
+from dtfm_lab.extensions.elasticity.race import race_over
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate, simulated
 
