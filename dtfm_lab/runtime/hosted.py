@@ -18,12 +18,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.files import save_trace
-from dtfm_lab.files.reading import explained
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator.lead import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
@@ -214,7 +212,7 @@ class RecordedOutput:
 def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
     """Coordinate workers that connect from their hosts, and save the trace."""
     commands = Interrupts()
-    spec = resumed(folder.spec)
+    spec = checkpoint_folders.resumed(folder.spec)
     record = RunRecord(spec)
     sys.stdout = RecordedOutput(record, sys.stdout)
     rendezvous: list[Rendezvous] = []
@@ -254,30 +252,6 @@ def main() -> None:
 def _say(line: str) -> None:
     sys.stderr.write(f"dtfm_lab.runtime.hosted: {line}\n")
     sys.stderr.flush()
-
-
-def resumed(spec: RunSpec) -> RunSpec:
-    """Return the spec of the iterations that are left. Raises LabError for a checkpoint of another run."""
-    if spec.checkpoint_folder is None:
-        return spec
-    folder = Path(spec.checkpoint_folder)
-    with explained(f"checkpoint_folder {folder}", "cannot be made"):
-        folder.mkdir(parents=True, exist_ok=True)
-    damaged: list[str] = []
-    newest = checkpoint_folders.latest(folder, damaged.append)
-    spec = replace(spec, notes=(*spec.notes, *(f"{why}; an earlier state is used instead" for why in damaged)))
-    if newest is None or newest.iteration <= spec.first_iteration:
-        return spec
-    if notes := checkpoint_folders.resumable(newest, spec):
-        raise LabError(f"checkpoint_folder {folder} is of another run: {notes[0]}; wanted another folder")
-    last = spec.first_iteration + spec.iterations
-    if newest.iteration >= last:
-        raise LabError(
-            f"checkpoint_folder {folder} holds iteration {newest.iteration}, and the run ends with {last}; wanted more "
-            f"iterations, or another folder"
-        )
-    left = last - newest.iteration
-    return replace(spec, resume_from=os.fspath(newest.folder), first_iteration=newest.iteration, iterations=left)
 
 
 if __name__ == "__main__":
