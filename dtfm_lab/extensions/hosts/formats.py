@@ -1,7 +1,7 @@
 """The files of an exported run that have a JSON Schema."""
 
+from dtfm_lab.extensions.hosts.hosts import HostsFile, RunFile
 from dtfm_lab.lab.schemas import JSON, Format, schema_of, written_by_people
-from dtfm_lab.runtime.multihost.hosts import HostsFile, RunFile
 
 HOSTS = Format(
     "Which host runs which devices of a plan: `hosts.yaml` of an exported run.",

@@ -1,7 +1,7 @@
 """One host of a run on several: an agent, which starts the host's workers and, on the first host, the coordinator.
 
-``python -m dtfm_lab.runtime.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``. The
-agent loads torch once and forks these processes from itself, so that a lost one is there again at once. It computes
+``python -m dtfm_lab.extensions.hosts.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
+The agent loads torch once and forks these processes from itself, so that a lost one is there again at once. It computes
 nothing, because a fork copies one thread only. It opens no port: which worker a process is follows from the folder.
 
 The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost takes
@@ -21,12 +21,12 @@ from dataclasses import replace
 from typing import Any, NoReturn, TextIO
 
 from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.extensions.hosts.hosts import RunFolder, load_run_folder
+from dtfm_lab.extensions.hosts.rendezvous import Rendezvous, RunOver, join_run
 from dtfm_lab.files import save_trace
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator.lead import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
-from dtfm_lab.runtime.multihost.hosts import RunFolder, load_run_folder
-from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, RunOver, join_run
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.channels import ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.processes import (
@@ -250,7 +250,7 @@ def main() -> None:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"dtfm_lab.runtime.hosted: {line}\n")
+    sys.stderr.write(f"dtfm_lab.extensions.hosts.hosted: {line}\n")
     sys.stderr.flush()
 
 
