@@ -18,7 +18,7 @@ app: $(VENV)/.lab
 
 # The pages, lessons and reference as a site that loads nothing from a network. A warning fails.
 docs: $(VENV)/.docs
-	$(BIN)/python -m website $(ARGS)
+	$(BIN)/python -m tools.website $(ARGS)
 
 # Two processes; one that has done its half takes over from the other. A process has each server and browser once, and
 # keeps what tests of a file share, as it gets whole stretches of neighbours.
@@ -70,30 +70,17 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The tables of docs/benchmarks.md. `python benchmarks` lists them all; one alone is `python benchmarks NAME`.
+BENCHMARKS := planning baseline bounds iteration replanning simulation predictions cuts modules real_plans strategies \
+	systems_run pipelining starting soak
+
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/planning.py
-	$(BIN)/python benchmarks/baseline.py
-	$(BIN)/python benchmarks/bounds.py
-	$(BIN)/python benchmarks/iteration.py
-	$(BIN)/python benchmarks/replanning.py
-	$(BIN)/python benchmarks/thousand.py
-	$(BIN)/python benchmarks/simulation.py
-	$(BIN)/python benchmarks/predictions.py
-	$(BIN)/python benchmarks/cuts.py
-	$(BIN)/python benchmarks/modules.py
-	$(BIN)/python benchmarks/better_plans.py
-	$(BIN)/python benchmarks/first_answer.py --systems
-	$(BIN)/python benchmarks/real_plans.py
-	$(BIN)/python benchmarks/strategies.py
-	$(BIN)/python benchmarks/systems_run.py
-	$(BIN)/python benchmarks/pipelining.py
-	$(BIN)/python benchmarks/starting.py
-	$(BIN)/python benchmarks/soak.py
+	for name in $(BENCHMARKS); do $(BIN)/python benchmarks $$name || exit 1; done
+	$(BIN)/python benchmarks first_answer --systems
 
 bench-ui: $(VENV)/.dev
-	$(BIN)/python benchmarks/mystery.py
-	$(BIN)/python benchmarks/interface $(ARGS)
-	$(BIN)/python benchmarks/teaching.py
+	$(BIN)/python benchmarks mystery
+	$(BIN)/python benchmarks interface $(ARGS)
 
 # What is exported, read by the frameworks' own parsers, in an environment of their own: they ask for other versions of
 # what the lab has, and some for what is built beside torch.
@@ -121,7 +108,7 @@ GPU_VENV ?= .venv-gpu
 GPU_PYTHON ?= $(GPU_VENV)/bin/python
 
 gpu: $(if $(filter file,$(origin GPU_PYTHON)),$(GPU_VENV)/.cuda$(CUDA))
-	$(GPU_PYTHON) benchmarks/gpu $(ARGS)
+	$(GPU_PYTHON) benchmarks gpu $(ARGS)
 
 $(GPU_VENV)/.cuda$(CUDA): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(GPU_VENV)
@@ -134,11 +121,11 @@ $(GPU_VENV)/.cuda$(CUDA): pyproject.toml constraints.txt
 
 # The lessons with still pictures of what they show, for readers on GitHub; those that have not changed are not run again.
 notebooks: $(VENV)/.dev
-	$(BIN)/python tools/notebooks.py $(ARGS)
+	$(BIN)/python -m tools.notebooks $(ARGS)
 
 # The teacher's tables of lessons and missions.
 teaching: $(VENV)/.lab
-	$(BIN)/python -m website.course docs/teaching.md docs/exam.md
+	$(BIN)/python -m tools.website.course docs/teaching.md docs/exam.md
 
 # Slides of every lesson, in the folder slides.
 slides: $(VENV)/.lab
@@ -151,7 +138,7 @@ js:
 
 # Stills and a moving picture of the lab for the README, in both themes: some ten minutes, with a Chromium.
 pictures: $(VENV)/.dev
-	$(BIN)/python tools/pictures.py $(ARGS)
+	$(BIN)/python -m tools.screenshots $(ARGS)
 
 js-check: js
 	git diff --exit-code -- dtfm_lab/widgets/static

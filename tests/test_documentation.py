@@ -19,20 +19,23 @@ DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 MODULES = sorted((ROOT / "dtfm_lab").rglob("*.py"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "tests" / "README.md"], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)#]+)", prose(page)) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-LESSONS = sorted((ROOT / "notebooks").glob("*.py"))
+LESSONS = sorted((ROOT / "tools" / "lessons").glob("*.py"))
+NOTEBOOKS = ROOT / "notebooks"
+"""Where lessons are read, so that their links begin there."""
 
 
 @pytest.mark.parametrize("page", [*PAGES, *LESSONS], ids=lambda page: page.name)
 def test_every_heading_that_is_linked_is_there(page: Path) -> None:
     """By the names that GitHub gives to headings; of lessons, the links to pages."""
     links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text())
-    pages = [(page if not path else page.parent / path, heading) for path, heading in links if "://" not in path]
+    folder = NOTEBOOKS if page in LESSONS else page.parent
+    pages = [(page if not path else folder / path, heading) for path, heading in links if "://" not in path]
     assert [
         f"{path}#{heading}" for path, heading in pages if path.suffix == ".md" and heading not in headings(path)
     ] == []
@@ -57,7 +60,7 @@ def test_every_link_of_a_lesson_leads_somewhere(lesson: Path) -> None:
     links = [
         link for link in re.findall(r"\]\(([^)#\s]+)", lesson.read_text()) if re.search(r"\.(md|ipynb|png)$", link)
     ]
-    assert [link for link in links if "://" not in link and not (lesson.parent / link).exists()] == []
+    assert [link for link in links if "://" not in link and not (NOTEBOOKS / link).exists()] == []
 
 
 def test_every_page_is_reached_from_the_first() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
-from website.examples import examples_of
+from tools.website.examples import examples_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

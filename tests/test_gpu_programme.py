@@ -198,8 +198,8 @@ def test_measured_rows_are_read_by_what_calibrates(tmp_path: Path) -> None:
 
 def test_the_notebook_has_the_cells_of_its_source() -> None:
     jupytext, nbformat = pytest.importorskip("jupytext"), pytest.importorskip("nbformat")
-    kept = ROOT / "notebooks" / "gpu" / "gpu.ipynb"
-    books = nbformat.read(kept, nbformat.NO_CONVERT), jupytext.read(kept.with_suffix(".py"))
+    kept, source = ROOT / "notebooks" / "gpu" / "gpu.ipynb", ROOT / "tools" / "lessons" / "gpu" / "gpu.py"
+    books = nbformat.read(kept, nbformat.NO_CONVERT), jupytext.read(source)
     one, other = ([(cell.cell_type, cell.source) for cell in book.cells] for book in books)
     assert one == other
 

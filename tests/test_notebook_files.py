@@ -17,6 +17,7 @@ pytest.importorskip("anywidget", reason="the views need anywidget")
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SOURCES = ROOT / "tools" / "lessons"
 SAVED_BYTES = 200_000
 KEPT_BYTES = 300_000
 """of a lesson in the repository, with its still pictures"""
@@ -43,12 +44,22 @@ def outputs_of(path):
 
 
 def test_every_lesson_is_kept_as_it_runs_now():
-    """Its notebook holds the cells of the .py, and what these cells showed when they ran."""
+    """Its notebook holds the cells of its source, and what these cells showed when they ran."""
     checked = subprocess.run(
-        [sys.executable, ROOT / "tools" / "notebooks.py", "--check"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "tools.notebooks", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr[-500:]
-    assert [path.stem for path in NOTEBOOKS] == sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.py"))
+    assert [path.stem for path in NOTEBOOKS] == sorted(path.stem for path in SOURCES.glob("[0-9]*.py"))
+
+
+def test_the_folder_of_notebooks_shows_each_lesson_once():
+    """JupyterLab lists what is in it: notebooks, and nothing that they are made of."""
+    shown = subprocess.run(["git", "ls-files", "notebooks"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    if shown.returncode != 0:
+        pytest.skip("not a clone")
+    assert [name for name in shown.stdout.split() if not name.endswith(".ipynb")] == []
+    for path in NOTEBOOKS:  # nor does an editor with jupytext write twins beside them
+        assert "formats" not in nbformat.read(path, nbformat.NO_CONVERT).metadata.get("jupytext", {})
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

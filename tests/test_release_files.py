@@ -6,7 +6,6 @@ import ast
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -16,12 +15,9 @@ import yaml
 nbformat = pytest.importorskip("nbformat", reason="notebooks are read by nbformat")
 pytest.importorskip("jupytext", reason="lessons are read by jupytext")
 
+from tools import address, colab_tour  # noqa: E402
+
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
-import address  # noqa: E402
-
-import colab  # noqa: E402
-
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 MOST_BYTES = 3_000_000
@@ -37,7 +33,7 @@ def test_every_file_names_the_same_repository() -> None:
 
 def test_another_address_is_written_to_every_file_and_to_nothing_else(tmp_path: Path) -> None:
     for name in address.FILES:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     address.write("somebody/dtfm-lab", tmp_path)
     assert set().union(*address.addresses(tmp_path).values()) == {"somebody/dtfm-lab"}
@@ -74,9 +70,9 @@ def test_binder_installs_the_lab_and_opens_a_lesson_that_is_there() -> None:
 
 def test_the_notebook_for_colab_is_the_tour_with_a_cell_that_installs() -> None:
     (named,) = address.addresses()["README.md"]
-    kept = nbformat.read(colab.COLAB, nbformat.NO_CONVERT)
-    wanted = colab.colab_book(named)
-    assert [cell.source for cell in kept.cells] == [cell.source for cell in wanted.cells], "python tools/colab.py"
+    kept = nbformat.read(colab_tour.COLAB, nbformat.NO_CONVERT)
+    wanted = colab_tour.colab_book(named)
+    assert [cell.source for cell in kept.cells] == [cell.source for cell in wanted.cells], "python -m tools.colab_tour"
     install, rest = kept.cells[0].source.split("\n\n", 1)
     assert f'"dtfm_lab @ git+https://github.com/{named}"' in install
     extras = PROJECT["optional-dependencies"]
@@ -87,9 +83,9 @@ def test_the_notebook_for_colab_is_the_tour_with_a_cell_that_installs() -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_pictures_of_the_first_page_are_there_and_small(theme: str) -> None:
-    still, moving = (ROOT / "pictures" / f"lab-{theme}.{kind}" for kind in ("png", "webp"))
+    still, moving = (ROOT / "tools" / "pictures" / f"lab-{theme}.{kind}" for kind in ("png", "webp"))
     assert still.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert b"ANIM" in moving.read_bytes()[:200]
     assert still.stat().st_size < 200_000
     assert moving.stat().st_size < MOST_BYTES
-    assert f"pictures/lab-{theme}.webp" in (ROOT / "README.md").read_text()
+    assert f"tools/pictures/lab-{theme}.webp" in (ROOT / "README.md").read_text()

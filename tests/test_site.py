@@ -15,10 +15,10 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.course import missions
 from dtfm_lab.lab.schemas import formats
-from website.assemble import ROOT
-from website.docstrings import as_markdown
-from website.links import relinked
-from website.notebooks import fenced
+from tools.website.assemble import ROOT
+from tools.website.docstrings import as_markdown
+from tools.website.links import relinked
+from tools.website.notebooks import fenced
 
 
 class Page(HTMLParser):
@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of all pages, built now from what is in the checkout, as ``make docs`` does but for pictures."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "website", "--plain", str(folder)],
+        [sys.executable, "-m", "tools.website", "--plain", str(folder)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,

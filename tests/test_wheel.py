@@ -1,6 +1,6 @@
 """What pip installs: whole, small, and enough to work without the repository, without Node and without a network.
 
-That the sdist holds enough to build the same wheel, ``tools/try_release.py`` tries before a release.
+That the sdist holds enough to build the same wheel, ``python -m tools.try_release`` tries before a release.
 """
 
 import os
@@ -66,7 +66,7 @@ def test_the_wheel_holds_all_that_the_repository_shows(wheel):
                 assert sizes[inside] == path.stat().st_size
     licences = [name for name in sizes if name.endswith(("licenses/LICENSE", f"{STATIC}LICENSES.txt"))]
     assert len(licences) == 2, licences
-    assert not [name for name in sizes if name.startswith(("tests/", "benchmarks/", "js/"))]
+    assert not [name for name in sizes if name.startswith(("tests/", "benchmarks/", "tools/"))]
 
 
 def test_every_canvas_is_there_built_and_all_together_are_small(wheel):

@@ -1,7 +1,7 @@
 """Where the repository is published, in every file that says so: badges, the citation, the notebook for Colab.
 
-python tools/address.py               # print it; fails where the files do not agree
-python tools/address.py owner/name    # write another one to all of them
+python -m tools.address               # print it; fails where the files do not agree
+python -m tools.address owner/name    # write another one to all of them
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FILES = ("README.md", "CITATION.cff", "pyproject.toml", "docs/where-it-runs.md", "colab/tour.ipynb")
+FILES = ("README.md", "CITATION.cff", "pyproject.toml", "docs/where-it-runs.md", "tools/colab/tour.ipynb")
 """Files that name the address; nothing else of theirs is changed."""
 NAMED = re.compile(
     r"(?<=github\.com/)[\w.-]+/dtfm[-_]lab\b|(?<=mybinder\.org/v2/gh/)[\w.-]+/[\w.-]+?(?=/HEAD)"

@@ -1,11 +1,11 @@
-"""``make notebooks``: run the lessons and keep them with light still pictures, for those who read them on GitHub.
+"""``make notebooks``: run the lessons and write their notebooks, with light still pictures for readers on GitHub.
 
-Every notebooks/NN_name.py is run from top to bottom, and its .ipynb is written: figures as PNG, widgets as the picture
-that they show before anybody touches them, tables and texts as they are. A lesson whose cells are those of the kept
-.ipynb is not run again, unless it is named with ``--force``. Progress, guesses and saved workspaces of whoever calls
-this are not touched.
+The source of a lesson is tools/lessons/NN_name.py. This runs it from top to bottom in the folder notebooks/ and writes
+notebooks/NN_name.ipynb: figures become PNG, widgets become the picture they show before anybody touches them, tables
+and texts stay as they are. A lesson whose cells equal those of its notebook is not run again, unless ``--force`` is
+given. Your own progress, guesses and saved workspaces are not touched.
 
-    python tools/notebooks.py [--force] [--check] [NAME ...]
+    python -m tools.notebooks [--force] [--check] [NAME ...]
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-sys.path.insert(0, str(Path(__file__).parent))
-from still_pictures import Draughtsman, draughtsman
-
-import colab
+from tools import colab_tour
+from tools.still_pictures import Draughtsman, draughtsman
 
 ROOT = Path(__file__).parents[1]
+LESSONS = ROOT / "tools" / "lessons"
+"""Sources, which people edit."""
 NOTEBOOKS = ROOT / "notebooks"
+"""What is made of them."""
 MOST_BYTES = 290_000
 """of a notebook with its pictures"""
 QUALITIES = [(1.5, 96), (1.25, 64), (1.0, 64), (0.8, 48), (0.6, 32)]
@@ -59,9 +60,9 @@ def main() -> int:
     parser.add_argument("--force", action="store_true", help="run lessons again that have not changed")
     parser.add_argument("--check", action="store_true", help="run nothing; say which lessons are out of date")
     asked = parser.parse_args()
-    sources = [path for path in sorted(NOTEBOOKS.glob("[0-9]*.py")) if not asked.names or path.stem in asked.names]
+    sources = [path for path in sorted(LESSONS.glob("[0-9]*.py")) if not asked.names or path.stem in asked.names]
     if unknown := set(asked.names) - {path.stem for path in sources}:
-        parser.error(f"there is no lesson {', '.join(sorted(unknown))} in {NOTEBOOKS.name}/")
+        parser.error(f"there is no lesson {', '.join(sorted(unknown))} in {LESSONS.relative_to(ROOT)}/")
     wanted = [path for path in sources if asked.force or not is_current(path)]
     if asked.check:
         for path in wanted:
@@ -79,7 +80,7 @@ def main() -> int:
                 print(f"{path.stem} failed:\n{TERMINAL_CODES.sub('', str(error))[-1500:]}", flush=True)
             else:
                 print(f"{path.stem}: {time.monotonic() - began_s:.0f} s, {n_bytes / 1000:.0f} KB", flush=True)
-    colab.main()
+    colab_tour.main()
     print(f"{len(wanted) - len(failed)} lessons run, {len(sources) - len(wanted)} were up to date", end="")
     print(f", failed: {', '.join(failed)}" if failed else "")
     return 1 if failed else 0
@@ -91,9 +92,14 @@ def digest_of(book: nbformat.NotebookNode) -> str:
     return hashlib.sha256(repr(cells).encode()).hexdigest()[:16]
 
 
+def notebook_of(source: Path) -> Path:
+    """The notebook that is made of a lesson's source."""
+    return NOTEBOOKS / f"{source.stem}.ipynb"
+
+
 def is_current(source: Path) -> bool:
-    """Whether the .ipynb beside a lesson holds its cells, and what they showed when they ran."""
-    kept = source.with_suffix(".ipynb")
+    """Whether the notebook of a lesson holds its cells, and what they showed when they ran."""
+    kept = notebook_of(source)
     if not kept.exists():
         return False
     book = nbformat.read(kept, nbformat.NO_CONVERT)
@@ -111,13 +117,12 @@ def keep(source: Path, artist: Draughtsman) -> int:
             kernel_name="python3",
             store_widget_state=False,
             record_timing=False,
-            resources={"metadata": {"path": str(source.parent)}},
+            resources={"metadata": {"path": str(NOTEBOOKS)}},
         )
         client.execute()
         hidden = {folder: "...", str(ROOT) + "/": "", str(ROOT): ".", str(Path.home()): "~"}
         text = light(book, source, artist, hidden)
-    kept = source.with_suffix(".ipynb")
-    kept.write_text(text, encoding="utf-8")
+    notebook_of(source).write_text(text, encoding="utf-8")
     return len(text.encode())
 
 

@@ -3,20 +3,18 @@
 conda is replaced by pip: the packages of binder/environment.yml are installed from the package index. What follows is
 what Binder runs: binder/postBuild in a copy of the committed files, then binder/start.
 
-    python tools/try_image.py
+    python -m tools.try_image
 """
 
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parent))
-from environments import Environment
+from tools.environments import Environment
 
 ROOT = Path(__file__).parents[1]
 ON_THE_INDEX = {"pytorch-cpu": "torch"}

@@ -1,20 +1,18 @@
 """Build the sdist and the wheel, and try both in empty environments, as a stranger would install them.
 
-python tools/try_release.py [--quick]
+python -m tools.try_release [--quick]
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from environments import Environment
+from tools.environments import Environment
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"

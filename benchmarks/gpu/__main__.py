@@ -1,4 +1,4 @@
-"""All that waits for a GPU, as one programme that writes a report: ``python benchmarks/gpu``, or ``make gpu``.
+"""All that waits for a GPU, as one programme that writes a report: ``python benchmarks gpu``, or ``make gpu``.
 
 Each step is a process of its own with a limit; one that fails or runs over is recorded with a one-line reason, and the
 others go on. The report, ``report.json`` and ``report.md``, is written after each step; Ctrl-C keeps what is there.

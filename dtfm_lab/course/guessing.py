@@ -12,6 +12,7 @@ import numpy as np
 
 from dtfm_lab.course.progress import Guess, current_reader, load_progress, now, save_progress
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.units import in_figures
 
 NEAR = 2.0
 """Factor within which a guess is near: the score counts these."""
@@ -106,29 +107,17 @@ def _distance(guess: Guess) -> str:
     if off <= RIGHT:
         return f"right, within {100 * (RIGHT - 1):.0f} %"
     if guess.unit in PERCENT and off < NEAR:  # percent of a percentage would be misread
-        return f"{figures(difference)} percentage points too {side}"
+        return f"{in_figures(difference)} percentage points too {side}"
     if off == math.inf or guess.answer < 0:  # below zero the larger number has the smaller size
         return f"{with_unit(difference, 'percentage points' if guess.unit in PERCENT else guess.unit)} too {side}"
     if off < NEAR:
         return f"{100 * abs(guess.guess / guess.answer - 1):.0f} % too {side}"
-    return f"{figures(off, 2)} times too {side}"
+    return f"{in_figures(off, 2)} times too {side}"
 
 
 def with_unit(value: float, unit: str) -> str:
     """A number with its unit: ``49.5 s``, ``12 %``."""
-    return f"{figures(value)} {unit}".strip()
-
-
-def figures(value: float, digits: int = 3) -> str:
-    """A number in a few figures, without an exponent where people write none: ``0.026``, ``1,235,000``."""
-    if value == 0:
-        return "0"
-    size = math.floor(math.log10(abs(value)))
-    if not -5 < size < 13:
-        return f"{value:.{digits}g}"
-    rounded = round(value, digits - 1 - size)
-    text = f"{rounded:,.{max(0, digits - 1 - size)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{in_figures(value)} {unit}".strip()
 
 
 def score_of(guesses: Sequence[Guess]) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.extension import load
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, format_share
 
@@ -228,6 +229,14 @@ class History:
             "dollars": self.dollars,
             "left_out": self.availability.left_out,
         }
+
+    def compared_with(self, after: History) -> Any:
+        """Return the ``HistoryComparison`` with another history of the same hours, as ``lab.compare`` does.
+
+        ``.text``, ``.goodput_error`` and what it is made of, and a row for each stretch between two changes,
+        ``.to_frame()``.
+        """
+        return load("dtfm_lab.compare.histories:HistoryComparison")(self, after)  # which is made of histories
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each segment: start_s, end_s, state, operation, devices, steps, samples."""

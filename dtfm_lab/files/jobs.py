@@ -48,7 +48,9 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise JobError(f"job is {shortened(name_or_path)}; wanted a Job, a name or a path")
-    path, name = Path(name_or_path), model_or_file(name_or_path, JOBS)
+    path, name = Path(name_or_path), os.fspath(name_or_path)
+    if name not in JOBS:  # perhaps a known name, spelled otherwise
+        name = model_or_file(name_or_path, JOBS)
     if name in JOBS:
         job = JOBS[name]
     elif path.suffix in (".yaml", ".yml", ".json") or os.path.exists(os.fspath(name_or_path)):

@@ -1,27 +1,450 @@
-"""Topologies in YAML and JSON, which hold everything: written with the commonest speeds as defaults and the rest as
-exceptions, for people to read. ``topology_reading`` describes the keys.
+"""Topologies in YAML and JSON as people write them, which hold everything.
+
+First come the sections of a file, with their keys, units and defaults; then how the speed of every link follows from
+them. ``topology_writing`` writes what is read here.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations, product
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NoReturn
 
 import numpy as np
-import pandas as pd
+from pydantic import FailFast, Field, model_validator
 
-from dtfm_lab.domain.network import LINK_SPREAD, Device, Estimate, Topology
-from dtfm_lab.domain.units import TERA, BoolArray, FloatArray, GiB, IntArray, by_key, to_gbps, to_ms
-from dtfm_lab.files.reading import read_mapping, title_of, write_text, write_yaml
-from dtfm_lab.files.topology_reading import topology_from_mapping
+from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.network import (
+    LINK_SPREAD,
+    LONGEST_NAME,
+    MOST_DEVICES,
+    MOST_SPREAD,
+    PAPERS_GPU,
+    Device,
+    Estimate,
+    Topology,
+    as_number,
+    check_count,
+    check_sizes,
+    check_text,
+    shortened,
+    typical_price,
+)
+from dtfm_lab.domain.network.conversions import OTHER_UNIT
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, by_key, from_gbps, from_ms
+from dtfm_lab.files.reading import Section, located, parse, read_mapping, title_of, write_text, write_yaml
+from dtfm_lab.files.topology_writing import topology_to_mapping
 
 suffixes = (".yaml", ".yml", ".json")
-Speed = tuple[float, float]
-"""Latency in ms and bandwidth in Gbit/s."""
+
+Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+
+
+UNITS = {what: other for what, (other, _) in OTHER_UNIT.items()} | {
+    "uplink_bytes_per_s": "uplink_gbps",
+    "downlink_bytes_per_s": "downlink_gbps",
+}
+"""Keys in SI -> the keys of the sections below, in the units that people write."""
+
+
+class UnitSection(Section):
+    """A section whose numbers may also be given in SI, under names that say so."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_written_units(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not (given := UNITS.keys() & data.keys()):
+            return data
+        converted = dict(data)
+        for what in sorted(given):
+            if (other := UNITS[what]) not in cls.model_fields:
+                continue
+            value = converted.pop(what)
+            if other in converted:
+                raise ValueError(f"both {other} and {what} are given; wanted one of them")
+            converted[other] = _written(what, value)
+        return converted
+
+
+def _written(what: str, value: Any) -> Any:
+    """A number, or a list of numbers, in SI in the unit that people write; raises ValueError for anything else."""
+    if what == "message_s" and isinstance(value, list):
+        return [_written("latency_s", each) for each in value]
+    if (number := as_number(value)) is None:
+        raise ValueError(f"{what} is {shortened(value)}; wanted a number")
+    _, from_written = OTHER_UNIT[what.replace("uplink", "bandwidth").replace("downlink", "bandwidth")]
+    return number / from_written(1.0) if number else number
+
+
+class Speed(UnitSection):
+    """Speed of a link."""
+
+    latency_ms: float = Field(ge=0, allow_inf_nan=False)
+    """Milliseconds that a message of no length takes, one way."""
+    bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
+    """Gbit/s."""
+
+
+class HardwareSection(UnitSection):
+    """What a device has, or all devices of a region unless they say otherwise."""
+
+    gpu: Name | None = None
+    """Name of the GPU; peak and memory follow from it where the table of hardware has it."""
+    host: Name | None = None
+    """Machine whose network card the devices share."""
+    peak_tflops: float | None = Field(default=None, gt=0)
+    """Most TFLOP/s of a device."""
+    memory_gib: float | None = Field(default=None, gt=0)
+    """Memory of a device in GiB."""
+    price_per_hour: float | None = Field(default=None, ge=0)
+    """Dollars an hour."""
+    uplink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Most Gbit/s that leave the device, over whatever link of a region or the default."""
+    downlink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Most Gbit/s that reach the device, over whatever link of a region or the default."""
+
+
+class DeviceSection(HardwareSection):
+    """One device."""
+
+    name: Name
+    """Its own name, which no other device has."""
+    region: Name | None = None
+    """Region that it is in; the one under which it stands, where it stands under one."""
+    position: tuple[float, float] | None = None
+    """Latitude and longitude in degrees, for maps."""
+    gpus: int = Field(default=1, ge=1)
+    """GPUs that act as one device, whose numbers are of all of them together."""
+    inner: Speed | None = None
+    """Speed between two of its GPUs."""
+
+
+class RegionSection(HardwareSection):
+    """Devices with the same speed between each two of them."""
+
+    name: Name
+    """Its own name, which no other region has."""
+    count: int | None = Field(default=None, ge=1, le=MOST_DEVICES)
+    """Number of devices, named after the region, such as Oslo-0."""
+    per_host: int | None = Field(default=None, ge=1)
+    """Devices of a host: the region's devices are counted into hosts of so many."""
+    inside_host: Speed | None = None
+    """Speed between two devices of a host."""
+    devices: Annotated[list[DeviceSection], FailFast()] = Field(default_factory=list)
+    """Devices with names of their own, besides those that are counted."""
+    latency_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Milliseconds that a message of no length takes between two devices of the region, one way."""
+    bandwidth_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Gbit/s between two devices of the region."""
+
+
+class HostSection(Speed):
+    """Speed between two devices of one host."""
+
+    name: Name
+    """The host."""
+
+
+class OneWaySection(Speed):
+    """Speed in one direction."""
+
+    source: Name | None = Field(default=None, alias="from")
+    """Where messages come from."""
+    target: Name | None = Field(default=None, alias="to")
+    """Where messages go."""
+
+    def ends(self, pair: tuple[str, str] | None, noun: str) -> tuple[str, str]:
+        """Source and target, or both ends of the pair; raises TopologyError unless exactly one of both is given."""
+        if pair is not None and self.source is None and self.target is None:
+            return pair
+        if pair is None and self.source is not None and self.target is not None:
+            return self.source, self.target
+        key = "regions" if noun == "region pair" else "between"
+        raise TopologyError(f"a {noun} needs either '{key}: [a, b]' or both 'from: a' and 'to: b'")
+
+
+class BetweenSection(OneWaySection):
+    """Speed between the devices of two regions."""
+
+    regions: tuple[Name, Name] | None = None
+    """Both regions, where both directions have this speed."""
+
+
+class LinkSection(OneWaySection):
+    """Speed of a single link."""
+
+    between: tuple[Name, Name] | None = None
+    """Both devices, where both directions have this speed."""
+
+
+class MeasuredLinkSection(UnitSection):
+    """Times of messages over one link, in one direction."""
+
+    source: Name = Field(alias="from")
+    """Device that sends."""
+    target: Name = Field(alias="to")
+    """Device that receives."""
+    message_ms: list[float]
+    """Milliseconds of a message of each size."""
+
+
+class MeasuredSection(Section):
+    """What was measured of a network."""
+
+    message_bytes: list[float]
+    """Sizes of the messages, growing."""
+    links: Annotated[list[MeasuredLinkSection], FailFast()]
+    """A line for each direction of each link that was measured."""
+
+
+class EstimateSection(Section):
+    """A bandwidth that nobody measured, of all links of the kind that have it."""
+
+    links: Literal["inside hosts", "between hosts"]
+    """Links between two devices of a host, or all others."""
+    bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
+    """What these links have."""
+    least_gbps: float = Field(gt=0, allow_inf_nan=False)
+    """The least that it may be."""
+    most_gbps: float = Field(gt=0, allow_inf_nan=False)
+    """The most that it may be."""
+
+
+class TopologyFile(Section):
+    """A network as people write it."""
+
+    dtfm_topology: int
+    """Version of the format."""
+    name: Name | None = None
+    """Name of the network; that of the file where not given."""
+    description: str = ""
+    """What it is and where its numbers are from."""
+    link_spread: float = Field(default=LINK_SPREAD, ge=0, le=MOST_SPREAD)
+    """How sure the links are: one standard deviation of the logarithm of the seconds of their messages."""
+    estimates: list[EstimateSection] = Field(default_factory=list, max_length=100)
+    """Which bandwidths nobody measured, and how far each may be off."""
+    typical_prices: bool = False
+    """Whether devices without a price have the typical one of their GPU."""
+    default: Speed | None = None
+    """Speed of links for which nothing else is said."""
+    regions: Annotated[list[RegionSection], FailFast()] = Field(default_factory=list)
+    """Groups of devices that are near each other."""
+    devices: Annotated[list[DeviceSection], FailFast()] = Field(default_factory=list)
+    """Devices, each with its region or none."""
+    hosts: Annotated[list[HostSection], FailFast()] = Field(default_factory=list)
+    """Speeds between two devices of a host."""
+    between: Annotated[list[BetweenSection], FailFast()] = Field(default_factory=list)
+    """Speeds between regions."""
+    links: Annotated[list[LinkSection], FailFast()] = Field(default_factory=list)
+    """Speeds of single links, which come before all others."""
+    measured: MeasuredSection | None = None
+    """Measured times of messages of several sizes."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Topologies from mappings as people write them in YAML: regions with defaults, region pairs, cards, single links.
+#
+# The speed of a pair of devices is that of the most specific entry for it: a one-way link; a link; its host; its
+# region, or an entry between its two regions (in one direction if that has ``from`` and ``to``); the default. Network
+# cards, given by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the
+# default gives, never that of a link or host: the bandwidth of i -> j is the least of the entry's, i's uplink and j's
+# downlink. Devices of one ``host`` share its card for messages to other hosts. A device or a region names its host, or
+# a region has ``per_host: 8``, which counts its devices into ``region-host-0`` and so on; ``inside_host`` of a region,
+# or a line under ``hosts``, is the speed between two devices of a host. A device of several ``gpus`` acts as one, with
+# the numbers of all of them together and ``inner`` for the speed between two. Peak and memory come from the GPU's name
+# where the table of hardware has it; with ``typical_prices: true`` so do prices. Numbers may also be given in SI, under
+# names that say so: ``latency_s``, ``bandwidth_bytes_per_s``, ``peak_flop_per_s``, ``memory_bytes``,
+# ``uplink_bytes_per_s``, ``downlink_bytes_per_s`` and ``message_s``. For a measured network, ``measured`` holds the
+# times of messages of several sizes over each link, one way.
+
+
+def topology_from_mapping(
+    data: dict[str, Any], *, where: str = "topology", name: str = "drawn", empty_regions: bool = False
+) -> Topology:
+    """A topology from what a YAML file holds; ``where`` begins every error message.
+
+    A region without devices is refused unless ``empty_regions``, because more often than not its count is missing.
+    """
+    file = parse(TopologyFile, data, where, version="dtfm_topology")
+    with located(where):
+        topology = _assemble(file, name)
+        if not empty_regions:
+            _refuse_empty_regions(file, topology)
+        return topology
+
+
+def _assemble(file: TopologyFile, name: str) -> Topology:
+    regions = {region.name: region for region in file.regions}
+    if len(regions) < len(file.regions):
+        twice = Counter(region.name for region in file.regions).most_common(1)[0][0]
+        raise TopologyError(f"region {twice!r} is given twice; names must be unique")
+    for region_name in regions:
+        check_text("region", region_name)
+    check_count(sum((region.count or 0) + len(region.devices) for region in file.regions) + len(file.devices))
+    sections = [section for region in file.regions for section in _region_sections(region)] + file.devices
+    for section in sections:
+        if section.region and section.region not in regions:
+            known = unknown("region", section.region, regions)
+            raise TopologyError(f"device {section.name}: {known}; wanted one with a line under 'regions'")
+    paired = [(section, regions.get(section.region or "")) for section in sections]
+    devices = [_device(section, region, file.typical_prices) for section, region in paired]
+    latency_ms, gbps = _region_speeds(file, regions, devices)
+    up, down = (np.array([_value(what, *p) or np.inf for p in paired]) for what in ("uplink_gbps", "downlink_gbps"))
+    gbps = np.minimum(gbps, np.minimum(up[:, None], down[None, :]))
+    _inside_hosts(file, devices, latency_ms, gbps)
+    at = {device.name: i for i, device in enumerate(devices)}
+    one_way_last = sorted(file.links, key=lambda link: link.between is None)
+    for link in one_way_last:
+        a, b = link.ends(link.between, "link")
+        for end in (a, b):
+            if end not in at:
+                raise unknown("device", end, at)
+        if a == b:
+            raise TopologyError(f"link {a} -> {b}: a device has no link to itself; wanted two devices")
+        for i, j in [(at[a], at[b])] if link.between is None else [(at[a], at[b]), (at[b], at[a])]:
+            latency_ms[i, j], gbps[i, j] = link.latency_ms, link.bandwidth_gbps
+    missing = np.argwhere(~np.eye(len(devices), dtype=bool) & (np.isnan(latency_ms) | np.isnan(gbps)))
+    if missing.size:
+        i, j = missing[0]
+        raise TopologyError(
+            f"no latency and bandwidth for {devices[i].name} -> {devices[j].name} ({len(missing)} such links); "
+            f"wanted a 'default', the region's own, a 'between' or a 'links' line"
+        )
+    with np.errstate(over="ignore"):  # an overflow is refused as a link without end
+        seconds, bytes_per_s = from_ms(latency_ms), from_gbps(gbps)
+    return Topology(
+        tuple(devices),
+        seconds,
+        bytes_per_s,
+        name=file.name or name,
+        description=file.description,
+        link_spread=file.link_spread,
+        estimates=tuple(
+            Estimate(one.links, *(from_gbps(gbps) for gbps in (one.bandwidth_gbps, one.least_gbps, one.most_gbps)))
+            for one in file.estimates
+        ),
+        **_message_times(file.measured, at),
+    )
+
+
+def _inside_hosts(file: TopologyFile, devices: list[Device], latency_ms: FloatArray, gbps: FloatArray) -> None:
+    """Fill in the speeds between two devices of one host, where the file gives them."""
+    members = by_key((device.host, i) for i, device in enumerate(devices) if device.host)
+    speeds: dict[str, Speed] = {}
+    for region in file.regions:
+        if (speed := region.inside_host) is not None:
+            speeds |= {device.host: speed for device in devices if device.host and device.region == region.name}
+    for host in file.hosts:
+        if host.name not in members:
+            raise unknown("host", host.name, members)
+        speeds[host.name] = host
+    for name, speed in speeds.items():
+        grid = np.ix_(members[name], members[name])
+        latency_ms[grid], gbps[grid] = speed.latency_ms, speed.bandwidth_gbps
+
+
+def _refuse_empty_regions(file: TopologyFile, topology: Topology) -> None:
+    for region in file.regions:
+        if region.name not in topology.regions:
+            raise TopologyError(f"region {region.name} has no devices; wanted a count, or devices")
+
+
+def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
+    """The fields of a Topology for times by message size, with NaN for pairs that have none."""
+    if measured is None:
+        return {}
+    n_sizes = len(measured.message_bytes)
+    check_sizes(n_sizes, len(at))
+    message_ms = np.full((len(at), len(at), n_sizes), np.nan)
+    for link in measured.links:
+        where = f"measured link {link.source} -> {link.target}"
+        for end in (link.source, link.target):
+            if end not in at:
+                raise unknown("device", end, at)
+        if link.source == link.target:
+            raise TopologyError(f"{where}: a device has no link to itself; wanted two devices")
+        if len(link.message_ms) != n_sizes:
+            raise TopologyError(f"{where} has {len(link.message_ms)} message_ms; wanted {n_sizes}, one for each size")
+        i, j = at[link.source], at[link.target]
+        if not np.isnan(message_ms[i, j]).all():
+            raise TopologyError(f"{where} stands twice; wanted one line a direction")
+        message_ms[i, j] = link.message_ms
+    return {"message_bytes": measured.message_bytes, "message_s": from_ms(message_ms)}
+
+
+def _region_speeds(
+    file: TopologyFile, regions: dict[str, RegionSection], devices: list[Device]
+) -> tuple[FloatArray, FloatArray]:
+    """(N, N) latency_ms and bandwidth_gbps from regions and the default; NaN where these give none."""
+    n = len(devices)
+    latency_ms, gbps = np.full((n, n), np.nan), np.full((n, n), np.nan)
+    if file.default:
+        latency_ms[:], gbps[:] = file.default.latency_ms, file.default.bandwidth_gbps
+    members: dict[str, list[int]] = {name: [] for name in regions}
+    for i, device in enumerate(devices):
+        if device.region in members:
+            members[device.region].append(i)
+    for region in file.regions:
+        grid = np.ix_(members[region.name], members[region.name])
+        if region.latency_ms is not None:
+            latency_ms[grid] = region.latency_ms
+        if region.bandwidth_gbps is not None:
+            gbps[grid] = region.bandwidth_gbps
+    one_way_last = sorted(file.between, key=lambda pair: pair.regions is None)
+    for pair in one_way_last:
+        a, b = pair.ends(pair.regions, "region pair")
+        if a == b:
+            raise TopologyError(f"between {a} and itself: wanted latency_ms and bandwidth_gbps of the region")
+        there, back = (members[r] if r in members else _refuse(unknown("region", r, regions)) for r in (a, b))
+        for grid in [np.ix_(there, back)] if pair.regions is None else [np.ix_(there, back), np.ix_(back, there)]:
+            latency_ms[grid], gbps[grid] = pair.latency_ms, pair.bandwidth_gbps
+    return latency_ms, gbps
+
+
+def _region_sections(region: RegionSection) -> list[DeviceSection]:
+    """The region's devices, counted ones first, each with its region."""
+    for section in region.devices:
+        if section.region not in (None, region.name):
+            raise TopologyError(f"device {section.name} stands under region {region.name} but says {section.region}")
+    if region.per_host is not None and region.host is not None:
+        raise TopologyError(f"region {region.name}: both host and per_host are given; wanted one of them")
+    counted = [DeviceSection(name=f"{region.name}-{i}", region=region.name) for i in range(region.count or 0)]
+    sections = counted + [section.model_copy(update={"region": region.name}) for section in region.devices]
+    if region.per_host is None:
+        return sections
+    hosts = (f"{region.name}-host-{i // region.per_host}" for i in range(len(sections)))
+    return [s.model_copy(update={"host": s.host or host}) for s, host in zip(sections, hosts, strict=True)]
+
+
+def _value(what: str, section: DeviceSection, region: RegionSection | None) -> Any:
+    """The device's own value of a field, or if it has none its region's."""
+    value = getattr(section, what)
+    return value if value is not None or region is None else getattr(region, what)
+
+
+def _device(section: DeviceSection, region: RegionSection | None, typical_prices: bool) -> Device:
+    gpu, tflops, gib, price = (
+        _value(what, section, region) for what in ("gpu", "peak_tflops", "memory_gib", "price_per_hour")
+    )
+    if price is None and typical_prices:
+        price = typical_price(gpu or PAPERS_GPU)
+    fields: dict[str, Any] = {} if tflops is None else {"peak_flop_per_s": tflops * TERA}
+    fields |= {} if gib is None else {"memory_bytes": gib * GiB}
+    fields |= {} if gpu is None else {"gpu": gpu}
+    fields |= {} if price is None else {"price_per_hour": price}
+    fields |= {"host": _value("host", section, region) or "", "gpus": section.gpus}
+    if section.inner is not None:
+        fields["inner_latency_s"] = from_ms(section.inner.latency_ms)
+        fields["inner_bandwidth_bytes_per_s"] = from_gbps(section.inner.bandwidth_gbps)
+    return Device(name=section.name, region=region.name if region else "", position=section.position, **fields)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    raise error
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The format ``yaml`` of ``files.topologies``.
 
 
 def read(path: Path) -> Topology:
@@ -35,201 +458,3 @@ def write(topology: Topology, path: Path) -> Path:
     if path.suffix.lower() == ".json":
         return write_text(path, json.dumps(data, indent=1) + "\n")
     return write_yaml(path, data)
-
-
-def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, Any]:
-    """A mapping from which ``topology_from_mapping`` makes an equal topology.
-
-    Its matrices come back exactly where they were milliseconds and Gbit/s once, else to the last bit or two of a
-    float. Network cards stand for links where that saves lines. Without ``hosts`` it says no speed inside a host, which
-    the canvas cannot draw.
-    """
-    latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
-    devices = [_device_mapping(d) for d in topology.devices]
-    lines = _entries(topology, latency_ms, gbps, hosts=hosts)
-    if len(lines["links"]) > len(topology):
-        up, down = _cards(gbps)
-        cap_gbps = np.minimum(up[:, None], down[None, :])
-        capped = _entries(topology, latency_ms, gbps, hosts=hosts, cap_gbps=cap_gbps)
-        if len(capped["links"]) + len(topology) < len(lines["links"]):
-            lines = capped
-            for device, device_up, device_down in zip(devices, up, down, strict=True):
-                device |= {"uplink_gbps": float(device_up), "downlink_gbps": float(device_down)}
-    data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
-    data |= {"description": topology.description} if topology.description else {}
-    data |= {} if topology.link_spread == LINK_SPREAD else {"link_spread": topology.link_spread}
-    data |= {"estimates": [_estimate(one) for one in topology.estimates]} if topology.estimates else {}
-    data |= {"default": lines["default"]} if lines["default"] else {}
-    data |= {"regions": lines["regions"], "devices": devices}
-    data |= {"hosts": lines["hosts"]} if lines["hosts"] else {}
-    data |= {"between": lines["between"], "links": lines["links"]}
-    return data | _measured(topology)
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    gbps = ("bandwidth_gbps", estimate.bandwidth_bytes_per_s), ("least_gbps", estimate.least_bytes_per_s)
-    rates = dict((*gbps, ("most_gbps", estimate.most_bytes_per_s)))
-    return {"links": estimate.where} | {name: float(to_gbps(rate)) for name, rate in rates.items()}
-
-
-def _measured(topology: Topology) -> dict[str, Any]:
-    """Times by message size, with an entry for each measured directed link; empty where none was measured."""
-    if topology.message_bytes is None or topology.message_s is None:
-        return {}
-    names, times = topology.names, to_ms(topology.message_s)
-    links = [
-        {"from": names[i], "to": names[j], "message_ms": times[i, j].tolist()}
-        for i, j in np.argwhere(~np.isnan(times[:, :, 0]))
-    ]
-    return {"measured": {"message_bytes": topology.message_bytes.tolist(), "links": links}}
-
-
-def _cards(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(N,) the narrowest uplinks and the narrowest downlinks that cap no link below its bandwidth."""
-    apart = gbps.copy()
-    np.fill_diagonal(apart, 0.0)
-    return apart.max(axis=1), apart.max(axis=0)
-
-
-def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> FloatArray:
-    """(N, N) bandwidths between regions before cards cap them: the widest that no card explains."""
-    lines = np.full_like(gbps, gbps[~np.eye(len(gbps), dtype=bool)].max())
-    members = {r: [i for i, region in enumerate(region_of) if region == r] for r in region_of}
-    for a, b in product(members, members):
-        block = np.ix_(members[a], members[b])
-        if (unexplained := gbps[block][gbps[block] < cap_gbps[block]]).size:
-            lines[block] = unexplained.max()
-    return lines
-
-
-def _entries(
-    topology: Topology, latency_ms: FloatArray, gbps: FloatArray, *, hosts: bool, cap_gbps: FloatArray | None = None
-) -> dict[str, Any]:
-    """The file's ``default``, ``regions`` and ``between``, whose bandwidths cards may cap, ``hosts`` and ``links``."""
-    n = len(topology)
-    region_of, host_of = _codes([d.region for d in topology.devices]), _codes([d.host for d in topology.devices])
-    if cap_gbps is None:
-        line_gbps, cap_gbps = gbps, np.full_like(gbps, np.inf)
-    else:
-        line_gbps = _uncapped([d.region for d in topology.devices], gbps, cap_gbps)
-    real = _Speeds.of(latency_ms, gbps)
-    lines = real if line_gbps is gbps else _Speeds.of(latency_ms, line_gbps)
-    apart = ~np.eye(n, dtype=bool)
-    across = apart & ((region_of[:, None] != region_of[None, :]) | (region_of < 0)[:, None])
-    default = lines.commonest(across if across.any() else apart)
-    members = {r: np.array([i for i in range(n) if topology.devices[i].region == r]) for r in topology.regions if r}
-    inside_hosts = apart & (host_of[:, None] == host_of[None, :]) & (host_of >= 0)[:, None]
-    stated: dict[tuple[str, str], Speed | None] = {}
-    for region, ids in members.items():
-        grid = np.ix_(ids, ids)
-        between_hosts = apart[grid] & ~inside_hosts[grid]
-        chosen = between_hosts if hosts and between_hosts.any() else apart[grid]
-        stated[region, region] = lines.commonest(chosen, grid)
-    between = []
-    for a, b in combinations(members, 2):
-        there, back = lines.codes[np.ix_(members[a], members[b])], lines.codes[np.ix_(members[b], members[a])].T
-        speeds = lines.most_common(there), lines.most_common(back)
-        if speeds[0] != speeds[1]:
-            for source, target, s in ((a, b, speeds[0]), (b, a, speeds[1])):
-                if s != default:
-                    stated[source, target] = s
-                    between.append({"from": source, "to": target, **_speed(s)})
-        elif (s := lines.most_common(np.concatenate([there.ravel(), back.ravel()]))) != default:
-            stated[a, b] = stated[b, a] = s
-            between.append({"regions": [a, b], **_speed(s)})
-
-    line_ms, wanted_gbps = (np.full((n, n), np.nan if default is None else default[k]) for k in (0, 1))
-    for (a, b), speed in stated.items():
-        grid = np.ix_(members[a], members[b])
-        line_ms[grid], wanted_gbps[grid] = (np.nan, np.nan) if speed is None else speed
-    wrong = ((line_ms != latency_ms) | (np.minimum(wanted_gbps, cap_gbps) != gbps)) & apart
-    inside: dict[str, Speed] = {}
-    for host, in_host in _members(topology).items() if hosts else ():
-        grid = np.ix_(in_host, in_host)
-        if wrong[grid].any():
-            commonest = real.commonest(apart[grid], grid) or (0.0, 0.0)
-            wrong[grid] = ((latency_ms[grid] != commonest[0]) | (gbps[grid] != commonest[1])) & apart[grid]
-            inside[host] = commonest
-    return {
-        "default": _speed(default),
-        "regions": [{"name": r} | _speed(stated[r, r]) for r in members],
-        "hosts": [{"name": host} | _speed(speed) for host, speed in inside.items()],
-        "between": between,
-        "links": _links(topology.names, wrong, real),
-    }
-
-
-def _links(names: Sequence[str], wrong: BoolArray, real: _Speeds) -> list[dict[str, Any]]:
-    """A line for each pair of devices whose speed no other line says, both ways in one where they are alike."""
-    links: list[dict[str, Any]] = []
-    for i, j in np.argwhere(np.triu(wrong | wrong.T)).tolist():
-        apart = [(a, b) for a, b in ((i, j), (j, i)) if wrong[a, b]]
-        if len(apart) == 2 and real.codes[i, j] == real.codes[j, i]:
-            links.append({"between": [names[i], names[j]], **_speed(real.at(i, j))})
-        else:
-            links += [{"from": names[a], "to": names[b], **_speed(real.at(a, b))} for a, b in apart]
-    return links
-
-
-@dataclass(frozen=True, eq=False)
-class _Speeds:
-    """The speeds of all ordered pairs as numbers, because a network of thousands of devices has millions of pairs."""
-
-    codes: IntArray
-    """(N, N) number of each pair's speed, in the order in which they first come."""
-    latencies_ms: FloatArray
-    """Of each number."""
-    bandwidths_gbps: FloatArray
-
-    @classmethod
-    def of(cls, latency_ms: FloatArray, gbps: FloatArray) -> _Speeds:
-        (slow, latencies), (fast, bandwidths) = (pd.factorize(each.ravel()) for each in (latency_ms, gbps))
-        codes, pairs = pd.factorize(slow * len(bandwidths) + fast)
-        slow, fast = np.divmod(np.asarray(pairs), len(bandwidths))
-        return cls(codes.reshape(latency_ms.shape), np.asarray(latencies)[slow], np.asarray(bandwidths)[fast])
-
-    def at(self, i: int, j: int) -> Speed:
-        return self._speed(int(self.codes[i, j]))
-
-    def commonest(self, chosen: BoolArray, grid: Any = ...) -> Speed | None:
-        """The commonest speed of these pairs, of all or of a part of the matrix; None where there is none."""
-        return self.most_common(self.codes[grid][chosen])
-
-    def most_common(self, codes: IntArray) -> Speed | None:
-        """The commonest of these speeds, of equally common ones the first; None where there is none."""
-        if not codes.size:
-            return None
-        flat = codes.ravel()
-        counts = np.bincount(flat)
-        most = np.flatnonzero(counts == counts.max())
-        return self._speed(int(most[0] if len(most) == 1 else flat[np.isin(flat, most).argmax()]))
-
-    def _speed(self, code: int) -> Speed:
-        return float(self.latencies_ms[code]), float(self.bandwidths_gbps[code])
-
-
-def _codes(names: Sequence[str]) -> IntArray:
-    """(N,) a number for each name, -1 for an empty one."""
-    return np.asarray(pd.factorize(np.array([name or None for name in names], dtype=object))[0])
-
-
-def _members(topology: Topology) -> dict[str, list[int]]:
-    """The devices of each host, in the order of first devices; those without a host are left out."""
-    return by_key((device.host, i) for i, device in enumerate(topology.devices) if device.host)
-
-
-def _device_mapping(device: Device) -> dict[str, Any]:
-    data: dict[str, Any] = {"name": device.name}
-    data |= {"region": device.region} if device.region else {}
-    data |= {"host": device.host} if device.host else {}
-    data |= {"gpu": device.gpu, "peak_tflops": device.peak_flop_per_s / TERA, "memory_gib": device.memory_bytes / GiB}
-    data |= {"price_per_hour": device.price_per_hour} if device.price_per_hour else {}
-    if device.gpus > 1:
-        inner = to_ms(device.inner_latency_s), to_gbps(device.inner_bandwidth_bytes_per_s)
-        data |= {"gpus": device.gpus, "inner": _speed(inner)}
-    data |= {"position": list(device.position)} if device.position else {}
-    return data
-
-
-def _speed(speed: Speed | None) -> dict[str, float]:
-    return {} if speed is None else {"latency_ms": speed[0], "bandwidth_gbps": speed[1]}

@@ -10,18 +10,20 @@ from typing import Any, overload
 import numpy as np
 
 from dtfm_lab.domain.availability import Availability
-from dtfm_lab.domain.errors import JobError, TraceError
+from dtfm_lab.domain.errors import JobError, LabError, TraceError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import OF_ONE_SHAPE
 from dtfm_lab.domain.network import MOST_DEVICES, Topology, as_number, shortened
+from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.elasticity import Costs, Fleet, PlannedFleet, Policy, TableFleet, foresight, policy_of
 from dtfm_lab.elasticity import replay as play
 from dtfm_lab.elasticity.policies.restart import Restart, young_s
 from dtfm_lab.elasticity.policy import QUARTER_S
 from dtfm_lab.elasticity.race import RATE, Race, race_over
-from dtfm_lab.files import load_availability
+from dtfm_lab.files.availability import load_availability
+from dtfm_lab.lab.arguments import MeasuredOptions, as_plan
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning.evaluate import opened
 from dtfm_lab.runtime.client import hours
@@ -180,25 +182,39 @@ def name_of(policy: str | Policy) -> str:
     return policy if isinstance(policy, str) else type(policy).__name__.lower()
 
 
+@takes_options(MeasuredOptions)
 def run_hours(
-    plan: Plan,
-    availability: Availability | str | os.PathLike[str],
-    policy: str | Policy,
+    plan: Plan | str,
+    schedule: Any = None,
     *,
+    availability: AnyAvailability | None = None,
+    policy: AnyPolicy | None = None,
     start_s: float = 45.0,
     restart_s: float | None = None,
     regroup_s: float = 2.0,
     progress: Callable[[Any], None] | None = None,
     **options: Any,
 ) -> History:
-    """The same for real: see ``lab.run``. Raises what ``replay`` and ``start`` raise."""
+    """Play the hours of an availability on the paced clock; ``lab.run`` with an ``availability``.
+
+    Workers are killed and started as devices leave and come, and ``policy`` (oobleck, if none is given) says how the
+    run goes on, each time by a plan of the lab for who is there, on the network and for the job of ``plan``. An hour
+    takes ``time_scale`` hours. ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these
+    hours; a change takes at least what they say. Policies by which a device does another stage beside its own or leaves
+    one out, such as bamboo and skippipe, and rounds of local steps are refused with LabError. Other options are those
+    of ``start``.
+    """
+    if availability is None:
+        raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")
+    if schedule is not None:
+        raise LabError(f"schedule is {schedule} beside an availability, whose plans have their own; wanted none")
+    plan, policy = as_plan(plan), policy or "oobleck"
     if isinstance(availability, str | os.PathLike):
         availability = load_availability(availability)
-    chosen = policy_of(policy)
-    fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name_of(policy))
+    chosen, name = policy_of(policy), name_of(policy)
+    fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name)
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = Costs(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
-    name = name_of(policy)
     hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # every fleet is planned by then
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 

@@ -270,9 +270,10 @@ def with_job(plan: Plan | str, **overrides: Any) -> Plan:
 
 def _simulated(plan: Plan) -> Plan:
     """The plan with the seconds of its iteration, after a warning of why there are none, or of memory that it lacks."""
-    plan = planning.simulated(plan)
-    if why := planning.why_not_simulated(plan):
-        log.warning("iteration not simulated: %s", why)
+    if plan.iteration_s is None:
+        plan = planning.simulated(plan)
+        if why := planning.why_not_simulated(plan):
+            log.warning("iteration not simulated: %s", why)
     return warned(plan)
 
 

@@ -26,7 +26,7 @@ from dtfm_lab.files.models import FAMILIES, WholeSection, section_of
 from dtfm_lab.files.plans import NetworkSection, PlanFile
 from dtfm_lab.files.reading import Section
 from dtfm_lab.files.schedules import HEADER
-from dtfm_lab.files.topology_sections import UNITS, TopologyFile
+from dtfm_lab.files.topology_yaml import UNITS, TopologyFile
 from dtfm_lab.files.traces import TraceFile
 from dtfm_lab.files.workspaces import PackedTrace, WorkspaceState
 from dtfm_lab.runtime.protocol.checkpoint_folders import CheckpointFile

@@ -6,7 +6,7 @@ replicas split states (``sharding``), its shard. A device of the new plan gets w
 the same stage in both plans gets nothing, and a stage that is cut elsewhere moves only what is cut off.
 
 Each piece comes whole from one living device that held it in the old plan, from the one that delivers it first. The
-rule of links is the simulator's (``domain.network.links``): with ``pairs`` every directed pair is a link of its own;
+rule of links is the simulator's (``domain.network.topology``): with ``pairs`` every directed pair is a link of its own;
 where cards queue, messages leave a card and come in one at a time. Larger pieces are sent first; devices that have just
 got a piece do not hand it on. All pieces are sent at once, and training waits for the last.
 
@@ -29,8 +29,7 @@ from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.collectives import sharded_over
-from dtfm_lab.simulation.memory_intervals import optimizer_bytes
+from dtfm_lab.simulation.memory_intervals import optimizer_bytes, sharded_over
 from dtfm_lab.simulation.schedules import choices_of
 
 CHECKPOINT = -1

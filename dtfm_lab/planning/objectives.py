@@ -25,7 +25,7 @@ from dtfm_lab.planning.bounds.search_bound import search_bound
 from dtfm_lab.planning.cost import PairCosts, pair_costs
 from dtfm_lab.planning.problem import Generation, Problem, canonical_order, planners
 from dtfm_lab.planning.step import PROVEN, PlanStep
-from dtfm_lab.simulation.collectives import tensor_gpus
+from dtfm_lab.simulation.durations import tensor_gpus
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 PAPERS_JOB = "dtfm-gpt3-xl"

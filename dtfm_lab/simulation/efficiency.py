@@ -98,7 +98,7 @@ class Products(NamedTuple):
     half_depth: float
     """Depth k0 at which they reach half of that."""
     spread: float
-    """Of the errors on the rows that benchmarks/efficiency.py tests, which the two constants were not fitted to."""
+    """Of the errors on rows to which the two constants were not fitted: ``python benchmarks efficiency``."""
     source: str
     fused: FusedAttention | None = None
     """Of heads at most ``KERNEL_HEAD`` wide; None where a fused attention counts as a product of the largest k."""
@@ -132,10 +132,10 @@ PRODUCTS = {
         148, 0.442, 443.0, 0.12, f"{TORCHTITAN}; the depth from {SC21}; {CUDNN}", FusedAttention(0.542, 2324.0)
     ),
 }
-"""By the GPU's name in the table of hardware. benchmarks/efficiency.py fits the constants and tests each on rows of
-other sources; a fused attention's are fitted to published speeds of the kernel alone. Multiprocessors are of NVIDIA's
-data sheets and whitepapers. Other kinds have no source, or, as the V100, sources that contradict each other: DT-FM's
-authors' single pipelines reach 28 to 30 % of its peak, their five networks about 40."""
+"""By the GPU's name in the table of hardware. ``python benchmarks efficiency`` fits the constants and tests each on
+rows of other sources; a fused attention's are fitted to published speeds of the kernel alone. Multiprocessors are of
+NVIDIA's data sheets and whitepapers. Other kinds have no source, or, as the V100, sources that contradict each other:
+DT-FM's authors' single pipelines reach 28 to 30 % of its peak, their five networks about 40."""
 
 
 class Calibrated(Protocol):

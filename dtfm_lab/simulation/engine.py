@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +27,8 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 from dtfm_lab.simulation.durations import compute_seconds
-from dtfm_lab.simulation.kernels import kernel
+from dtfm_lab.simulation.kernels import events
+from dtfm_lab.simulation.kernels.rings import ring_times, shared_ring_times
 from dtfm_lab.simulation.rings import RingInputs, play_rings
 
 SHOWN = 12
@@ -293,7 +296,7 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
         return n_done
     ready_s, made_by = _latest(n, source, target, sends[target], times.end_s)
     times.after[sends] = made_by[sends]
-    given = RingInputs(graph, times.links, tasks.here, tasks.there, times.duration_s, times.latency_s, ready_s)
+    given = RingInputs(graph, times.links, tasks.here, tasks.there, times.duration_s, times.latency_s, ready_s, kernel)
     times.before[in_rings] = times.ahead[in_rings] = -1
     play_rings(given, times.start_s, times.end_s, times.after)
     order[n_done : n_done + len(in_rings)] = in_rings
@@ -382,3 +385,67 @@ def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
     more = f" and {len(passes) - SHOWN} more" if len(passes) > SHOWN else ""
     chain = " waits for ".join([*passes[:SHOWN], *([] if more else passes[:1])])
     return f"schedule {graph.programs.schedule.name} cannot finish: {chain}{more}, in a circle"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The inner loops in two forms: plain Python that numba also compiles, on a thread; here is chosen which form runs.
+#
+# Compiling takes seconds, once on a machine, and reading it back from disk a good part of one: more than a small
+# simulation takes uncompiled. Both forms give the same bits.
+
+
+SMALL = 3_000
+"""Most nodes of a simulation that runs uncompiled without starting to compile."""
+LARGE = 60_000
+"""Nodes from which a simulation waits for the compiled kernels."""
+
+PLAIN: dict[str, Callable[..., Any]] = {
+    "event_loop": events.event_loop,
+    "longest_paths": events.longest_paths,
+    "ring_times": ring_times,
+    "shared_ring_times": shared_ring_times,
+}
+compiled_kernels: dict[str, Callable[..., Any]] = {}
+"""The compiled form of each kernel, by name; empty until ``start_compiling`` has finished."""
+_starting = threading.Lock()
+_started = threading.Event()
+_finished = threading.Event()
+
+
+def kernel(name: str, n_nodes: int) -> Callable[..., Any]:
+    """``event_loop``, ``longest_paths`` or ``ring_times``, in the form to use for so many nodes, or messages."""
+    if not _finished.is_set() and n_nodes > SMALL:
+        start_compiling()
+        if n_nodes > LARGE:
+            _finished.wait()
+    return compiled_kernels.get(name, PLAIN[name])
+
+
+def start_compiling() -> threading.Event:
+    """Start to compile on a thread, unless that was done before; the event is set when it has finished."""
+    with _starting:
+        if not _started.is_set():
+            _started.set()
+            threading.Thread(target=_compile, daemon=True, name="dtfm-lab compiles the simulator").start()
+    return _finished
+
+
+def _compile() -> None:
+    """Without numba, or where it fails, the plain kernels stay in use: slower, with the same results."""
+    try:
+        from dtfm_lab.domain.compiling import compiled  # numba takes half a second to load
+
+        made = {name: compiled(plain) for name, plain in PLAIN.items()}
+        whole, number = np.zeros(1, np.int64), np.zeros(1)
+        edges = np.zeros(2, np.int64)
+        filled = np.zeros(1), np.zeros(1), *np.zeros((4, 1), np.int64)
+        made["event_loop"](
+            whole, number, number, whole, whole, 1, whole - 1, 1, whole, edges, whole[:0], number, *filled
+        )
+        made["longest_paths"](whole, number, number, whole, whole - 1, whole - 1, whole, edges, whole[:0], number)
+        one, none = np.zeros((1, 1)), np.zeros((1, 1), np.int64)
+        made["ring_times"](one, none, one, one, one, one, one, whole, 1, np.zeros((8, 1, 1)))
+        made["shared_ring_times"](one, one, one, one, one, one, none, none, none, True, 1, np.zeros((8, 1, 1)))
+        compiled_kernels.update(made)
+    finally:
+        _finished.set()

@@ -31,7 +31,7 @@ from dtfm_lab.simulation.memory_intervals import (
     static_memory,
 )
 from dtfm_lab.simulation.schedules import build, built_for, choices_of, made_for, schedules
-from dtfm_lab.simulation.symmetry import period_of_counts
+from dtfm_lab.simulation.simulate import period_of_counts
 
 log = logging.getLogger(__name__)
 

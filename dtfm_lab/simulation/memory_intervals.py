@@ -6,11 +6,13 @@ received to the pass that uses them up, and from the pass that makes them to the
 framework takes for itself and memory lost between allocations are a reserve that the job states (``usable_bytes``);
 an operator's own temporaries are not counted, but for the gradients of a block that are added in another precision.
 
-A backward that is split holds everything until the end of W: what I frees, the gradients that W multiplies with
-take up again (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes a token and
-width; of a head it would be half).
-With checkpoints a micro-batch leaves less, until its backward makes the rest again: that of the whole stage, or of one
-block at a time. A split backward does the latter, too, but holds all of it to the end of W.
+A backward that is split holds everything until the end of W: what I frees, the gradients that W multiplies with take
+up again (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes a token and width; of
+a head it would be half). With checkpoints a micro-batch leaves less, until its backward makes the rest again: that of
+the whole stage, or of one block at a time. A split backward does the latter, too, but holds all of it to the end of
+W.
+
+Sharding and what is gathered of it come first, then what is held at all times, then what passes hold for a while.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from dtfm_lab.domain.job import (
     LayerKind,
     boundary_bytes,
     boundary_of,
+    compressed_bytes,
+    copied_elements,
     device_expert_elements,
     device_gradient_bytes,
     device_gradient_elements,
@@ -45,7 +49,65 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.collectives import gathered_of, passing_gradient_elements, sharded_over
+
+
+def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[float, float]:
+    """Bytes of the weights of a layer when gathered, with frozen ones ``beside_bytes``, and of its gradient when
+    scattered, as compressed."""
+    gradient_bytes = compressed_bytes(parameters, job.gradients_in, job.gradients_as)
+    return float(parameters * BYTES_PER_ELEMENT[job.dtype]) + beside_bytes, gradient_bytes
+
+
+class Sharded(NamedTuple):
+    """Divisors of what a device holds of parameters, gradients and the optimiser's states."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+
+
+def sharded_over(sharding: str | None, n_replicas: int) -> Sharded:
+    """The divisors of a sharding (Rajbhandari et al. 2020, figure 1); the planner's choice, None, counts as none."""
+    level = 0 if sharding in (None, "none") else int(sharding[-1])
+    return Sharded(*(n_replicas if level >= least else 1 for least in (3, 2, 1)))
+
+
+class Gathered(NamedTuple):
+    """What a device holds whole beside its shards, at most."""
+
+    weights_bytes: float
+    gradient_elements: int
+
+
+def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
+    """Weights and gradients of a stage's layers that a device holds whole beside its shards, at most.
+
+    With zero-3 the weights of the block in use and of the one fetched ahead, and those of the embedding and the head
+    all the time: in FSDP they are the root's own, which torch's ``fully_shard`` does not drop after the forward. With
+    it and with zero-2 the gradients of the layer whose gradients are being scattered. Nothing where there is one
+    replica.
+    """
+    level = sharded_over(job.sharding, 2)
+    if n_replicas == 1 or level.gradients == 1:
+        return Gathered(0.0, 0)
+    of = [(layer.kind, message_bytes_of(job, layer.parameters, frozen_bytes(job, layer))[0]) for layer in layers]
+    blocks = sorted(n_bytes for kind, n_bytes in of if kind is LayerKind.BLOCK)
+    root = sum(n_bytes for kind, n_bytes in of if kind is not LayerKind.BLOCK)
+    gathered = root + sum(blocks[-2:]) if level.parameters > 1 else 0.0
+    return Gathered(gathered, max(layer.parameters for layer in layers))
+
+
+def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
+    """Gradients of a stage's largest block, which are made in the precision of numbers and then added in another.
+
+    Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts these as "dummy wgrad"). 0 where both
+    precisions are one.
+    """
+    if job.gradients_in == job.dtype:
+        return 0
+    blocks = (layer for layer in layers if layer.kind is LayerKind.BLOCK)
+    return max((layer.parameters + copied_elements(job, layer) for layer in blocks), default=0)
+
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
 """Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all

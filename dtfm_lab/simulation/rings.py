@@ -13,7 +13,7 @@ Rings that repeat themselves from host to host are played on the hosts of one pe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,6 @@ import numpy as np
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule.task_graph import Ring, TaskGraph
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.kernels import kernel
 from dtfm_lab.simulation.kernels.rings import (
     BACK,
     CAME,
@@ -53,6 +52,8 @@ class RingInputs:
     latency_s: FloatArray
     ready_s: FloatArray
     """Of a ring's first sends: when what they need has ended."""
+    kernel: Callable[[str, int], Callable[..., object]]
+    """``engine.kernel``: the form of an inner loop to use for so many messages."""
 
 
 def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after: IntArray) -> None:
@@ -107,7 +108,7 @@ def _play_together(
             np.where(step >= 0, given.duration_s[step], 0.0),
         ]
     )
-    times = _times(parts, queues[of_ring].transpose(1, 2, 0), of_ring, n_rounds)
+    times = _times(given.kernel, parts, queues[of_ring].transpose(1, 2, 0), of_ring, n_rounds)
     before, latency_s = np.roll(times, 1, axis=1), np.roll(parts[3], 1, axis=0)
     summing_s = np.maximum(times[CAME], ready_s)
     for nodes, begin_s, finish_s in (
@@ -126,7 +127,13 @@ def _play_together(
     after[step[steps]] = sums[steps]
 
 
-def _times(parts: FloatArray, queues: IntArray, of_ring: IntArray, n_rounds: int) -> FloatArray:
+def _times(
+    kernel: Callable[[str, int], Callable[..., object]],
+    parts: FloatArray,
+    queues: IntArray,
+    of_ring: IntArray,
+    n_rounds: int,
+) -> FloatArray:
     """(8, replicas, buckets) times as ``ring_times`` fills them.
 
     ``parts`` is (6, replicas, buckets), what the kernels take; ``queues`` is (2, replicas, buckets), what the messages

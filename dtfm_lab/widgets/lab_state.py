@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.network.grouping import groups_of
+from dtfm_lab.domain.network.device import groups_of
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.live_search import LiveSearch

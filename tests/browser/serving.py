@@ -123,7 +123,7 @@ def jupyter_server(root: Path, *, forks: bool = False, **environment: str) -> It
     (config / "labconfig" / "page_config.json").write_text(json.dumps(disabled))
     extensions = root / "data" / "labextensions"  # where an installed wheel has it
     extensions.mkdir(parents=True)
-    (extensions / "dtfm-lab").symlink_to(REPOSITORY / "labextension")
+    (extensions / "dtfm-lab").symlink_to(REPOSITORY / "tools" / "labextension")
     port, token = free_port(), secrets.token_hex(16)
     command = [sys.executable, *([str(FORKING)] if forks else ["-m", "jupyterlab"]), "--allow-root", "--no-browser"]
     command += ["--ip=127.0.0.1", f"--port={port}"]

@@ -68,8 +68,8 @@ def test_the_card_opens_the_lab_in_a_tab_that_is_there_again_after_page_and_kern
 def test_the_extension_is_the_packages_and_of_its_version():
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     shared = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
-    extension = json.loads((REPOSITORY / "labextension" / "package.json").read_text())
-    assert shared == {"labextension": f"share/jupyter/labextensions/{extension['name']}"}
+    extension = json.loads((REPOSITORY / "tools" / "labextension" / "package.json").read_text())
+    assert shared == {"tools/labextension": f"share/jupyter/labextensions/{extension['name']}"}
     assert extension["version"] == project["project"]["version"]
-    loaded = REPOSITORY / "labextension" / extension["jupyterlab"]["_build"]["load"]
+    loaded = REPOSITORY / "tools" / "labextension" / extension["jupyterlab"]["_build"]["load"]
     assert f'_JUPYTERLAB["{extension["name"]}"]' in loaded.read_text()

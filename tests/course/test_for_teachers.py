@@ -8,7 +8,7 @@ import dtfm_lab as lab
 from dtfm_lab.course import LESSONS, missions
 from dtfm_lab.course.teaching import assignment, points_of, with_slides
 from dtfm_lab.domain.errors import LabError, UnknownName
-from website.course import lesson_plan, made_anew
+from tools.website.course import lesson_plan, made_anew
 
 DOCS = Path(__file__).parents[2] / "docs"
 WITH_MISSIONS = sorted({each.lesson for each in missions.values()})

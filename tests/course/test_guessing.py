@@ -6,9 +6,10 @@ import math
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.course.guessing import Question, factor, figures, in_words, score_of
+from dtfm_lab.course.guessing import Question, factor, in_words, score_of
 from dtfm_lab.course.progress import Guess, load_progress, progress_path
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.units import in_figures
 
 
 def guessed(guess: float, answer: float, unit: str = "s") -> Guess:
@@ -46,7 +47,7 @@ def test_a_guess_twice_too_high_is_as_far_off_as_one_half_of_the_answer():
 
 def test_numbers_are_written_as_people_write_them():
     shown = {49.51: "49.5", 1234567: "1,230,000", 0.02612: "0.0261", 0: "0", 200: "200", 7.5: "7.5"}
-    assert {number: figures(number) for number in shown} == shown
+    assert {number: in_figures(number) for number in shown} == shown
 
 
 def test_the_first_guess_counts():

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from dtfm_lab.course import LESSONS, Lesson, missions
-from website.course import goals_of
+from tools.website.course import goals_of
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS, SOURCES = ROOT / "notebooks", ROOT / "tools" / "lessons"
 LEAST_MISSIONS = 40
 
 
 def source(lesson: Lesson) -> str:
-    return (NOTEBOOKS / f"{lesson.name}.py").read_text()
+    return (SOURCES / f"{lesson.name}.py").read_text()
 
 
 def plain(text: str) -> str:
@@ -28,7 +29,7 @@ def prose(lesson: Lesson) -> str:
 
 
 def test_notebooks_and_the_table_of_lessons_are_the_same():
-    assert sorted(path.stem for path in NOTEBOOKS.glob("*.py")) == sorted(LESSONS)
+    assert sorted(path.stem for path in SOURCES.glob("*.py")) == sorted(LESSONS)
     assert sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb")) == sorted(LESSONS)
 
 

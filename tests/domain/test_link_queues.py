@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.network import Links, OutgoingLinks, Topology
 
 messages = st.lists(st.tuples(st.integers(0, 2), st.floats(0, 10), st.floats(0, 10), st.booleans()), max_size=12)
 
@@ -17,7 +17,7 @@ def three(queueing: str = "pairs") -> Links:
 
 
 def test_an_idle_link_takes_latency_plus_size_over_bandwidth():
-    passage = three().outgoing(0).carry(1, 2.0, 8, in_turn=False)
+    passage = OutgoingLinks(three(), 0).carry(1, 2.0, 8, in_turn=False)
     assert (passage.start_s, passage.end_s) == (2, 6)
     assert (passage.first_byte_s, passage.delivered_s) == (2.2, 6.2)
 
@@ -25,7 +25,7 @@ def test_an_idle_link_takes_latency_plus_size_over_bandwidth():
 @given(messages)
 @settings(max_examples=50)
 def test_messages_of_one_pair_keep_their_order_and_never_overlap(sent):
-    links, last_end_s = three().outgoing(0), dict.fromkeys(range(3), 0.0)
+    links, last_end_s = OutgoingLinks(three(), 0), dict.fromkeys(range(3), 0.0)
     for to, ready_s, n_bytes, _ in sent:
         passage = links.carry(to, ready_s, n_bytes, in_turn=False)
         assert passage.start_s == max(ready_s, last_end_s[to])
@@ -36,7 +36,7 @@ def test_messages_of_one_pair_keep_their_order_and_never_overlap(sent):
 @given(messages)
 @settings(max_examples=50)
 def test_messages_of_one_card_leave_one_at_a_time_whoever_they_are_for(sent):
-    card, end_s = three("cards").outgoing(0), 0.0
+    card, end_s = OutgoingLinks(three("cards"), 0), 0.0
     for to, ready_s, n_bytes, _ in sent:
         passage = card.carry(to, ready_s, n_bytes, in_turn=False)
         assert passage.start_s == max(ready_s, end_s)
@@ -48,7 +48,7 @@ def test_messages_of_one_card_leave_one_at_a_time_whoever_they_are_for(sent):
 @given(messages, st.sampled_from(["pairs", "cards"]))
 @settings(max_examples=50)
 def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
-    links, turn_s = three(queueing).outgoing(0), 0.0
+    links, turn_s = OutgoingLinks(three(queueing), 0), 0.0
     for to, ready_s, n_bytes, _ in sent:
         passage = links.carry(to, ready_s, n_bytes, in_turn=True)
         assert passage.start_s == max(ready_s, turn_s)
@@ -57,7 +57,7 @@ def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
 
 def test_a_reset_makes_every_link_idle():
     for queueing in ("pairs", "cards"):
-        links = three(queueing).outgoing(1)
+        links = OutgoingLinks(three(queueing), 1)
         passage = links.carry(0, 0.0, 5, in_turn=True)
         links.reset()
         assert links.carry(0, 0.0, 5, in_turn=True) == passage
@@ -66,15 +66,15 @@ def test_a_reset_makes_every_link_idle():
 def test_links_are_those_of_a_topology_in_their_direction():
     topology = Topology.from_matrices([[0, 10], [20, 0]], [[1, 8], [4, 1]])
     links = Links.of(topology, "cards")
-    assert links.outgoing(0).carry(1, 0.0, 1e9, in_turn=False) == pytest.approx((0, 1, 0.01))
-    assert links.outgoing(1).carry(0, 0.0, 1e9, in_turn=False) == pytest.approx((0, 2, 0.02))
+    assert OutgoingLinks(links, 0).carry(1, 0.0, 1e9, in_turn=False) == pytest.approx((0, 1, 0.01))
+    assert OutgoingLinks(links, 1).carry(0, 0.0, 1e9, in_turn=False) == pytest.approx((0, 2, 0.02))
     slower = links.scaled(latency=3, bandwidth=0.5)
-    assert slower.outgoing(0).carry(1, 0.0, 1e9, in_turn=False) == pytest.approx((0, 2, 0.03))
+    assert OutgoingLinks(slower, 0).carry(1, 0.0, 1e9, in_turn=False) == pytest.approx((0, 2, 0.03))
     assert slower.queueing == "cards"
 
 
 def test_free_links_take_no_time():
-    assert Links.free(2).outgoing(0).carry(1, 3.0, 1e12, in_turn=True) == (3.0, 3.0, 0.0)
+    assert OutgoingLinks(Links.free(2), 0).carry(1, 3.0, 1e12, in_turn=True) == (3.0, 3.0, 0.0)
 
 
 def test_an_unknown_queueing_is_refused_with_the_known_ones():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network import QUEUEING, Device, Links, Topology
+from dtfm_lab.domain.network import QUEUEING, Device, Links, OutgoingLinks, Topology
 
 seeds = st.integers(0, 10_000)
 sizes = st.floats(0, 1e7)
@@ -66,7 +66,7 @@ def test_links_topology_and_emulation_agree_on_the_time_of_every_message(seed, n
     for size in n_bytes:
         for i in range(4):
             for j in set(range(4)) - {i}:
-                passage = links.outgoing(i).carry(j, 3.0, size, in_turn=False)
+                passage = OutgoingLinks(links, i).carry(j, 3.0, size, in_turn=False)
                 assert passage.delivered_s - 3.0 == pytest.approx(topology.transfer_s(size)[i, j])
                 assert passage.latency_s == topology.latency_s[i, j]
                 assert passage.end_s >= passage.start_s
@@ -82,7 +82,7 @@ def test_scaling_scales_latency_and_what_a_message_takes_beyond_it(seed, latency
     scaled = topology.scaled(latency=latency, bandwidth=bandwidth)
     moving_s = topology.transfer_s(n_bytes) - topology.latency_s
     assert scaled.transfer_s(n_bytes) == pytest.approx(topology.latency_s * latency + moving_s / bandwidth)
-    there = Links.of(topology).scaled(latency, bandwidth).outgoing(0).carry(1, 0.0, n_bytes, in_turn=False)
+    there = OutgoingLinks(Links.of(topology).scaled(latency, bandwidth), 0).carry(1, 0.0, n_bytes, in_turn=False)
     assert there.delivered_s == pytest.approx(scaled.transfer_s(n_bytes)[0, 1])
 
 

@@ -6,7 +6,8 @@ import pytest
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.elasticity import Costs, PlannedFleet, most_samples, policies, policy_of, replay
-from dtfm_lab.files import load_availability, load_job, load_topology
+from dtfm_lab.files import load_job, load_topology
+from dtfm_lab.files.availability import load_availability
 from dtfm_lab.lab.histories import replay as replay_of_lab
 from dtfm_lab.planning import evaluate, plan, simulated
 from dtfm_lab.simulation import simulate

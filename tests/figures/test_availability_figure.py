@@ -8,7 +8,8 @@ from drawn import array, trace
 
 from dtfm_lab import figures
 from dtfm_lab.domain.availability import Availability
-from dtfm_lab.files import load_availability, load_topology
+from dtfm_lab.files import load_topology
+from dtfm_lab.files.availability import load_availability
 
 HOUR = 3600.0
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import dtfm_lab as lab
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import FileError, UnknownName
-from dtfm_lab.files import availability_names, load_topology, save_availability, topology_names
+from dtfm_lab.files import load_topology, topology_names
+from dtfm_lab.files.availability import availability_names, save_availability
 
 HOUR = 3600.0
 HEADER = "seconds,event,node\n"

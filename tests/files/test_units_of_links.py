@@ -11,7 +11,7 @@ import yaml
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
-from dtfm_lab.files.topology_reading import topology_from_mapping
+from dtfm_lab.files.topology_yaml import topology_from_mapping
 
 LATENCY = {"latency_ms": 5.0, "latency_s": 0.005}
 BANDWIDTH = {"bandwidth_gbps": 2.0, "bandwidth_bytes_per_s": 2.5e8}

@@ -26,7 +26,7 @@ from dtfm_lab.runtime.protocol import checkpoint_folders, processes
 from dtfm_lab.runtime.protocol.processes import CommandReader
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "runs"))
 from stand_in_workers import Order, StandIn
 
 LOST = "lost"

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 
 from dtfm_lab.domain.job import message_bytes
-from dtfm_lab.domain.network import Links, Passage
+from dtfm_lab.domain.network import Links, OutgoingLinks, Passage
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind, Programs, Step
 
@@ -53,7 +53,7 @@ class _Interpreter:
         devices = [(p, r) for p in range(programs.n_positions) for r in range(programs.n_replicas)]
         self.steps: dict[Node, Step] = {(p, r, i): s for p, r in devices for i, s in enumerate(programs.of(p, r))}
         self.node = {(r, step.action): (p, r, i) for (p, r, i), step in self.steps.items()}
-        self.outgoing = {device: links.outgoing(self.index(*device)) for device in devices}
+        self.outgoing = {device: OutgoingLinks(links, self.index(*device)) for device in devices}
         self.under_way: set[frozenset[int]] = set()
         self.waiting_turns: dict[frozenset[int], deque[Node]] = defaultdict(deque)
         self.incoming = {device: IncomingCard(queues=links.queueing == "cards") for device in devices}

@@ -13,8 +13,7 @@ from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
 from dtfm_lab.planning.iteration.left_open import choices_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.search import plan
-from dtfm_lab.simulation.collectives import ring_all_reduce_s, ring_gather_s
-from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.durations import analytic, ring_all_reduce_s, ring_gather_s
 from dtfm_lab.simulation.efficiency import EFFICIENCY, products_of
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory import memory

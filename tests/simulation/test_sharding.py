@@ -14,7 +14,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS, synchronisations
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.collectives import streamed_s
+from dtfm_lab.simulation.durations import streamed_s
 from dtfm_lab.simulation.memory_intervals import static_memory
 from dtfm_lab.simulation.simulate import simulate
 

@@ -22,7 +22,7 @@ from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of, simulate_iteration
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.schedules import building, schedules
+from dtfm_lab.simulation.schedules import builtin, schedules
 from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 
 BETWEEN_REPLICAS = set(SYNCHRONISATION) - {Kind.SEND_E, Kind.RECV_E}
@@ -250,7 +250,7 @@ def test_too_many_micro_batches_are_refused_before_a_pass_is_made(name, monkeypa
 
     plan = small_plan()
     plan = plan.changed(job=plan.job.with_fields(global_batch=2_000_000, schedule=name))
-    monkeypatch.setattr(building, "build_named", never)
+    monkeypatch.setattr(builtin, "build_named", never)
     for use in (simulate, iteration_seconds, memory):
         with pytest.raises(
             ScheduleError, match=r"1,000,000 micro-batches on 2 stages x 2 replicas are .*wanted at most"

@@ -11,8 +11,7 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.collectives import hop_gather_s, ring_all_reduce_s, ring_gather_s
-from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.durations import analytic, hop_gather_s, ring_all_reduce_s, ring_gather_s
 from dtfm_lab.simulation.efficiency import EFFICIENCY, peak_of
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory

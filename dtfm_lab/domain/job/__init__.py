@@ -3,26 +3,7 @@
 A Job fixes stages, replicas, micro-batches and how messages are compressed; message sizes follow from it.
 """
 
-from dtfm_lab.domain.job.activations import (
-    copied_elements,
-    frozen_bytes,
-    kept_elements,
-    moved_elements,
-    needed_elements,
-    repeated_flop,
-    whole_copies,
-)
 from dtfm_lab.domain.job.job import Job
-from dtfm_lab.domain.job.messages import (
-    boundary_bytes,
-    boundary_of,
-    buckets_of,
-    device_average_bytes,
-    device_expert_elements,
-    device_gradient_bytes,
-    device_gradient_elements,
-    message_bytes,
-)
 from dtfm_lab.domain.job.model import (
     BACKWARD_PER_FORWARD,
     BYTES_PER_ELEMENT,
@@ -45,3 +26,20 @@ from dtfm_lab.domain.job.options import (
     compressed_bytes,
 )
 from dtfm_lab.domain.job.presets import GPT3_XL, JOBS, MODELS, SMALL, TINY
+from dtfm_lab.domain.job.sizes import (
+    boundary_bytes,
+    boundary_of,
+    buckets_of,
+    copied_elements,
+    device_average_bytes,
+    device_expert_elements,
+    device_gradient_bytes,
+    device_gradient_elements,
+    frozen_bytes,
+    kept_elements,
+    message_bytes,
+    moved_elements,
+    needed_elements,
+    repeated_flop,
+    whole_copies,
+)

@@ -10,14 +10,6 @@ from typing import Annotated, Any
 import pandas as pd
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job.checks import (
-    PAPERS_SCHEDULE,
-    PASSED_ON,
-    check_batch,
-    checked_counts,
-    contradictions_of,
-    missing_numbers,
-)
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, ModelSpec, even_shares
 from dtfm_lab.domain.job.model.families import completed
 from dtfm_lab.domain.job.options import (
@@ -26,8 +18,14 @@ from dtfm_lab.domain.job.options import (
     HOP,
     LEFT_TO_PLANNERS,
     MEMORY_ONLY,
+    PAPERS_SCHEDULE,
+    PASSED_ON,
     JobOptions,
+    check_batch,
+    checked_counts,
     compressed_bytes,
+    contradictions_of,
+    missing_numbers,
 )
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import check_options, plain
@@ -95,7 +93,8 @@ class Job(JobOptions):
             if self.blocks_per_stage is not None:
                 raise JobError(f"job {self.name} has no model to cut; wanted one, or no blocks_per_stage")
             return
-        object.__setattr__(self, "model", completed(self.model))
+        if not self.model.gives_all:
+            object.__setattr__(self, "model", completed(self.model))
         for missing in missing_numbers(self.model, self):
             raise JobError(f"job {self.name}: {missing}")
         if not sized:

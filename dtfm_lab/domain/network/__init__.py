@@ -3,7 +3,6 @@
 A Topology holds devices and, for every ordered pair, latency and bandwidth; links say when a message arrives.
 """
 
-from dtfm_lab.domain.network.conversions import LARGEST, MOST_TIMES, check_sizes, segment_of
 from dtfm_lab.domain.network.device import (
     HARDWARE,
     LONGEST_NAME,
@@ -24,12 +23,24 @@ from dtfm_lab.domain.network.device import (
 )
 from dtfm_lab.domain.network.estimate import BETWEEN, INSIDE, Estimate
 from dtfm_lab.domain.network.estimates import ENDS, at_their_ends, estimated, estimates_of
-from dtfm_lab.domain.network.links import QUEUEING, Links, Passage, is_shared, queues_of
 from dtfm_lab.domain.network.naming import count_words, name_words, set_words
+from dtfm_lab.domain.network.outgoing import OutgoingLinks, Passage
 from dtfm_lab.domain.network.places import (
     Place,
     find_place,
     link_between,
     place_names,
 )
-from dtfm_lab.domain.network.topology import LINK_SPREAD, MOST_SPREAD, Topology
+from dtfm_lab.domain.network.topology import (
+    LARGEST,
+    LINK_SPREAD,
+    MOST_SPREAD,
+    MOST_TIMES,
+    QUEUEING,
+    Links,
+    Topology,
+    check_sizes,
+    is_shared,
+    queues_of,
+    segment_of,
+)

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, shortened
+from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, matrix_of, shortened
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, counted, from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, counted, from_gbps, from_ms, to_gbps, to_ms
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -35,12 +35,6 @@ OTHER_UNIT: dict[str, tuple[str, Callable[[Any], Any]]] = {
 LINKS = ("latency_s", "bandwidth_bytes_per_s")
 SPEEDS = (*(OTHER_UNIT[what][0] for what in LINKS), *LINKS)
 """The same in the units that people write, and in SI."""
-MOST_SIZES = 64
-"""Most sizes of measured messages; each is a matrix."""
-MOST_TIMES = 2**26
-"""Most times, over pairs and sizes: half a gigabyte."""
-LARGEST = 1e30
-"""Most seconds, bytes and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
 MISSPELT = 0.85
 """Share of letters in common from which an attribute's name is taken for a misspelt one."""
 FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
@@ -109,16 +103,6 @@ def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 def _same(value: Any) -> Any:
     return value
-
-
-def matrix_of(what: str, given: Any) -> FloatArray:
-    """Anything rectangular and numeric as an array of floats."""
-    try:
-        if not np.iscomplexobj(given):
-            return np.asarray(given, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise TopologyError(f"{what} is no matrix of numbers; wanted one row a device, all of one length")
 
 
 def labels_of_matrices(matrices: Iterable[GivenValue]) -> list[str] | None:
@@ -286,68 +270,3 @@ def _attribute(edge: str, data: dict[str, Any], what: str) -> float:
     if (number := as_number(value)) is None:
         raise TopologyError(f"{edge}: {name} is {shortened(value)}; wanted a number")
     return float(in_si(number))
-
-
-def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[IntArray, FloatArray]:
-    """Position of sizes, of any shape, among the measured ones.
-
-    Returns the index of the upper end of each size's segment, and its position in that segment: 0 at the lower end
-    and for sizes below all measured ones, 1 at the upper end, more for sizes above all.
-    """
-    upper = np.clip(np.searchsorted(message_bytes, n_bytes), 1, len(message_bytes) - 1)
-    low, high = message_bytes[upper - 1], message_bytes[upper]
-    return upper, np.maximum((n_bytes - low) / (high - low), 0.0)
-
-
-def check_sizes(n_sizes: int, n_devices: int) -> None:
-    """Raises TopologyError for too few or too many times, before anything of size (N, N, K) is made."""
-    if not 2 <= n_sizes <= MOST_SIZES:
-        raise TopologyError(f"message_bytes has {n_sizes} sizes; wanted from 2 to {MOST_SIZES}")
-    if (times := n_devices**2 * n_sizes) > MOST_TIMES:
-        raise TopologyError(
-            f"{n_sizes} message_bytes between {counted(n_devices, 'device')} are {times:,} times; wanted at most "
-            f"{MOST_TIMES:,}"
-        )
-
-
-def checked_times(
-    names: Sequence[str], message_bytes: Any, message_s: Any
-) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
-    """Read-only copies, (K,) and (N, N, K) with a diagonal of NaN; None and None where no pair was measured.
-
-    Raises
-    ------
-    TopologyError
-        Only one of the two is given, shapes differ, sizes do not grow, or a pair was measured at some sizes
-        only, takes negative time, or takes less for a larger message.
-    """
-    if message_bytes is None and message_s is None:
-        return None, None
-    if message_bytes is None or message_s is None:
-        there, missing = ("message_s", "message_bytes") if message_bytes is None else ("message_bytes", "message_s")
-        raise TopologyError(f"{there} comes without {missing}; wanted both, or neither")
-    sizes, times = np.array(matrix_of("message_bytes", message_bytes)), np.array(matrix_of("message_s", message_s))
-    n = len(names)
-    if sizes.ndim != 1:
-        raise TopologyError(f"message_bytes has shape {sizes.shape}; wanted (K,)")
-    check_sizes(len(sizes), n)
-    if not (sizes[0] >= 0 and sizes[-1] <= LARGEST and (sizes[1:] > sizes[:-1]).all()):
-        raise TopologyError(f"message_bytes is {sizes.tolist()}; wanted sizes from 0 on, each larger than the last")
-    if times.shape != (wanted := (n, n, len(sizes))):
-        raise TopologyError(f"message_s has shape {times.shape}; wanted {wanted}: one time a pair and size")
-    times[np.arange(n), np.arange(n)] = np.nan
-    unknown = np.isnan(times)
-    some, every = unknown.any(axis=2), unknown.all(axis=2)
-    falls = (times[:, :, 1:] < times[:, :, :-1]).any(axis=2)
-    outside = ((times < 0) | (times > LARGEST)).any(axis=2)
-    if (bad := np.argwhere(falls | outside | (some & ~every))).size:
-        i, j = bad[0]
-        raise TopologyError(
-            f"link {names[i]} -> {names[j]}: message_s is {times[i, j].tolist()}; wanted a time from 0 on for every "
-            f"size, none below the one before it"
-        )
-    if every.all():
-        return None, None
-    sizes.setflags(write=False)
-    times.setflags(write=False)
-    return sizes, times

@@ -1,4 +1,4 @@
-"""Devices and the network between them."""
+"""Networks: devices, the latency and bandwidth of the links between them, and when messages move over these."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,8 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.conversions import (
-    LARGEST,
     LINKS,
     changes_in_si,
-    checked_times,
     devices_of_columns,
     either,
     frame_of_links,
@@ -26,27 +24,35 @@ from dtfm_lab.domain.network.conversions import (
     labels_of_matrices,
     links_of_frame,
     links_of_graph,
-    matrix_of,
-    segment_of,
 )
 from dtfm_lab.domain.network.device import (
     Device,
     as_number,
+    between_groups,
     cards_of,
     check_count,
     check_text,
+    group_device,
+    group_sizes,
+    groups_of,
     is_plain,
+    matrix_of,
     shortened,
     typical_price,
 )
 from dtfm_lab.domain.network.estimate import Estimate
-from dtfm_lab.domain.network.grouping import between_groups, group_device, group_sizes, groups_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, to_gbps, to_ms
 
 if TYPE_CHECKING:
     import networkx as nx
 
+MOST_SIZES = 64
+"""Most sizes of measured messages; each is a matrix."""
+MOST_TIMES = 2**26
+"""Most times, over pairs and sizes: half a gigabyte."""
+LARGEST = 1e30
+"""Most seconds, bytes and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
 LINK_SPREAD = 0.1
 """Spread of links that state none: a guess of how far a long transfer is from a bandwidth measured once."""
 MOST_SPREAD = 3.0
@@ -408,3 +414,175 @@ class Topology:
         name = name or attributes["name"] or "graph"
         spread = {"link_spread": graph.graph["link_spread"]} if "link_spread" in graph.graph else {}
         return cls(devices, latency_s, bandwidth, name=name, description=attributes["description"], **spread)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Networks whose messages were measured: seconds of several sizes over each pair, between which times are
+# interpolated.
+
+
+def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[IntArray, FloatArray]:
+    """Position of sizes, of any shape, among the measured ones.
+
+    Returns the index of the upper end of each size's segment, and its position in that segment: 0 at the lower end
+    and for sizes below all measured ones, 1 at the upper end, more for sizes above all.
+    """
+    upper = np.clip(np.searchsorted(message_bytes, n_bytes), 1, len(message_bytes) - 1)
+    low, high = message_bytes[upper - 1], message_bytes[upper]
+    return upper, np.maximum((n_bytes - low) / (high - low), 0.0)
+
+
+def check_sizes(n_sizes: int, n_devices: int) -> None:
+    """Raises TopologyError for too few or too many times, before anything of size (N, N, K) is made."""
+    if not 2 <= n_sizes <= MOST_SIZES:
+        raise TopologyError(f"message_bytes has {n_sizes} sizes; wanted from 2 to {MOST_SIZES}")
+    if (times := n_devices**2 * n_sizes) > MOST_TIMES:
+        raise TopologyError(
+            f"{n_sizes} message_bytes between {counted(n_devices, 'device')} are {times:,} times; wanted at most "
+            f"{MOST_TIMES:,}"
+        )
+
+
+def checked_times(
+    names: Sequence[str], message_bytes: Any, message_s: Any
+) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
+    """Read-only copies, (K,) and (N, N, K) with a diagonal of NaN; None and None where no pair was measured.
+
+    Raises
+    ------
+    TopologyError
+        Only one of the two is given, shapes differ, sizes do not grow, or a pair was measured at some sizes
+        only, takes negative time, or takes less for a larger message.
+    """
+    if message_bytes is None and message_s is None:
+        return None, None
+    if message_bytes is None or message_s is None:
+        there, missing = ("message_s", "message_bytes") if message_bytes is None else ("message_bytes", "message_s")
+        raise TopologyError(f"{there} comes without {missing}; wanted both, or neither")
+    sizes, times = np.array(matrix_of("message_bytes", message_bytes)), np.array(matrix_of("message_s", message_s))
+    n = len(names)
+    if sizes.ndim != 1:
+        raise TopologyError(f"message_bytes has shape {sizes.shape}; wanted (K,)")
+    check_sizes(len(sizes), n)
+    if not (sizes[0] >= 0 and sizes[-1] <= LARGEST and (sizes[1:] > sizes[:-1]).all()):
+        raise TopologyError(f"message_bytes is {sizes.tolist()}; wanted sizes from 0 on, each larger than the last")
+    if times.shape != (wanted := (n, n, len(sizes))):
+        raise TopologyError(f"message_s has shape {times.shape}; wanted {wanted}: one time a pair and size")
+    times[np.arange(n), np.arange(n)] = np.nan
+    unknown = np.isnan(times)
+    some, every = unknown.any(axis=2), unknown.all(axis=2)
+    falls = (times[:, :, 1:] < times[:, :, :-1]).any(axis=2)
+    outside = ((times < 0) | (times > LARGEST)).any(axis=2)
+    if (bad := np.argwhere(falls | outside | (some & ~every))).size:
+        i, j = bad[0]
+        raise TopologyError(
+            f"link {names[i]} -> {names[j]}: message_s is {times[i, j].tolist()}; wanted a time from 0 on for every "
+            f"size, none below the one before it"
+        )
+    if every.all():
+        return None, None
+    sizes.setflags(write=False)
+    times.setflags(write=False)
+    return sizes, times
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# When messages leave and arrive: one model of links for the simulator and the emulated links of real runs.
+#
+# ``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
+# network); where a job's transport is ``blocking``, the messages of its pipelines also take turns, those of both
+# directions of a pair (``domain.schedule.schedule``). ``cards``: a device has one network card; its messages leave one
+# at a time, to whatever device, and come in one at a time, in the order in which their first bytes arrive. Devices of
+# one host share its card: in both models, messages to and from other hosts take that card one at a time, and messages
+# within the host take the pair's own link and no card. Otherwise the two directions are independent, a transfer does
+# not keep its device from computing, and a message takes its bytes over the
+# bandwidth of its pair, or as long as messages of that size took where they were measured.
+
+
+QUEUEING = ("pairs", "cards")
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """All links of a network; ``[i, j]`` is from device i to device j. Raises UnknownName for another queueing."""
+
+    latency_s: FloatArray
+    bandwidth_bytes_per_s: FloatArray
+    queueing: str = "pairs"
+    message_bytes: FloatArray | None = None
+    """(K,) sizes of the messages that were measured; None where none were."""
+    charged_bytes: FloatArray | None = None
+    """(N, N, K) bytes that, at the pair's bandwidth, take as long as each of these took beyond the latency; NaN where a
+    pair was not measured. So a change of bandwidth changes the measured times in proportion."""
+    card_of: IntArray | None = None
+    """(N,) as ``Topology.card_of``: the first device of each device's host; None where no host has several."""
+
+    def __post_init__(self) -> None:
+        if self.queueing not in QUEUEING:
+            raise unknown("queueing", self.queueing, QUEUEING)
+
+    @classmethod
+    def of(cls, topology: Topology, queueing: str = "pairs") -> Self:
+        latency_s, bandwidth = topology.latency_s, topology.bandwidth_bytes_per_s
+        if topology.message_s is None:
+            return cls(latency_s, bandwidth, queueing, card_of=topology.card_of)
+        moving_s = np.maximum(topology.message_s - latency_s[:, :, None], 0.0)
+        charged_bytes = moving_s * bandwidth[:, :, None]
+        return cls(latency_s, bandwidth, queueing, topology.message_bytes, charged_bytes, topology.card_of)
+
+    @classmethod
+    def free(cls, n_devices: int) -> Self:
+        """Links without latency and of infinite bandwidth."""
+        shape = (n_devices, n_devices)
+        return cls(np.zeros(shape), np.full(shape, np.inf))
+
+    def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Links:
+        """The links with every latency and every bandwidth multiplied by a factor."""
+        return replace(
+            self, latency_s=self.latency_s * latency, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth
+        )
+
+    def delayed(self, seconds: float) -> Links:
+        """The links with so many seconds more of latency between any two devices."""
+        return replace(self, latency_s=np.where(np.eye(len(self.latency_s), dtype=bool), 0.0, self.latency_s + seconds))
+
+    def moving_s(self, sender: int | IntArray, receiver: int | IntArray, n_bytes: float | FloatArray) -> Any:
+        """Seconds for which messages occupy their links, beyond the latency; arguments of any shape."""
+        bandwidth = self.bandwidth_bytes_per_s[sender, receiver]
+        if self.message_bytes is None or self.charged_bytes is None:
+            return n_bytes / bandwidth
+        upper, share = segment_of(self.message_bytes, n_bytes)
+        low, high = (self.charged_bytes[sender, receiver, end] for end in (upper - 1, upper))
+        charged = low + share * (high - low)
+        return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
+
+    @property
+    def has_cards(self) -> bool:
+        """Whether messages of several pairs wait for each other anywhere."""
+        return self.queueing == "cards" or self.card_of is not None
+
+    def queues(self, sender: IntArray, receiver: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the queues of messages on these links: see ``queues_of``."""
+        return queues_of(sender, receiver, len(self.latency_s), self.queueing, self.card_of)
+
+
+def queues_of(
+    sender: IntArray, receiver: IntArray, n_devices: int, queueing: str, card_of: IntArray | None
+) -> tuple[IntArray, IntArray]:
+    """Numbers of what messages occupy where they leave and where they come in, -1 where nothing.
+
+    Cards come first, those on which messages leave and then those on which they come in; then pairs.
+    """
+    n = n_devices
+    pair = 2 * n + sender * n + receiver
+    if card_of is None:
+        return (sender, n + receiver) if queueing == "cards" else (pair, np.full_like(receiver, -1))
+    apart = card_of[sender] != card_of[receiver]
+    has_card = is_shared(card_of) | (queueing == "cards")
+    leaving = np.where(apart & has_card[sender], card_of[sender], pair)
+    return leaving, np.where(apart & has_card[receiver], n + card_of[receiver], -1)
+
+
+def is_shared(card_of: IntArray) -> npt.NDArray[np.bool_]:
+    """(N,) whether each device shares its card with another one."""
+    return np.bincount(card_of, minlength=len(card_of))[card_of] > 1

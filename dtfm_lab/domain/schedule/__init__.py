@@ -16,8 +16,12 @@ from dtfm_lab.domain.schedule.schedule import (
     Action,
     Kind,
     Lane,
+    Program,
     Schedule,
     Step,
+    passes,
+    taking_turns,
+    with_warmups,
 )
 from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS, Bucket, synchronisations
 from dtfm_lab.domain.schedule.task_graph import TaskGraph, task_graph

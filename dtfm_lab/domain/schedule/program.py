@@ -28,8 +28,8 @@ from dtfm_lab.domain.schedule.synchronisation import (
     Synchronise,
     parts_by,
     parts_of,
+    tail_of,
 )
-from dtfm_lab.domain.schedule.tail import tail_of
 from dtfm_lab.domain.units import counted
 
 MOST_STEPS = 10**7

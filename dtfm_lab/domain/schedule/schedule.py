@@ -26,7 +26,7 @@ STEP         device free, all averaged gradients there            after the opti
 Waiting is never part of an action: it is the gap before it. A computation that sends or receives
 compressed messages includes their coding. With ``sharded`` synchronisation the messages of a device go
 out one after the other, each when the one before has arrived: the paper serves one peer after the other
-(equation 2). Which messages wait for each other otherwise: ``domain.network.links``.
+(equation 2). Which messages wait for each other otherwise: ``domain.network.topology``.
 
 Where the transport is ``blocking``, a device that has sent SEND_F or SEND_B begins its next computation and its next
 send when that message has arrived (its RECV has ended at the other end), and the two directions between two devices
@@ -58,8 +58,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
-from typing import NamedTuple, Self
+from functools import cached_property, lru_cache
+from itertools import chain
+from typing import NamedTuple, Self, TypeVar
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import is_plain, shortened
@@ -137,8 +138,7 @@ class Action(NamedTuple):
     """Micro-batch; for synchronisation the round, where there are several, counted on over a device's buckets."""
     peer: int | None = None
     """Offset of the other end: it is replica + peer (sends) or replica - peer (receives), modulo replicas; for a tied
-    embedding, stage + peer or stage - peer. None for a message along a pipeline, save where the pipeline of each
-    micro-batch is drawn (``systems.stochastic``)."""
+    embedding, stage + peer or stage - peer. None for a message along a pipeline."""
 
     def __str__(self) -> str:
         away = 0 if self.peer is None else self.peer if self.kind in SENDS else -self.peer
@@ -300,3 +300,33 @@ class Schedule:
 
     def __iter__(self) -> Iterator[Action]:
         return (action for program in self.programs for action in program)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Orders of passes that most schedules are made of.
+
+
+Program = tuple[Action, ...]
+T = TypeVar("T")
+
+
+def passes(stage: int, kind: Kind, n_microbatches: int) -> Program:
+    """This pass of every micro-batch, in order."""
+    return tuple(Action(stage, kind, m) for m in range(n_microbatches))
+
+
+def taking_turns(forwards: Sequence[T], backwards: Sequence[T], warmup: int) -> tuple[T, ...]:
+    """``warmup`` forwards, then a forward and a backward in turn, then the backwards that are left."""
+    n_turns = len(forwards) - warmup
+    turns = chain.from_iterable(zip(forwards[warmup:], backwards[:n_turns], strict=True))
+    return (*forwards[:warmup], *turns, *backwards[n_turns:])
+
+
+@lru_cache(maxsize=4)  # what-ifs about links build the same schedule many times
+def with_warmups(name: str, n_microbatches: int, warmups: tuple[int, ...]) -> Schedule:
+    """The schedule in which device s runs ``warmups[s]`` forwards and then takes turns, a forward and a backward."""
+    programs = tuple(
+        taking_turns(passes(s, Kind.FORWARD, n_microbatches), passes(s, Kind.BACKWARD, n_microbatches), warmup)
+        for s, warmup in enumerate(warmups)
+    )
+    return Schedule(name, n_microbatches, programs)

@@ -105,7 +105,7 @@ class RunContext:
     orders: tuple[str, ...] = ()
     """The schedule itself: per device of a pipeline its passes in order, as ``Schedule.orders`` writes them."""
     queueing: str = "pairs"
-    """Which messages wait for each other: see ``domain.network.links``."""
+    """Which messages wait for each other: see ``domain.network.topology``."""
     cards: tuple[tuple[str, ...], ...] = ()
     """(stages, replicas) the first device of each device's host, where devices shared a card; empty where none did."""
     synchronisation: str = "sharded"

@@ -98,7 +98,8 @@ class Evidence(StrEnum):
     FITTED = "fitted"
     """The source is one of those that a constant of the lab was fitted to, this row among them."""
     CALCULATION = "calculation"
-    """What is published is another's calculation or simulation, not a measurement."""
+    """What is published is another's calculation or simulation, not a measurement. The lab's own sources have no such
+    rows: tests hold them to these bands (``tests/extensions/published/test_calculations.py``)."""
     IDENTITY = "identity"
     """What is published follows by arithmetic from numbers that the prediction is given."""
     DUPLICATE = "duplicate"

@@ -40,7 +40,7 @@ from dtfm_lab.extensions.published.units import measured_model
 from dtfm_lab.files.reading import parse
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.collectives import ring_gather_s
+from dtfm_lab.simulation.durations import ring_gather_s
 
 BYTES = 4
 """Of an activation's or a gradient's number."""

@@ -294,7 +294,7 @@ def _with_best_of(
         try:
             network, job = found.axis.at(plan.topology, plan.job, at.value, point.value)
             moved = plan.changed(topology=network, job=job)
-            seconds = system.trace(moved, budget).iteration_s
+            seconds = system.seconds(moved, budget)
         except LabError:
             continue
         if seconds < least_s and memory(moved).fits:

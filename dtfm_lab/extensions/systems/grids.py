@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes
-from dtfm_lab.domain.job.messages import device_gradient_elements
+from dtfm_lab.domain.job.sizes import device_gradient_elements
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key

@@ -68,8 +68,8 @@ class Outcome:
 
     @cached_property
     def trace(self) -> Trace:
-        """One iteration of the plan, predicted: not that of ``simulate`` where the system has a simulator of its own,
-        as SWARM has for micro-batches that are routed as they come."""
+        """One iteration of the plan's schedule. It takes other seconds than ``iteration_s`` where the system's are a
+        closed form, as SWARM's are, whose micro-batches are routed as they come."""
         return self.strategy.trace(self.plan, self.budget)
 
     @cached_property
@@ -169,7 +169,7 @@ def predicted(strategy: Strategy, budget: Budget, plan: Plan) -> Outcome:
 
     Raises LabError for what the system's prediction does not know.
     """
-    iteration_s = strategy.trace(plan, budget).iteration_s
+    iteration_s = strategy.seconds(plan, budget)
     return Outcome(strategy=strategy, budget=budget, found=plan.changed(iteration_s=iteration_s), considered=1)
 
 

@@ -159,19 +159,24 @@ class Strategy(ABC):
         return simulate(plan, efficiency=budget.efficiency, queueing=budget.queueing)
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
-        """Seconds of an iteration, those of ``trace``, without one where nothing else is asked for."""
+        """Seconds of an iteration. They are those of ``trace`` where a system has no closed form of its own."""
         if type(self).trace is not Strategy.trace:
             return self.trace(plan, budget).iteration_s
         return iteration_seconds(plan, efficiency=budget.efficiency, queueing=budget.queueing)
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """Seconds that ``trace`` does not go below, found without it; 0 where it is not ``simulate``'s.
+        """Seconds that ``seconds`` does not go below, found without it; 0 where nothing is known.
 
         The plans of a system are tried from the least of these on.
         """
-        if type(self).trace is not Strategy.trace:
+        if not self.simulated:
             return 0.0
         return least_iteration_s(plan, budget.efficiency, budget.queueing)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its seconds are those of ``simulate``, and no closed form or simulator of its own."""
+        return type(self).trace is Strategy.trace and type(self).seconds is Strategy.seconds
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

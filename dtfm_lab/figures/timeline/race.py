@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from dtfm_lab.course.guessing import figures
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import format_share
+from dtfm_lab.domain.units import format_share, in_figures
 from dtfm_lab.elasticity.race import RATE, Race
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
 from dtfm_lab.figures.theme import (
@@ -60,7 +59,7 @@ BY = {
     "dollars": By(
         lambda one: one.samples / one.dollars,
         "trains most for a dollar",
-        lambda one: f"{figures(one.samples / one.dollars)} samples a dollar",
+        lambda one: f"{in_figures(one.samples / one.dollars)} samples a dollar",
         "samples a dollar",
     ),
     "foresight": By(

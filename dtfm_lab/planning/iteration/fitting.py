@@ -23,8 +23,8 @@ from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.planning.iteration.left_open import MOST_PASSES_CHOSEN, open_microbatches
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.objectives import network_of
-from dtfm_lab.simulation.collectives import sharded_over
-from dtfm_lab.simulation.schedules.building import MOST_PASSES
+from dtfm_lab.simulation.memory_intervals import sharded_over
+from dtfm_lab.simulation.schedules.builtin import MOST_PASSES
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
     "checkpointing left open": {"checkpointing": (None, None), "recompute": (False, False)},

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job.checks import PASSED_ON
-from dtfm_lab.domain.job.options import MEMORY_ONLY, chosen
+from dtfm_lab.domain.job.options import MEMORY_ONLY, PASSED_ON, chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan

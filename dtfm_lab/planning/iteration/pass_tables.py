@@ -14,8 +14,7 @@ import numpy as np
 from dtfm_lab.domain.job import Job, Layer, LayerKind, boundary_bytes, repeated_flop
 from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.collectives import group_messages_s, hop_gather_s
-from dtfm_lab.simulation.durations import memory_bandwidth_of, stage_traffic
+from dtfm_lab.simulation.durations import group_messages_s, hop_gather_s, memory_bandwidth_of, stage_traffic
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
 

@@ -31,15 +31,16 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.interchangeable import interchangeable
 from dtfm_lab.planning.iteration.left_open import checkpointings_of, open_microbatches
 from dtfm_lab.planning.problem import row_of
-from dtfm_lab.simulation.collectives import (
+from dtfm_lab.simulation.durations import group_messages_s
+from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
+from dtfm_lab.simulation.memory_intervals import (
     gathered_of,
-    group_messages_s,
     message_bytes_of,
+    optimizer_bytes,
     passing_gradient_elements,
     sharded_over,
+    usable_bytes,
 )
-from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
-from dtfm_lab.simulation.memory_intervals import optimizer_bytes, usable_bytes
 
 
 class Passes(NamedTuple):

@@ -12,7 +12,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.planning.iteration.pass_tables import Kinds, PassTable, pass_table
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.simulation.collectives import sharded_over
+from dtfm_lab.simulation.memory_intervals import sharded_over
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.tables import Tables

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from dtfm_lab.domain.job import message_bytes
-from dtfm_lab.domain.network import Passage
+from dtfm_lab.domain.network import OutgoingLinks, Passage
 from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Step
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol.run_options import RunSpec
@@ -66,7 +66,7 @@ class ProgramExecutor:
         self.activity = Activity()
         """Of this worker; the one that its heartbeats tell of."""
         self._drawn_s, self._report, self._log = drawn_s, report, log
-        self._links = spec.links.outgoing(spec.device(position, replica))
+        self._links = OutgoingLinks(spec.links, spec.device(position, replica))
         self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
 
     def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:

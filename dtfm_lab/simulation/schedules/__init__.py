@@ -8,8 +8,15 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from dtfm_lab.simulation.schedules.adaptive import choose_warmups
-from dtfm_lab.simulation.schedules.building import build, build_named, built_for, choices_of, made_for, schedules
-from dtfm_lab.simulation.schedules.builtin import peak_activations
+from dtfm_lab.simulation.schedules.builtin import (
+    build,
+    build_named,
+    built_for,
+    choices_of,
+    made_for,
+    peak_activations,
+    schedules,
+)
 
 for module in iter_modules(__path__):
     import_module(f"{__name__}.{module.name}")  # registers its schedules

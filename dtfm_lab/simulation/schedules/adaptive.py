@@ -19,14 +19,12 @@ from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.job import boundary_bytes
 from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind, Schedule
+from dtfm_lab.domain.schedule import Kind, taking_turns, with_warmups
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray, counted
 from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of, takes_rings_whole, without_edges
-from dtfm_lab.simulation.schedules.building import schedules
-from dtfm_lab.simulation.schedules.builtin import adaptive, taking_turns
 
 Warmups = tuple[int, ...]
 
@@ -61,7 +59,9 @@ class Makespans:
     @cached_property
     def _unordered(self) -> PlacedTasks:
         job = self._plan.job
-        plain = adaptive(job.n_stages, job.n_microbatches)
+        most = job.n_microbatches - 1  # the last forward alternates with the first backward in any case
+        of_1f1b = tuple(min(depth, most) for depth in range(job.n_stages - 1, -1, -1))
+        plain = with_warmups("adaptive-1f1b", job.n_microbatches, of_1f1b)
         # the lanes that are taken away are those of whole passes, so warm-ups are chosen without overlap; and nobody
         # changes its order because others are absent
         plan = self._plan
@@ -149,27 +149,6 @@ MOST_SIMULATIONS = 60
 """Simulations after which the removal of forwards is not repeated."""
 OFFSETS = np.arange(8) / 8
 """Offsets for rounding depths that were scaled down to a limit; they decide which devices lose a forward."""
-
-
-@schedules.register("adaptive-1f1b")
-def adaptive_1f1b(
-    n_stages: int,
-    n_microbatches: int,
-    *,
-    warmups: Sequence[int] | None = None,
-    plan: Plan | None = None,
-    profile: Iterable[ComputeTime] = (),
-    links: Links | None = None,
-    most_activations: int | Sequence[int] | None = None,
-    **_: object,
-) -> Schedule:
-    """1F1B with a warm-up of its own for every device, for slow links: ``choose_warmups`` finds them for a plan.
-
-    Without ``warmups`` and without a plan they are those of 1F1B.
-    """
-    if warmups is None and plan is not None:
-        warmups = choose_warmups(plan, profile, links or Links.of(plan.topology), most_activations)
-    return adaptive(n_stages, n_microbatches, warmups)
 
 
 def choose_warmups(

@@ -13,7 +13,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.report import CHANGES
 from dtfm_lab.domain.units import counted
 from dtfm_lab.elasticity import policies
-from dtfm_lab.files import availability_names, load_availability
+from dtfm_lab.files.availability import availability_names, load_availability
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.hours.race import (
     CAUSES,

@@ -62,7 +62,7 @@ class View(anywidget.AnyWidget):
     """By which its page finds its model, should that have been late: ``js/shared/view.js``."""
 
     def __init_subclass__(cls, page: str = "", **options: Any) -> None:
-        folder = page or cls.__module__.removeprefix(f"{__package__}.").partition(".")[0]
+        folder = page or cls.__module__.partition(".views.")[2].partition(".")[0]
         script = STATIC / f"{folder}.js"
         if "_esm" not in vars(cls) and script.exists():
             cls._esm = script

@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Cancellation
-from dtfm_lab.simulation import kernels
+from dtfm_lab.simulation.engine import start_compiling
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     Panel,
@@ -159,7 +159,7 @@ class WhatIfPanel(Panel):
             self._lab_state.set_note("what-if", "")
             self.pins.clear_answers()
             if plan is not None:
-                kernels.start()  # compiles the kernel before the first slider moves
+                start_compiling()  # compiles the kernel before the first slider moves
         self.controls.set_base(None if plan is None else plan.job, base)
         if plan is not None and plan.topology.fingerprint == self._scaled_to:
             self._scaled_to = ""  # the network has these factors now, so nothing is left to multiply

@@ -54,7 +54,7 @@ def test_mistakes_are_refused(tmp_path):
 
 
 def test_the_help_lists_the_sources():
-    assert "streaming-diloco" in invoked("--help").stdout
+    assert "zero-bubble-memory" in invoked("--help").stdout
 
 
 def test_rows_without_measurements_are_sealed_and_opened(tmp_path, seconds):

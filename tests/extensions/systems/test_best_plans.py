@@ -191,10 +191,7 @@ GPT = lab.load_job("gpt3-xl", global_batch=64, microbatch=1)
 def test_the_plan_is_the_fastest_of_all_candidates(system, network):
     topology, budget = lab.load_topology(network), Budget()
     work = work_of(GPT)
-    looked_at = (
-        system.routed(topology, work, budget) if system.name == "swarm" else system.branches(topology, work, budget)
-    )
-    plans = [plan for one in looked_at for plan in one.plans()]
+    plans = [plan for one in system.branches(topology, work, budget) for plan in one.plans()]
     fastest_s = min(system.seconds(plan, budget) for plan in plans if not least_lacking_bytes(plan))
     assert outcome_of(system, topology, GPT, budget).iteration_s == pytest.approx(fastest_s, rel=1e-9)
 

@@ -177,7 +177,7 @@ def test_megatron_keeps_the_scores_where_a_gpu_has_no_flash_attention(gpu, atten
 
 
 def test_a_compiled_checkpoint_does_not_repeat_a_blocks_last_product():
-    from dtfm_lab.domain.job.activations import repeated_flop
+    from dtfm_lab.domain.job.sizes import repeated_flop
 
     model = llama(**WIDTHS, d_ff=256, n_kv_heads=2)
     job = lab.Job(model=model, global_batch=8, checkpointing="block")
@@ -190,7 +190,7 @@ def test_a_compiled_checkpoint_does_not_repeat_a_blocks_last_product():
 
 
 def test_experts_keep_every_other_product_of_what_all_tokens_pass():
-    from dtfm_lab.domain.job.activations import kept_elements, repeated_flop
+    from dtfm_lab.domain.job.sizes import kept_elements, repeated_flop
 
     model = moe(**WIDTHS, d_expert=32, n_experts=8, experts_per_token=2, n_kv_heads=2, d_shared=64)
     job = lab.Job(model=model, global_batch=8, checkpointing="selective")

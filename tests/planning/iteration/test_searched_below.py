@@ -1,6 +1,6 @@
 """No plan that a search by random changes finds is below the bound, and the search prices plans as the engine does.
 
-``benchmarks/searched_plans.py`` searches many more.
+``python benchmarks searched_plans`` searches many more.
 """
 
 import numpy as np

@@ -236,11 +236,10 @@ NUMBERS_OF_CHOICES = (
 
 def completed(model: ModelSpec) -> ModelSpec:
     """The model with those numbers that no layer has, where all others are exactly what the model's family builds."""
-    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
-    if not blocks or any(layer.kv_elements for layer in blocks):  # the number that came last
+    if model.gives_all:
         return model
     try:
-        build, sizes = family_sizes(model, blocks[0])
+        build, sizes = family_sizes(model, next(layer for layer in model.layers if layer.kind is LayerKind.BLOCK))
         built = build(**sizes, name=model.name)
     except JobError:
         return model

@@ -197,6 +197,12 @@ class ModelSpec:
         return sum(layer.kind is LayerKind.BLOCK for layer in self.layers)
 
     @cached_property
+    def gives_all(self) -> bool:
+        """Whether its blocks give every number that a job's choices may need: ``kv_elements`` was added last."""
+        blocks = [layer for layer in self.layers if layer.kind is LayerKind.BLOCK]
+        return not blocks or any(layer.kv_elements for layer in blocks)
+
+    @cached_property
     def parameters(self) -> int:
         return sum(layer.parameters for layer in self.layers)
 

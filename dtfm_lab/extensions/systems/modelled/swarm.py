@@ -1,8 +1,8 @@
 """SWARM: stochastic pipelines, in which each micro-batch is routed to a device of the next stage."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -10,17 +10,10 @@ import numpy as np
 from dtfm_lab.domain.job import Job, boundary_bytes, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.extensions.systems.bound import least_lacking_bytes
 from dtfm_lab.extensions.systems.grids import distinct, sized
-from dtfm_lab.extensions.systems.stochastic import simulate_stochastic
 from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
 from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of, speeds_of
-
-MOST = 12
-"""Plans that are simulated, the first by a closed form: each takes a good part of a second where there are many
-micro-batches, and no bound says which need not be."""
 
 
 @strategies.register("swarm")
@@ -29,13 +22,13 @@ micro-batches, and no bound says which need not be."""
 class Swarm(GridStrategy):
     """SWARM: equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
 
-    Its seconds are those of ``simulate_stochastic``, as no schedule knows the routes beforehand: ``lab.simulate``
-    of the same plan keeps the plan's pipelines and predicts another iteration. Stages have as many devices each,
-    the same speed in all as nearly as dealing them out allows; those over are idle, and its user may leave out the
-    slowest. (The paper also moves devices between stages until none is behind, its repository does not.) The
-    published trainers, CPU nodes that every message passes, are left out, a stage hands on to the next, and one
-    balancer serves each stage; a backward returns over the devices of its forward, where the published code draws
-    again. Delayed parameter updates and churn are left out.
+    No schedule says beforehand which device passes which micro-batch, so the seconds are a closed form (``seconds``).
+    ``trace`` is the schedule that keeps the plan's pipelines: it says what the time goes to, and takes other seconds.
+
+    Stages have as many devices each, and the same speed in all as nearly as dealing them out allows. Devices left over
+    are idle, and the user may leave out the slowest. (The paper also moves devices between stages until none is behind.
+    Its repository does not.) The published trainers, CPU nodes that every message passes, are left out: a stage hands
+    on to the next. Delayed parameter updates and churn are left out, too.
 
     It sends to many devices, which links of each pair's own (``queueing="pairs"``) make cheap.
     """
@@ -61,94 +54,107 @@ class Swarm(GridStrategy):
             checkpointing=self.checkpointing,
         )
 
-    def trace(self, plan: Plan, budget: Budget) -> Trace:
-        """One iteration, micro-batches routed as they come."""
-        return simulate_stochastic(
-            plan,
-            rng=np.random.default_rng(budget.seed),
-            in_flight=self.trainers * plan.placement.devices.size,
-            by_throughput=self.routing == "throughput",
-            resends_inputs=self.resends_inputs,
-            efficiency=budget.efficiency,
-            queueing=budget.queueing,
-        )
+    def seconds(self, plan: Plan, budget: Budget) -> float:
+        """Seconds of an iteration, by a closed form.
+
+        The pipelines are a closed network of queues in which ``trainers`` micro-batches of each device circulate. Its
+        throughput is taken to be the asymptotic bound: the busiest stage or link is never idle, and nothing else makes
+        anyone wait (Denning and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys
+        1978). The first micro-batch of every device comes through unhindered. The way of the last one is the longest
+        that can be expected of those under way, were their seconds normally distributed. Then each stage averages.
+        """
+        links = Links.of(plan.topology, budget.queueing)
+        return self._iteration_s(plan.topology, plan.job, plan.placement.devices, links, budget.efficiency)
+
+    def least_s(self, plan: Plan, budget: Budget) -> float:
+        """The same seconds, as no simulation follows."""
+        return self.seconds(plan, budget)
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Of those that fit the first by a closed form; all where none fits, for the reason."""
-        ranked = sorted(
-            distinct(self.routed(topology, job, budget)), key=lambda one: one.iteration_s(budget.efficiency)
-        )
-        fitting = (one for one in ranked if not any(map(least_lacking_bytes, one.plans())))
-        yield from list(islice(fitting, MOST)) or ranked
-
-    def routed(self, topology: Topology, job: Job, budget: Budget) -> "Iterator[Routed]":
         """Every number of stages, on all devices and without the slowest."""
+        yield from distinct(self._grids(topology, job, budget))
+
+    def _grids(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
         job = self.trained(job)
         speed = np.array([peak_of(device, job.dtype) for device in topology.devices])
         links = Links.of(topology, budget.queueing)
-        drawn = np.random.default_rng(budget.seed).permutation(len(topology))
-        by_speed = drawn[np.argsort(-speed[drawn], kind="stable")]
+        shuffled = np.random.default_rng(budget.seed).permutation(len(topology))
+        by_speed = shuffled[np.argsort(-speed[shuffled], kind="stable")]
         for least in np.unique(speed):
             taking_part = by_speed[speed[by_speed] >= least]
             for n_stages in range(1, min(len(taking_part), job.modelled().n_blocks) + 1):
                 grid = _dealt(taking_part, n_stages)
                 for shaped in sized(job, self.microbatches, *grid.shape):
-                    yield Routed(topology, shaped, grid, links=links)
+                    least_s = self._iteration_s(topology, shaped, grid, links, budget.efficiency)
+                    yield Branch(topology, shaped, grid, least_s=least_s)
+
+    def _iteration_s(
+        self, topology: Topology, job: Job, grid: IntArray, links: Links, efficiency: GivenEfficiency
+    ) -> float:
+        """Seconds of an iteration on (stages, replicas) devices."""
+        n_replicas, n_microbatches = grid.shape[1], sum(job.microbatch_counts)
+        pass_s = _pass_s(topology, job, grid, efficiency)
+        rate = 1 / pass_s if self.routing == "throughput" else np.ones(grid.shape)
+        share = rate / rate.sum(axis=1, keepdims=True)  # of the micro-batches of a stage, those that a device serves
+
+        inputs = np.array(boundary_bytes(job, len(grid)))[:-1]  # of each stage; that of the first is tokens
+        inputs[0] = 0.0
+        onward, back = inputs[1:], inputs[1:] + (inputs[:-1] if self.resends_inputs else 0.0)
+        here, there = np.broadcast_arrays(grid[:-1, :, None], grid[1:, None, :])
+        taken = share[:-1, :, None] * share[1:, None, :]  # (stages - 1, replicas, replicas): of each link
+        sender, receiver = np.concatenate([here, there]), np.concatenate([there, here])
+        moving_s = links.moving_s(sender, receiver, np.concatenate([onward, back])[:, None, None])
+        weighed_s = np.concatenate([taken, taken]) * moving_s
+
+        there_and_back_s = sum(np.split(moving_s, 2)) + links.latency_s[here, there] + links.latency_s[there, here]
+        (passing_s, pass_variance), (sending_s, hop_variance) = _way(pass_s, share), _way(there_and_back_s, taken)
+        through_s, spread_s = passing_s + sending_s, math.sqrt(pass_variance + hop_variance)
+        in_flight = self.trainers * grid.size
+        busiest_s = max((share * pass_s).max(), _busiest_s(links, sender, receiver, weighed_s))
+        every_s = max(busiest_s, through_s / in_flight)  # from one micro-batch's end to the next's
+        last_s = through_s + spread_s * math.sqrt(2 * math.log(min(n_microbatches, in_flight)))
+        return float(last_s + max(n_microbatches - n_replicas, 0) * every_s + _averaging_s(job, grid, links))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Routed(Branch):
-    """A plan whose micro-batches may take any device of each stage, with a closed form of its seconds: no bound, but
-    in a fraction of a millisecond, where simulating thousands of micro-batches takes half a second."""
+def _way(seconds: FloatArray, share: FloatArray) -> tuple[float, float]:
+    """Mean and variance of the seconds of one micro-batch at all stages, or over all hops.
 
-    links: Links
-    """Of the network, with the times that were measured, if any."""
+    Both arrays have a stage or hop for each row, and its devices or links behind it, which the shares of a row choose.
+    """
+    axes = tuple(range(1, share.ndim))
+    mean = (share * seconds).sum(axis=axes)
+    return float(mean.sum()), float(((share * seconds**2).sum(axis=axes) - mean**2).clip(min=0).sum())
 
-    def iteration_s(self, efficiency: GivenEfficiency) -> float:
-        """The slowest stage, or link, serves all micro-batches after the first has come through; then all average."""
-        job, n_replicas = self.job, self.grid.shape[1]
-        backward = job.modelled().backward.whole
-        flop = [
-            sum((1 + backward) * one.forward_flop + repeated_flop(job, one) for one in layers)
-            for layers in job.stage_layers
-        ]
-        pass_s = job.microbatch * np.array(flop)[:, None] / np.array(speeds_of(job, self.topology.devices, efficiency))
-        pass_s = np.take_along_axis(pass_s, self.grid, axis=1)
-        here, there = np.broadcast_arrays(self.grid[:-1, :, None], self.grid[1:, None, :])
-        before, after = self.grid[:-1], self.grid[1:]
-        n_bytes = np.array(boundary_bytes(job, len(self.grid)))[1:-1, None]
-        straight = self._sent_s(before, after, n_bytes) + self._sent_s(after, before, n_bytes)
-        through_s = pass_s.mean(axis=1).sum() + straight.mean(axis=1).sum()
-        # each way; the gradient travels with an input
-        sender, receiver = np.concatenate([here, there, there]), np.concatenate([there, here, here])
-        link_s = self._busiest_s(
-            sender, receiver, self.links.moving_s(sender, receiver, np.tile(n_bytes, (3, 1))[..., None]) / n_replicas**2
-        )
-        slowest_s = max((1 / (1 / pass_s).sum(axis=1)).max(), link_s)
-        return float((sum(job.microbatch_counts) - 1) * slowest_s + through_s) + self._averaging_s
 
-    @property
-    def _averaging_s(self) -> float:
-        """Seconds in which every device sends every other of its stage a shard, and gets its average back."""
-        n_stages, n_replicas = self.grid.shape
-        sender, receiver = np.broadcast_arrays(self.grid[:, :, None], self.grid[:, None, :])
-        shard_bytes = np.array(device_gradient_bytes(self.job, n_stages))[:, None, None] / n_replicas
-        shard_s = self._sent_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
-        return 2 * max(float(shard_s.max()), self._busiest_s(sender, receiver, shard_s))
+def _pass_s(topology: Topology, job: Job, grid: IntArray, efficiency: GivenEfficiency) -> FloatArray:
+    """(stages, replicas) seconds of a forward and backward of one micro-batch, alone on its device."""
+    backward = job.modelled().backward.whole
+    flop = [
+        sum((1 + backward) * one.forward_flop + repeated_flop(job, one) for one in layers)
+        for layers in job.stage_layers
+    ]
+    seconds = job.microbatch * np.array(flop)[:, None] / np.array(speeds_of(job, topology.devices, efficiency))
+    return np.take_along_axis(seconds, grid, axis=1)
 
-    def _sent_s(self, sender: IntArray, receiver: IntArray, n_bytes: float | FloatArray) -> FloatArray:
-        """Seconds of messages from devices to others over idle links."""
-        seconds: FloatArray = self.links.latency_s[sender, receiver] + self.links.moving_s(sender, receiver, n_bytes)
-        return seconds
 
-    def _busiest_s(self, sender: IntArray, receiver: IntArray, seconds: FloatArray) -> float:
-        """Seconds for which the busiest link or card sends these messages, none of a device to itself."""
-        apart = sender != receiver
-        if not apart.any():
-            return 0.0
-        leaving, _ = self.links.queues(sender[apart], receiver[apart])
-        _, queue = np.unique(leaving, return_inverse=True)
-        return float(np.bincount(queue, seconds[apart]).max())
+def _averaging_s(job: Job, grid: IntArray, links: Links) -> float:
+    """Seconds in which every device sends every other of its stage a shard, and gets its average back."""
+    n_stages, n_replicas = grid.shape
+    sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
+    shard_bytes = np.array(device_gradient_bytes(job, n_stages))[:, None, None] / n_replicas
+    moving_s = links.moving_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
+    shard_s = links.latency_s[sender, receiver] + moving_s
+    return 2 * max(float(shard_s.max()), _busiest_s(links, sender, receiver, shard_s))
+
+
+def _busiest_s(links: Links, sender: IntArray, receiver: IntArray, seconds: FloatArray) -> float:
+    """Seconds for which the busiest link or NIC sends these messages, none of a device to itself."""
+    apart = sender != receiver
+    if not apart.any():
+        return 0.0
+    leaving, _ = links.queues(sender[apart], receiver[apart])
+    _, queue = np.unique(leaving, return_inverse=True)
+    return float(np.bincount(queue, seconds[apart]).max())
 
 
 def _dealt(by_speed: IntArray, n_stages: int) -> IntArray:

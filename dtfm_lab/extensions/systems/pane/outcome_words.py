@@ -204,7 +204,7 @@ def outcome_html(outcome: Outcome, job: Job | None = None) -> str:
     only = outcome.considered == 1
     counted = "the only plan considered" if only else f"the fastest of {outcome.considered:,} plans considered"
     differs = f" {CHANGES} {escape(outcome.strategy.mathematics)}." if outcome.strategy.mathematics else ""
-    routed = "" if type(outcome.strategy).trace is Strategy.trace else f" {OWN_SECONDS}"
+    routed = "" if outcome.strategy.simulated else f" {OWN_SECONDS}"
     sentence = f"{escape(outcome.sentence)}, {counted}"
     return markup.line(f"<b>{escape(outcome.title)}:</b> {sentence}.{differs}{routed}{_kept(outcome, job)}")
 

@@ -9,7 +9,7 @@ from typing import Any
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.network.grouping import groups_of
+from dtfm_lab.domain.network.device import groups_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.systems.api import Budget, Outcome, Outcomes, Strategy, stream_outcomes, work_of
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of, roles_of

@@ -27,7 +27,7 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import FIRST, MIDDLE, SOLE, DeviceClasses, StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.simulation.collectives import message_bytes_of
+from dtfm_lab.simulation.memory_intervals import message_bytes_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ from dtfm_lab.planning.iteration.bounds.averages import Averages, Seconds, gathe
 from dtfm_lab.planning.iteration.bounds.classes import FIRST, SOLE, Costs, DeviceClasses, Family, StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
 from dtfm_lab.planning.iteration.tables_of import REPLAYED
-from dtfm_lab.simulation.collectives import sharded_over
+from dtfm_lab.simulation.memory_intervals import sharded_over
 
 MOST_NEIGHBOURS = 16
 """Classes that are tried as neighbours one by one; all others count as one that is as near as the nearest of them."""

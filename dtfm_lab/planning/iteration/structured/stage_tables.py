@@ -18,8 +18,8 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.left_open import open_microbatches
 from dtfm_lab.planning.iteration.pass_tables import Kinds, PassTable, pass_table
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.simulation.collectives import message_bytes_of, sharded_over
 from dtfm_lab.simulation.efficiency import GivenEfficiency
+from dtfm_lab.simulation.memory_intervals import message_bytes_of, sharded_over
 
 CHECKPOINTINGS = (
     {"checkpointing": "none"},

@@ -1,0 +1,288 @@
+"""What a layer keeps for its backward and computes again there, under a job's attention and checkpointing; and what it
+keeps of weights that are not trained.
+
+With ``selective`` and ``block`` checkpointing a block keeps less than its operators need, and computes the rest again,
+one block at a time; the embedding and the head are not checkpointed, as in torchtitan and Megatron-LM. With ``stage``
+whole stages are: what is left then is no sum over layers, and ``memory_intervals`` counts it.
+
+With context and expert parallelism every GPU of a group has tokens of its own, and activations are those of all.
+Parameters are held once more by each of them, but for experts, which are split among expert-parallel GPUs.
+
+With tensor parallelism numbers are those of all GPUs of a group. Norms, residuals and dropout are not divided: every
+GPU holds them whole (Korthikanti et al. 2022, section 4.2.1: 10 of the 34 bytes a token and width of a gpt), unless
+they are cut along the sequence (section 4.2.2).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+from dtfm_lab.domain.job.job import Job
+from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.job.options import BLOCKWISE, FROZEN_BYTES, compressed_bytes
+from dtfm_lab.domain.schedule import ACROSS_STAGES, Bucket, Kind, Schedule, Step
+from dtfm_lab.domain.schedule.synchronisation import LAST
+from dtfm_lab.domain.units import IntArray
+
+WHOLE_WIDTHS = {"gpt": 5, "llama": 4, "moe": 4}
+"""Widths of a block's held numbers a token that every GPU of a group holds: input and output of both norms, and in a
+gpt two dropout masks of half a number each."""
+WHOLE_SHARE = 10 / 34
+"""Share of a block's held numbers that every GPU of a group holds, in other families: that of a gpt."""
+
+
+DROPOUT_WIDTHS = {"gpt": 1}
+"""Widths of a block's held numbers a token that are masks of dropout: two, of half a number each."""
+DROPOUT_SHARE = {"gpt": 3 / 5}
+"""Of what an unfused attention keeps, its dropout's share: mask and output, 1.5 of 2.5 numbers."""
+USUAL_LOGITS = 2
+"""Numbers that families count for each logit: in half precision the 4 bytes of the softmax."""
+
+
+def frozen_bytes(job: Job, layer: Layer) -> float:
+    """Bytes of a layer's weights that are held and not trained."""
+    plain_bytes = BYTES_PER_ELEMENT[job.dtype]
+    own = FROZEN_BYTES[job.frozen_weights] if layer.kind is LayerKind.BLOCK else None
+    return layer.frozen_elements * (plain_bytes if own is None else min(own, plain_bytes))
+
+
+def copied_elements(job: Job, layer: Layer) -> int:
+    """Parameters, trained and not, that a group holds of a layer beyond one copy."""
+    beside = layer.parameters - layer.expert_elements
+    return (job.data_gpus - 1) * beside + (job.context_parallel - 1) * layer.expert_elements
+
+
+def whole_elements(job: Job, layer: Layer) -> int:
+    """Of a layer's held numbers of one sequence, those that every GPU of a group holds: they are not divided."""
+    model = job.modelled()
+    width = model.boundary_elements
+    if layer.kind is LayerKind.EMBEDDING:
+        return layer.held_elements
+    if layer.kind is LayerKind.HEAD:  # the input and output of its norm; the logits are cut by vocabulary
+        return min(2 * width, layer.held_elements)
+    known = WHOLE_WIDTHS.get(model.family)
+    if known is None:
+        return min(round(WHOLE_SHARE * layer.held_elements), layer.held_elements)
+    return min((known - _masks(job)) * width, layer.held_elements)
+
+
+def needed_elements(job: Job, layer: Layer) -> int:
+    """Numbers that the backward of one sequence needs, whether kept or computed again."""
+    held = layer.held_elements + _beside(job, layer)
+    if job.attention == "unfused":
+        share = 0.0 if job.dropout else DROPOUT_SHARE.get(job.modelled().family, 0.0)
+        held += math.ceil((1 - share) * layer.attention_elements)
+    copies = _copies(job)
+    return held + copies * whole_elements(job, layer) if copies else held
+
+
+def _masks(job: Job) -> int:
+    """Widths a token that a block does not keep without dropout."""
+    return 0 if job.dropout else DROPOUT_WIDTHS.get(job.modelled().family, 0)
+
+
+def _beside(job: Job, layer: Layer) -> int:
+    """Numbers of one sequence that the job's operators hold beyond the usual ones; below 0 where they hold less."""
+    model = job.modelled()
+    if layer.kind is LayerKind.HEAD:
+        if layer.held_elements < USUAL_LOGITS * layer.output_elements:
+            return 0  # of no family
+        eager = 3 * max(4 // BYTES_PER_ELEMENT[job.dtype], 1)
+        each = {"usual": USUAL_LOGITS, "eager": eager, "fused": 1}[job.operators]
+        return (each - USUAL_LOGITS) * layer.output_elements
+    if layer.kind is not LayerKind.BLOCK:
+        return 0
+    less = _masks(job) * model.boundary_elements
+    if job.operators == "fused" and layer.gated_elements:
+        less += layer.gated_elements
+    elif job.operators == "fused" and model.family == "llama":
+        # held is 4 d + 2 q + 2 kv + 4 d_ff a token, and selective 2 d + 2 q + kv + d_ff: their difference has d_ff
+        queries = model.seq_len * model.n_heads * model.head_dim
+        less += max(layer.held_elements - 2 * layer.selective_elements + 2 * queries, 0) // 2
+    return -min(less, layer.held_elements)
+
+
+def kept_elements(job: Job, layer: Layer) -> int:
+    """Numbers of one sequence that are kept from the layer's forward on; all that are needed but for checkpoints."""
+    needed = needed_elements(job, layer)
+    if layer.kind is not LayerKind.BLOCK or job.checkpoints not in BLOCKWISE:
+        return needed
+    if job.checkpoints == "block":
+        return min((1 + _copies(job)) * job.modelled().boundary_elements, needed)
+    if not _copies(job):
+        return min(layer.selective_elements, needed)
+    share = layer.selective_elements / max(layer.held_elements, 1)  # of what is whole, as of all
+    return min(layer.selective_elements + math.ceil(share * _copies(job) * whole_elements(job, layer)), needed)
+
+
+def _copies(job: Job) -> int:
+    """Further GPUs of a group, each with a copy of what is not divided."""
+    return whole_copies(job) - 1
+
+
+def whole_copies(job: Job) -> int:
+    """GPUs of a group that each hold what is not divided: one, together, where it is cut along the sequence."""
+    return 1 if job.sequence_parallel else job.tensor_parallel or 1
+
+
+def last_product_flop(model: ModelSpec, layer: Layer) -> float:
+    """FLOP of one sequence of the product that ends a block, from the MLP's width to the model's; 0 where its width is
+    not told by the layer, as of one with experts."""
+    if model.family not in ("gpt", "llama") or not layer.attention_elements:
+        return 0.0
+    tokens, width = model.seq_len, model.d_model
+    frozen_flop = model.adapter_flop(layer)
+    each = (layer.forward_flop - model.attention_flop - frozen_flop) / (2 * tokens * width)  # weights over the width
+    if model.family == "gpt":
+        inner = (each - 2 * model.n_heads * model.head_dim - layer.kv_elements / tokens) / 2
+    else:  # q + 2 kv + q + 3 d_ff of these weights, and kv + q + d_ff of those that selective checkpointing repeats
+        inner = each - 2 * layer.selective_flop / (2 * tokens * width)
+    return max(2.0 * tokens * width * inner, 0.0)
+
+
+def repeated_flop(job: Job, layer: Layer) -> float:
+    """FLOP of one sequence that the layer's backward repeats of its forward.
+
+    Selective checkpointing keeps a fused attention's output. Of an unfused attention it keeps that output, too, and
+    computes its matrices again, which takes the product of queries and keys: half of the attention's FLOP.
+    """
+    if job.checkpoints == "stage":
+        return layer.forward_flop
+    if layer.kind is not LayerKind.BLOCK or job.checkpoints == "none":
+        return 0.0
+    if job.checkpoints == "block":
+        return layer.forward_flop - (last_product_flop(job.modelled(), layer) if job.early_stop else 0.0)
+    scores = job.modelled().attention_flop / 2 if job.attention == "unfused" else 0.0
+    return min(layer.selective_flop + scores, layer.forward_flop)
+
+
+def moved_elements(job: Job, layer: Layer) -> float:
+    """Numbers of one sequence that operators other than matrix products read and write in a forward.
+
+    Each matrix that an unfused attention keeps is written by one operator, from another of its size.
+    """
+    moved = layer.moved_elements + (2 * layer.attention_elements if job.attention == "unfused" else 0)
+    copies = _copies(job)
+    if not copies:
+        return moved
+    whole = whole_elements(job, layer) / max(layer.held_elements, 1)
+    return moved + copies * whole * layer.moved_elements
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sizes of a job's messages, for the simulator and the emulated links alike, and the buckets of its gradients.
+
+
+def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
+    """Bytes that a send carries: a micro-batch's activations, a share of a gradient or, where replicas split the
+    optimiser's states, of the parameters, or a tied embedding's gradient."""
+    kind = step.action.kind
+    if kind in ACROSS_STAGES:
+        return boundary_bytes(job, schedule.n_stages)[int(boundary_of(kind, step.action.stage))]
+    if kind is Kind.SEND_E:
+        return job.embedding_bytes
+    whole = device_average_bytes if kind is Kind.SEND_P else device_gradient_bytes
+    return step.share * whole(job, schedule.n_stages)[step.action.stage]
+
+
+def boundary_of(kind: Kind, stage: int | IntArray) -> Any:
+    """The boundaries that messages of this kind cross at these stages, as ``Job.boundary_elements`` counts them."""
+    return stage + (ACROSS_STAGES[kind] > 0)
+
+
+@lru_cache(maxsize=64)
+def boundary_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
+    """(n_stages + 1) bytes that one micro-batch sends over each of ``Job.boundary_elements``."""
+    return tuple(compressed_bytes(n, job.dtype, job.compression) for n in job.boundary_elements(n_stages))
+
+
+@lru_cache(maxsize=64)
+def device_gradient_elements(job: Job, n_stages: int) -> tuple[int, ...]:
+    """Parameters of all stages of each position in the pipeline, the model cut into ``n_stages``."""
+    counts = job.parameters_of(n_stages)
+    return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
+
+
+@lru_cache(maxsize=64)
+def device_expert_elements(job: Job, n_stages: int) -> tuple[int, ...]:
+    """Of these, those of experts."""
+    counts = [sum(layer.expert_elements for layer in layers) for layers in job.layers_of(n_stages)]
+    return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
+
+
+@lru_cache(maxsize=64)
+def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
+    """Bytes in messages of the gradients of all stages of each position in the pipeline."""
+    return tuple(
+        compressed_bytes(n, job.gradients_in, job.gradients_as) for n in device_gradient_elements(job, n_stages)
+    )
+
+
+@lru_cache(maxsize=64)
+def device_average_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
+    """Bytes in messages of what comes back of the gradients of each position: their averages, or, where replicas split
+    the optimiser's states, the parameters stepped with them, which are never compressed."""
+    if job.sharding in (None, "none"):
+        return device_gradient_bytes(job, n_stages)
+    return tuple(compressed_bytes(n, job.dtype, "none") for n in device_gradient_elements(job, n_stages))
+
+
+@lru_cache(maxsize=64)
+def buckets_of(job: Job, schedule: Schedule) -> tuple[tuple[Bucket, ...], ...]:
+    """By position in the pipeline, the buckets in the order in which they become ready; empty without overlap.
+
+    Layers are added from the last to the first, over the stages of a device in the order of their last backwards, and
+    a bucket is closed once it holds ``bucket_bytes``, as torch's DistributedDataParallel closes its own. A layer is
+    never cut.
+    """
+    if not job.overlap:
+        return ()
+    return tuple(_of_device(job, schedule, position) for position in range(schedule.n_devices))
+
+
+def _of_device(job: Job, schedule: Schedule, position: int) -> tuple[Bucket, ...]:
+    last, stages = _last_backwards(schedule, position), job.layers_of(schedule.n_stages)
+    whole, full = job.parameters_of(schedule.n_stages), job.bucket_bytes / BYTES_PER_ELEMENT[job.gradients_in]
+    n_elements = max(sum(whole[stage] for stage in last), 1)
+    held: list[tuple[int, dict[int, float]]] = [(0, {})]
+    """Of each bucket, its parameters and the fraction of each stage's last backward."""
+    for stage, kind in last.items():
+        layers = stages[stage]
+        counts = [layer.parameters for layer in layers]
+        counts[-1] += whole[stage] - sum(counts)  # a head's copy of a tied embedding
+        fractions = _fractions(job, layers, recomputes=kind is Kind.BACKWARD)
+        for count, fraction in zip(reversed(counts), reversed(fractions), strict=True):
+            n, parts = held[-1]
+            if n >= full and count:
+                held.append((0, {}))
+                n, parts = held[-1]
+            held[-1] = n + count, parts | {stage: parts.get(stage, 0.0) + fraction}
+    return tuple(Bucket(n / n_elements, tuple(parts.items())) for n, parts in held)
+
+
+def _last_backwards(schedule: Schedule, position: int) -> dict[int, Kind]:
+    """The kind of each stage's last backward, the stages of a device in the order of these."""
+    last: dict[int, Kind] = {}
+    for action in schedule.programs[position]:
+        if action.kind in LAST:
+            last.pop(action.stage, None)
+            last[action.stage] = action.kind
+    return last
+
+
+def _fractions(job: Job, layers: tuple[Layer, ...], *, recomputes: bool) -> list[float]:
+    """Of each layer, the fraction of a backward that it takes, by its FLOP, with those of a block computed again before
+    its own; where the stage is, the last layer begins with recomputing all."""
+    flops = [layer.forward_flop for layer in layers]
+    backward = job.modelled().backward.whole
+    if recomputes and job.checkpoints in BLOCKWISE:
+        flops = [backward * layer.forward_flop + repeated_flop(job, layer) for layer in layers]
+    flop = sum(flops)
+    shares = [one / flop if flop else 1 / len(layers) for one in flops]
+    if recomputes and job.checkpoints == "stage":
+        again = 1 / (1 + backward)
+        shares = [share * (1 - again) for share in shares]
+        shares[-1] += again
+    return shares

@@ -1,0 +1,340 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Schedules
+#
+# **In which order should stages work?**
+#
+# A plan says which device holds which stage. A [schedule](../docs/glossary.md#the-nouns) says in which order each
+# device passes its micro-batches forward and backward. Both together make an iteration: how long it takes, how much
+# memory it needs, and who waits for whom.
+#
+# Afterwards you can
+#
+# - say how long an iteration of GPipe and of 1F1B takes, and what share of it is bubble;
+# - explain why 1F1B loses on slow links, and compute the warm-up that repairs it;
+# - write an order of passes of one's own, and play it.
+#
+# 45 minutes. Needs [03, data and pipeline](03_data_and_pipeline.ipynb). Nothing is trained here, schedules are played
+# in virtual time; [10, the real run](10_real_run.ipynb) has real workers under the same schedules.
+
+# %%
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import dtfm_lab as lab
+
+# %% [markdown]
+# ## 1. A schedule is a list
+#
+# `2F0` is the forward of [micro-batch](../docs/glossary.md#training-in-parallel) 0 on stage 2, `2B0` its backward. A
+# schedule holds one list for each device of a pipeline, and nothing else. Messages follow from it: a forward's result
+# goes to the next stage, a backward's to the stage before. So does the time, once it is played on a network.
+
+# %%
+for order in lab.schedules["1f1b"](n_stages=4, n_microbatches=6).orders:
+    print(order)
+
+# %% [markdown]
+# To see orders and nothing else, take devices that are all alike: every forward takes 1 s, every backward 2 s, and a
+# message from one stage to the next takes as long as the network says. A *profile*, a table of seconds, stands in for
+# the FLOP of a real model.
+
+
+# %%
+def textbook(n_devices, stages_per_device=1):
+    """A device's forward takes 1 s, its backward 2 s, also where it holds several stages."""
+    seconds = {"F": 1, "B": 2, "I": 1, "W": 1, "STEP": 0}
+    rows = [(s, 0, k, t / stages_per_device) for s in range(n_devices * stages_per_device) for k, t in seconds.items()]
+    return pd.DataFrame(rows, columns=["stage", "replica", "kind", "seconds"])
+
+
+def pipeline(n_devices, n_microbatches, hop_s=0.0):
+    """Devices in a row; a message takes ``hop_s``, whatever its size."""
+    latency_ms, gbps = np.full((n_devices, n_devices), 1e3 * hop_s), np.full((n_devices, n_devices), 1e6)
+    job = lab.load_job("tiny", n_stages=n_devices, n_replicas=1, global_batch=n_microbatches, microbatch=1)
+    row = [[device] for device in range(n_devices)]
+    return lab.evaluate(lab.Topology.from_matrices(latency_ms, gbps), job, stages=row)
+
+
+def seconds(schedule, n_devices, n_microbatches, hop_s=0.0):
+    """Length of an iteration on such a row."""
+    return lab.simulate(pipeline(n_devices, n_microbatches, hop_s), schedule, profile=textbook(n_devices)).iteration_s
+
+
+# %% [markdown]
+# ## 2. GPipe against 1F1B, on free links
+#
+# **What.** GPipe ([Huang et al. 2019](https://arxiv.org/abs/1811.06965)) passes everything forward, then everything
+# backward. 1F1B ([Narayanan et al. 2021](https://arxiv.org/abs/2104.04473)) turns back as early as it can, and from
+# then on takes turns: one forward, one backward.
+
+# %%
+free = pipeline(4, 8)
+gpipe, one_f_one_b = (lab.simulate(free, name, profile=textbook(4)) for name in ("gpipe", "1f1b"))
+lab.figures.gantt(gpipe, against=one_f_one_b, lanes=["compute"])
+
+# %% [markdown]
+# **How long.** Look at the last device: it waits for $S - 1$ forwards, then computes $M$ forwards and $M$ backwards
+# without a gap, and $S - 1$ backwards follow elsewhere. With a forward of $f$ and a backward of $b$ seconds
+#
+# $$T = (M + S - 1)(f + b), \qquad \text{bubble} = \frac{S - 1}{M + S - 1}$$
+#
+# for both: the same triangles are idle, only elsewhere. A law that can be refuted here:
+
+# %%
+for n_devices, n_microbatches in ((2, 3), (4, 8), (8, 64)):
+    by_formula = (n_microbatches + n_devices - 1) * 3
+    played = [seconds(name, n_devices, n_microbatches) for name in ("gpipe", "1f1b")]
+    assert np.allclose(played, by_formula)
+    idle = (n_devices - 1) / (n_microbatches + n_devices - 1)
+    print(f"{n_devices} devices, {n_microbatches} micro-batches: {by_formula} s, bubble {idle:.1%}")
+
+# %% [markdown]
+# What differs is memory. GPipe's devices hold the activations of all $M$ micro-batches, those of 1F1B fewer:
+# [09, memory](09_memory.ipynb).
+#
+# ## 3. On slow links the tie is broken
+#
+# Now each message takes 0.6 s, 0.6 forwards. Guess before you go on.
+
+# %%
+lab.guess(
+    "schedules-1f1b-on-slow-links",
+    f"8 devices, 64 micro-batches, free links: GPipe and 1F1B take {seconds('gpipe', 8, 64):.0f} s each. With hops of "
+    f"0.6 s GPipe takes {seconds('gpipe', 8, 64, 0.6):.1f} s. How long does 1F1B take?",
+    lambda: seconds("1f1b", 8, 64, hop_s=0.6),
+    unit="s",
+    low=213,
+    high=400,
+)
+
+# %%
+for n_microbatches in (16, 64, 128):
+    gpipe_s, one_s = (seconds(name, 8, n_microbatches, hop_s=0.6) for name in ("gpipe", "1f1b"))
+    print(f"{n_microbatches:3} micro-batches: GPipe {gpipe_s:5.1f} s, 1F1B {one_s:5.1f} s")
+
+# %%
+slow = pipeline(4, 8, hop_s=0.6)
+gpipe, one_f_one_b = (lab.simulate(slow, name, profile=textbook(4)) for name in ("gpipe", "1f1b"))
+lab.figures.gantt(gpipe, against=one_f_one_b, lanes=["compute"])
+
+# %% [markdown]
+# **Why.** 1F1B's first device runs $S - 1$ forwards ahead, and then begins no new micro-batch before one has come back.
+# So at most $S$ are on their way at once. One of them is on its way for
+#
+# $$R = S (f + b) + 2 (S - 1) h$$
+#
+# seconds: it is computed $S$ times forward and back, and crosses $S - 1$ hops of $h$ seconds twice. A shop with $S$
+# seats whose guests stay for $R$ serves $S$ guests in $R$ (Little's law), so each further micro-batch costs
+# $R / S = f + b + 2 h (S - 1) / S$. The hops are paid again and again, not once:
+
+# %%
+each_s = (seconds("1f1b", 8, 128, 0.6) - seconds("1f1b", 8, 64, 0.6)) / 64
+by_law_s = (8 * 3 + 2 * 7 * 0.6) / 8
+print(f"one more micro-batch: {each_s:.4f} s played, {by_law_s:.4f} s by the law, 3 s of them computing")
+assert abs(each_s - by_law_s) < 1e-6
+
+# %% [markdown]
+# GPipe holds all $M$ at once, never waits for one of them, and pays each hop once there and once back:
+# $T = (M + S - 1)(f + b) + 2 (S - 1) h$.
+#
+# ## 4. A deeper warm-up
+#
+# Between the two lies one number a device: how many forwards it runs ahead, its
+# [warm-up](../docs/glossary.md#schedules-and-simulation). `adaptive-1f1b` chooses it for the durations, the links and
+# the memory at hand, and takes back what proves needless.
+
+# %%
+lab.guess(
+    "schedules-held-on-slow-links",
+    "On the row of section 3 (8 devices, 64 micro-batches, hops of 0.6 s), how many micro-batches must the first "
+    "device be able to hold, at least, so that taking turns is as short as GPipe, which holds 64?",
+    lambda: (
+        lab.simulate(pipeline(8, 64, 0.6), "adaptive-1f1b", profile=textbook(8))
+        .context.orders[0]
+        .split("B")[0]
+        .count("F")
+    ),
+    unit="micro-batches",
+    low=1,
+    high=64,
+)
+
+# %%
+rows = []
+for hop_s in (0, 0.01, 0.1, 0.6, 1.4, 1.6, 3):
+    deep = lab.simulate(pipeline(8, 64, hop_s), "adaptive-1f1b", profile=textbook(8))
+    before_first_backward = deep.context.orders[0].split("B")[0].count("F")
+    rows.append((hop_s, seconds("gpipe", 8, 64, hop_s), seconds("1f1b", 8, 64, hop_s), deep.iteration_s))
+    rows[-1] += (before_first_backward,)
+assert rows[3][-1] == 15  # with hops of 0.6 s
+pd.DataFrame(rows, columns=["hop_s", "gpipe_s", "1f1b_s", "adaptive_s", "held_by_first"]).round(2)
+
+# %% [markdown]
+# **Why 15 and not 11.** By Little's law $R / (f + b) = 32.4 / 3$, eleven, would do. But taking turns is done in whole
+# turns of $f + b$: a device that sends a micro-batch on has it back after $f + b + 2h$ at the earliest, rounded up to
+# turns, $\lceil (f + b + 2h) / (f + b) \rceil$, and so at every hop anew. Any hop up to half a turn makes two turns of
+# one: the warm-up is *doubled*. Where fewer do as well, as with hops of 0.1 s, `adaptive-1f1b` takes forwards back.
+#
+# Is eleven reachable, then, by a schedule that takes no strict turns? Write one: `lab.Schedule.from_orders` plays it.
+
+# %%
+doubled = lab.schedules["adaptive-1f1b"](8, 64, warmups=[14, 12, 10, 8, 6, 4, 2, 0])
+print(f"{lab.simulate(pipeline(8, 64, 0.6), doubled, profile=textbook(8)).iteration_s:.1f} s with doubled warm-ups")
+one_less = lab.schedules["adaptive-1f1b"](8, 64, warmups=[13, 12, 10, 8, 6, 4, 2, 0])
+print(f"{lab.simulate(pipeline(8, 64, 0.6), one_less, profile=textbook(8)).iteration_s:.1f} s with one forward less")
+
+# %% [markdown]
+# ## 5. Two ways to a smaller bubble
+#
+# A backward makes two things: the gradient of its inputs, for which the stage before is waiting, and the gradient of
+# its weights, for which nobody is. `zb-h1` ([Qi et al. 2024](https://arxiv.org/abs/2401.10241)) splits it into `I` and
+# `W` and fills gaps with `W`. `interleaved-1f1b` gives every device several smaller stages, so that the first work
+# reaches the last device sooner, and pays with messages: $Sv - 1$ hops with $v$ stages a device, instead of $S - 1$.
+# Lay both beside the 1F1B of section 2: same devices, same batch.
+
+# %%
+split = lab.simulate(free, "zb-h1", profile=textbook(4))
+interleaved = lab.simulate(free, "interleaved-1f1b", profile=textbook(4, stages_per_device=2))
+lab.figures.gantt(split, against=interleaved, lanes=["compute"])
+
+# %%
+lab.guess(
+    "schedules-zero-bubble-on-slow-links",
+    f"The row of section 3 again: GPipe takes {seconds('gpipe', 8, 64, 0.6):.1f} s and holds 64, 1F1B takes "
+    f"{seconds('1f1b', 8, 64, 0.6):.1f} s and holds 8. zb-h1 holds 8 as well. How long does it take?",
+    lambda: seconds("zb-h1", 8, 64, hop_s=0.6),
+    unit="s",
+    low=190,
+    high=320,
+)
+
+# %%
+table = {
+    f"hops of {hop_s} s": {
+        name: lab.simulate(
+            pipeline(4, 32, hop_s), name, profile=textbook(4, 2 if name == "interleaved-1f1b" else 1)
+        ).iteration_s
+        for name in ("gpipe", "1f1b", "adaptive-1f1b", "zb-h1", "interleaved-1f1b")
+    }
+    for hop_s in (0.0, 0.6, 3.0)
+}
+print(f"zb-h1 on the row of section 3: {seconds('zb-h1', 8, 64, 0.6):.1f} s")
+pd.DataFrame(table).round(1)
+
+# %% [markdown]
+# **Why.** Split backwards shorten the way back: a micro-batch is on its way for $S (f + b/2) + 2 (S - 1) h$ only, since
+# no stage waits for another's `W`. On the row of section 3 that is 24.4 s, for 8 micro-batches 3.05 s each, hardly more
+# than the 3 s of computing. With hops of 3 s Little's law is back, for all that hold few. (What `W` needs is kept until
+# `W`: the count of activations is honest, their bytes are told in lesson 09.)
+#
+# ## 6. Who waits for whom?
+#
+# A trace knows what every action waited for. Read backwards from the end, that is the
+# [critical path](../docs/glossary.md#schedules-and-simulation): actions without a gap, together as long as the
+# iteration.
+
+# %%
+lab.figures.gantt(lab.simulate(slow, "1f1b", profile=textbook(4)), critical=True)
+
+# %% [markdown]
+# Now a real model on a real network: the paper's world-wide case, GPT3-XL on 64 V100s, in 8 stages of 8 replicas.
+# Durations are FLOP over peak, at the efficiency of its GPU unless told.
+
+# %%
+job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=512, microbatch=1)
+plan = lab.plan("worldwide", job, objective="communication", seed=0, steps=10)
+lab.sweep(plan, schedule=["gpipe", "1f1b", "adaptive-1f1b", "zb-h1"])[
+    ["schedule", "iteration_s", "peak_activations", "fits"]
+].round(2)
+
+# %%
+lab.simulate(plan, "adaptive-1f1b").critical_summary().query("by == 'what'").round(3)
+
+# %% [markdown]
+# Most of this iteration is [synchronisation](../docs/glossary.md#training-in-parallel), in which no schedule can help.
+# The paper's way is *sharded*, each device serving its peers one after the other. Serving all at once is an assumption
+# about network cards, and worth more than any order of passes:
+
+# %%
+lab.sweep(plan, schedule=["1f1b", "adaptive-1f1b"], synchronisation=["sharded", "sharded-at-once", "ring"])[
+    ["schedule", "synchronisation", "iteration_s"]
+].round(2)
+
+# %% [markdown]
+# *At once* beats *in turn* where every pair of devices has a link to itself, as the paper assumes. If all messages of a
+# device go through one card (`queueing="cards"`), they wait there:
+
+# %%
+lab.sweep(plan, schedule="1f1b", synchronisation=["sharded", "sharded-at-once"], queueing=["pairs", "cards"])[
+    ["synchronisation", "queueing", "iteration_s"]
+].round(2)
+
+# %% [markdown]
+# ## 7. A schedule of your own
+#
+# A schedule is text: one line a device. It can be written by a program, edited by hand, or come from
+# `torch.distributed.pipelining` as CSV. If its devices wait for each other in a circle, the error says who.
+
+# %%
+own = lab.Schedule.from_orders("last-in-first-out", ["0F0 0F1 0F2 0B2 0B1 0B0", "1F0 1F1 1F2 1B2 1B1 1B0"])
+print(lab.simulate(pipeline(2, 3), own, profile=textbook(2)))
+stuck = lab.Schedule.from_orders("stuck", ["0F0 0B0 0F1 0B1", "1F1 1F0 1B0 1B1"])
+try:
+    lab.simulate(pipeline(2, 2), stuck, profile=textbook(2))
+except lab.LabError as error:
+    print(error)
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    print(lab.save(lab.schedules["1f1b"](2, 3), Path(folder) / "own.txt").read_text())
+    as_csv = lab.save(lab.schedules["zb-h1"](4, 8), Path(folder) / "own.csv")
+    print(as_csv.read_text().splitlines()[3])
+
+# %% [markdown]
+# From the shell: `dtfm-lab show --schedule zb-h1 --stages 4 --microbatches 8`,
+# `dtfm-lab simulate plan.json --schedule own.txt --chrome trace.json` (a trace opens in
+# [Perfetto](https://ui.perfetto.dev)), `dtfm-lab simulate --sweep plan.json --vary schedule=gpipe,1f1b
+# --vary bandwidth=0.5,1,2`.
+#
+# **To think about.** (a) Derive $T$ and the bubble from the pictures of section 2. (b) Write a schedule of two devices
+# and two micro-batches that deadlocks otherwise than the one above. (c) Which of sections 2 to 5 change if devices are
+# unequal? [12, unequal devices](12_unequal_devices.ipynb) goes on from there.
+#
+# ## Missions
+
+# %%
+lab.missions.show("bubble-share")
+
+# %%
+# answer = ...
+# lab.missions.check("bubble-share", answer)
+
+# %%
+lab.missions.show("deep-enough")
+
+# %%
+# answer = ...
+# lab.missions.check("deep-enough", answer)
+
+# %% [markdown]
+# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+
+# %%
+lab.missions.board("08_schedules")

@@ -1,0 +1,130 @@
+"""Gathers all pages in one folder that is laid out as the repository is, so that their relative links stay true."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from dtfm_lab.course import LESSONS
+from tools.website import commands, course, formats, notebooks, plug_in, reference, tables
+from tools.website.examples import Examples, run_examples
+from tools.website.labs import write_labs
+from tools.website.links import relinked
+
+ROOT = Path(__file__).parents[2]
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Using the lab": (
+        "lab",
+        "paths",
+        "networks-and-jobs",
+        "objectives",
+        "change",
+        "schedules",
+        "systems",
+        "strategies",
+        "real-run",
+        "gpu",
+        "hosts",
+        "command-line",
+        "clusters",
+        "where-it-runs",
+        "security",
+        "advice",
+        "questions",
+    ),
+    "What it rests on": ("planners", "published", "papers-table", "benchmarks", "scale", "limits"),
+    "Changing it": ("floor-plan", "recipes", "plug-ins"),
+}
+"""Pages of docs/ by the chapter in which the site lists them; pages that are not named here follow the first."""
+ELSEWHERE = ("glossary", "examples", "figures")
+"""Pages of docs/ that stand in a chapter with generated ones."""
+
+
+def assemble(folder: Path, *, plain: bool = False) -> None:
+    """Write the sources of the whole site to ``folder``, whose old content is lost.
+
+    ``plain`` ones have lessons without what their cells show, no pictures of figures, and of the lab one network.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "extra").mkdir(parents=True)  # Sphinx wants it, with pictures or without
+    made = run_examples(ROOT / "docs", folder / "extra" / "pictures", plain=plain)
+    pages = _written_by_people(made) | _generated(made)
+    for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        pages[f"notebooks/{lesson.stem}.md"] = notebooks.as_markdown(lesson, folder / "notebooks", outputs=not plain)
+    front = write_labs(folder / "extra" / "lab", plain=plain)
+    pages["index.md"] = _with_lab(pages.pop("README.md"), front) + "\n" + _contents(set(pages))
+    for name, text in pages.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(relinked(text, name, set(pages), ROOT, folder), encoding="utf-8")
+
+
+def _with_lab(readme: str, front: str) -> str:
+    """The front page: the lab below the title and what it is in a sentence."""
+    title = re.compile(r"^# .*\n\s*(?:.+\n)+", re.MULTILINE)
+    return title.sub(lambda found: f"{found[0]}\n{front}", readme, count=1)
+
+
+def _written_by_people(made: Examples) -> dict[str, str]:
+    paths = [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
+        *(ROOT / "docs").glob("*.md"),
+    ]
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
+    badges = re.compile(r"^\[!\[.*\n", re.MULTILINE)  # pictures that a page would load from a network
+    return texts | {
+        "README.md": badges.sub("", texts["README.md"]),
+        "docs/examples.md": made.with_output(texts["docs/examples.md"]),
+        "docs/figures.md": made.with_pictures(texts["docs/figures.md"], "../pictures"),
+    }
+
+
+def _generated(made: Examples) -> dict[str, str]:
+    return {
+        "course.md": course.lessons_page(),
+        "missions.md": course.missions_page(),
+        "gpus.md": tables.gpus_page(),
+        "networks.md": tables.networks_page(),
+        "reference/commands.md": commands.page(),
+        "reference/plug-in.md": plug_in.page(ROOT / "examples" / "plugin"),
+        **reference.pages(made),
+        **formats.pages(),
+    }
+
+
+def _contents(pages: set[str]) -> str:
+    """The tables of contents, which the site shows at the side and not in the page."""
+    lessons = [f"notebooks/{name}.md" for name in LESSONS]
+    others = sorted(name for name in pages if name.startswith("notebooks/") and name not in lessons)
+    said = {page for group in GROUPS.values() for page in group} | set(ELSEWHERE)
+    new = sorted(Path(name).stem for name in pages if name.startswith("docs/") and Path(name).stem not in said)
+    first, *rest = GROUPS
+    chapters = {
+        "The course": ["course.md", *lessons, *others, "missions.md", "docs/glossary.md"],
+        first: [f"docs/{name}.md" for name in (*GROUPS[first], *new)],
+        **{chapter: [f"docs/{name}.md" for name in GROUPS[chapter]] for chapter in rest},
+        "Reference": [
+            "docs/examples.md",
+            "reference/index.md",
+            "reference/commands.md",
+            "formats/index.md",
+            "networks.md",
+            "gpus.md",
+            "docs/figures.md",
+        ],
+    }
+    titles = {f"notebooks/{name}.md": f"{name[:2]} {lesson.title}" for name, lesson in LESSONS.items()}
+    chapters["Changing it"] += ["CONTRIBUTING.md", "tests/README.md", "reference/plug-in.md", "CHANGELOG.md"]
+    trees = []
+    for chapter, names in chapters.items():
+        there = "\n".join(_entry(name, titles.get(name, "")) for name in names if name in pages)
+        trees.append(f"```{{toctree}}\n:hidden:\n:caption: {chapter}\n:maxdepth: 1\n\n{there}\n```\n")
+    return "\n".join(trees)
+
+
+def _entry(name: str, title: str) -> str:
+    """A line of a table of contents: the page under a title of its own, or under the page's."""
+    path = name.removesuffix(".md")
+    return f"{title} <{path}>" if title else path

@@ -1,0 +1,91 @@
+"""The examples of docs/examples.md and docs/figures.md, run once in one namespace; what they show, and pictures."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dtfm_lab.figures import alt_text
+from tools.website import pictures
+from tools.website.notebooks import fenced, picture
+
+BLOCK = re.compile(r"^### (\w+)\n\n```python\n(.*?)```\n|^```python\n(.*?)```\n", re.MULTILINE | re.DOTALL)
+MOST_LINES = 14
+"""Most lines of an example's output that a page shows."""
+
+
+@dataclass
+class Examples:
+    """What each example is and shows."""
+
+    code: dict[str, str] = field(default_factory=dict)
+    """Public name -> its example."""
+    shown: dict[str, str] = field(default_factory=dict)
+    """Code of an example -> what it printed and what its last line is, as text; empty for a figure."""
+    pictures: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Code of an example -> file of its picture, with ``{theme}`` where there is one for each, and its text."""
+
+    def with_output(self, text: str) -> str:
+        """A page, with what each example shows below it."""
+        return BLOCK.sub(lambda match: match[0] + self.below(match[2] or match[3]), text)
+
+    def with_pictures(self, text: str, folder: str) -> str:
+        """A page, with the picture that each example draws below it."""
+        return BLOCK.sub(lambda match: match[0] + self.below(match[2] or match[3], folder), text)
+
+    def below(self, code: str, folder: str = "") -> str:
+        """What stands below an example: its text, or its picture where ``folder`` says where pictures are."""
+        if folder and code in self.pictures:
+            name, said = self.pictures[code]
+            return "\n" + picture(f"{folder}/{name}", said) + "\n"
+        shown = self.shown.get(code, "")
+        return "\n" + fenced(shown, "text") + "\n" if shown and code not in self.pictures else ""
+
+
+def examples_of(text: str) -> Iterator[tuple[str, str]]:
+    """The heading and the code of each example of a page; the heading is empty for a block that has none."""
+    for match in BLOCK.finditer(text):
+        yield match[1] or "", match[2] or match[3]
+
+
+def run_examples(docs: Path, folder: Path, *, plain: bool = False) -> Examples:
+    """Run the examples of both pages in their order; write what they draw to ``folder``, unless ``plain``."""
+    made, names, drawn, codes = Examples(), dict[str, Any](), dict[str, Any](), dict[str, str]()
+    os.environ["DTFM_LAB_PROGRESS"] = tempfile.mkdtemp()  # guesses are not the reader's own
+    for page in ("examples.md", "figures.md"):
+        for name, code in examples_of((docs / page).read_text(encoding="utf-8")):
+            shown, last = run_block(code, names)
+            made.code |= {name: code} if page == "examples.md" else {}
+            if type(last).__name__ == "Figure" and page == "figures.md":
+                drawn[name] = last
+                codes[name] = code
+            made.shown[code] = shown.replace(str(names.get("folder", "/nowhere")), "folder")
+    for name, file in ({} if plain else pictures.draw_all(drawn, folder)).items():
+        made.pictures[codes[name]] = file, alt_text(drawn[name])
+    return made
+
+
+def run_block(code: str, names: dict[str, Any]) -> tuple[str, Any]:
+    """Run lines of code; returns what they print followed by the last line's value as text, and that value."""
+    tree = ast.parse(code)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    printed, value = io.StringIO(), None
+    with contextlib.redirect_stdout(printed):
+        exec(compile(tree, "example", "exec"), names)
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), "example", "eval"), names)
+    text = printed.getvalue() + ("" if value is None else _shortened(repr(value)))
+    return text, value
+
+
+def _shortened(text: str) -> str:
+    lines = re.sub(r" at 0x[0-9a-f]+", "", text).splitlines()
+    return "\n".join([*lines[:MOST_LINES], *(["..."] if len(lines) > MOST_LINES else [])])
