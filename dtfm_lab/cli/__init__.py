@@ -11,7 +11,6 @@ import click
 
 from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     course,
-    hosts,
     machine,
     networks,
     plans,

@@ -52,7 +52,7 @@ from dtfm_lab.domain.units import (
 )
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.lab.arguments import PlanOptions
-from dtfm_lab.lab.schemas import FORMATS, schema
+from dtfm_lab.lab.schemas import formats, schema
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 
@@ -288,7 +288,9 @@ def print_schema(format_name: str | None, output: str | None, as_json: bool) -> 
     if output is not None:
         raise click.UsageError("-o needs a FORMAT")
     if as_json:
-        told = [{"format": name, "title": each.title, "endings": list(each.endings)} for name, each in FORMATS.items()]
+        told = [
+            {"format": name, "title": each.title, "endings": list(each.endings)} for name, each in formats().items()
+        ]
         return print_json({"formats": told})
-    rows = [(name, ", ".join(each.endings), each.title) for name, each in FORMATS.items()]
+    rows = [(name, ", ".join(each.endings), each.title) for name, each in formats().items()]
     print_rows(("format", "endings", "what it holds"), rows)

@@ -8,7 +8,6 @@ from click.core import ParameterSource
 
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
-    cli,
     command_line_options,
     gathered,
     json_option,
@@ -20,12 +19,12 @@ from dtfm_lab.cli.terminal import out, print_json
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_bytes
+from dtfm_lab.extensions.hosts.export import PORT, host_command, spec_for
+from dtfm_lab.extensions.hosts.export import export as write_run_folder
+from dtfm_lab.extensions.hosts.hosts import AWAIT_S, SILENT_S, hosts_of, load_hosts
+from dtfm_lab.extensions.hosts.launchers import TARGETS, Launched, launched, write_launch
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
-from dtfm_lab.runtime.multihost.export import PORT, host_command, spec_for
-from dtfm_lab.runtime.multihost.export import export as write_run_folder
-from dtfm_lab.runtime.multihost.hosts import AWAIT_S, SILENT_S, hosts_of, load_hosts
-from dtfm_lab.runtime.multihost.launchers import TARGETS, Launched, launched, write_launch
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 
 PAGE = ".html"
@@ -35,7 +34,7 @@ TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
 """Options that a folder for another framework takes, too."""
 
 
-@cli.command()
+@click.command()
 @plan_argument
 @click.option(
     "-o", "--output", "folder", required=True, type=click.Path(), help="The run folder to write, or a page.html."

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import dtfm_lab as lab
-from dtfm_lab.runtime.multihost.launchers import launched
+from dtfm_lab.extensions.hosts.launchers import launched
 
 N = 8
 NETWORK = lab.Topology.from_matrices(np.full((N, N), 0.1), np.full((N, N), 100.0), gpu=["A100"] * N)

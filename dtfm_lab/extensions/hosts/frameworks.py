@@ -13,8 +13,8 @@ import yaml
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model.families import llama
 from dtfm_lab.domain.units import counted
-from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, TORCHRUN, ZERO, Expressed, Told
-from dtfm_lab.runtime.multihost.hosts import filled
+from dtfm_lab.extensions.hosts.expressed import BY_PIPELINE, BY_STAGE, TORCHRUN, ZERO, Expressed, Told
+from dtfm_lab.extensions.hosts.hosts import filled
 
 ACCELERATE = (
     "accelerate launch --config_file accelerate.yaml --gradient_accumulation_steps {} \\\n    "

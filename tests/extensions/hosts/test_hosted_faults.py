@@ -7,14 +7,17 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from broken_sockets import shut_between
 from host_helpers import Hosts, free_port
 from run_helpers import small_plan
 from workers_as_threads import train
 
-from dtfm_lab.runtime.multihost.export import export, spec_for
-from dtfm_lab.runtime.multihost.hosts import Host
+from dtfm_lab.extensions.hosts.export import export, spec_for
+from dtfm_lab.extensions.hosts.hosts import Host
+from dtfm_lab.files import load_trace
 
 
 def test_killed_hosts_come_back_a_stopped_one_goes_on_and_so_does_a_coordinator_that_was_killed(tmp_path):
@@ -109,3 +112,22 @@ def test_a_link_that_is_down_for_a_moment_costs_nothing_and_one_for_longer_an_it
     finally:
         run.end()
     assert run.losses() == train(plan, plan.job.schedule_name, n_iterations).losses
+
+
+def test_on_hosts_the_trace_is_written_though_a_socket_was_shut(tmp_path: Path) -> None:
+    plan, n_iterations = small_plan(2, 2), 100
+    hosts = [Host(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0, 3)), ("b", (1, 2)))]
+    spec = spec_for(plan, "1f1b", iterations=n_iterations)
+    run = Hosts(export(spec, tmp_path / "run", hosts, port=free_port()), tmp_path / "logs")
+    try:
+        run.start()
+        run.until_iteration(1)
+        assert shut_between([worker for host in run for worker in host.workers()]) == 1
+        run.until(lambda events: any(event["event"] == "reconnected" for event in events))
+        assert run.wait() == [0, 0], run.said()
+        assert run.count("lost") == 0
+    finally:
+        run.end()
+    measured = load_trace(tmp_path / "run" / "measured.json")
+    assert measured.n_iterations == n_iterations
+    assert list(measured.context.losses) == train(plan, "1f1b", n_iterations).losses

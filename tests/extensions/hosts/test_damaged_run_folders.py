@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from run_helpers import small_plan, spec_of
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.runtime.multihost.export import export, spec_for
-from dtfm_lab.runtime.multihost.hosts import Host, load_run_folder
+from dtfm_lab.extensions.hosts.export import export, spec_for
+from dtfm_lab.extensions.hosts.hosts import Host, load_run_folder
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 LINE = json.loads(spec_of(small_plan(2, 2), notes=("a note",), slow_worker=(1, 2.0)).to_line())
@@ -111,8 +111,9 @@ def test_any_value_in_run_json_is_taken_or_refused_in_one_line(folder: Path, key
 
 def test_an_agent_refuses_a_damaged_folder_in_one_line(folder: Path) -> None:
     (folder / "spec.json").write_text('{"plan": [')
-    command = [sys.executable, "-m", "dtfm_lab.runtime.hosted", str(folder), "--host", "a"]
+    command = [sys.executable, "-m", "dtfm_lab.extensions.hosts.hosted", str(folder), "--host", "a"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
-    assert done.stderr.startswith("dtfm_lab.runtime.hosted: run/spec.json: the run's specification is broken JSON: ")
+    says = "dtfm_lab.extensions.hosts.hosted: run/spec.json: the run's specification is broken JSON: "
+    assert done.stderr.startswith(says)
     assert done.stderr.count("\n") == 1

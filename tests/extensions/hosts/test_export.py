@@ -15,9 +15,9 @@ import yaml
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.extensions.hosts.export import export, host_command, spec_for
+from dtfm_lab.extensions.hosts.hosts import hosts_file, hosts_of, load_hosts, load_run_folder, workers_by_device
 from dtfm_lab.files import save_plan
-from dtfm_lab.runtime.multihost.export import export, host_command, spec_for
-from dtfm_lab.runtime.multihost.hosts import hosts_file, hosts_of, load_hosts, load_run_folder, workers_by_device
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 STAGES = [["ada", "alan"], ["barbara", "claude"], ["edsger", "grace"], ["john", "katherine"]]
@@ -53,7 +53,7 @@ def test_each_host_has_a_line_of_its_own(tmp_path, spec):
     assert [len(host.workers) for host in hosts] == [3, 3, 2]
     for host in hosts:
         words = shlex.split((folder / "hosts" / host.name / "run.sh").read_text().splitlines()[-1])
-        assert words == ["exec", "python3", "-m", "dtfm_lab.runtime.hosted", ".", "--host", host.name]
+        assert words == ["exec", "python3", "-m", "dtfm_lab.extensions.hosts.hosted", ".", "--host", host.name]
         assert host_command(host) in (folder / "README.md").read_text()
     assert load_run_folder(folder).port == 5000
 

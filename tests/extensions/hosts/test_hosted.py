@@ -21,14 +21,14 @@ from workers_as_threads import train
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.runtime import hosted
+from dtfm_lab.extensions.hosts import hosted
+from dtfm_lab.extensions.hosts import rendezvous as rendezvous_module
+from dtfm_lab.extensions.hosts.export import export, spec_for
+from dtfm_lab.extensions.hosts.hosted import MOST_IN_VAIN, HostAgent, main
+from dtfm_lab.extensions.hosts.hosts import Host, load_run_folder
+from dtfm_lab.extensions.hosts.rendezvous import CoordinatorClock, Joined, Rendezvous, RunOver, join_run
 from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
-from dtfm_lab.runtime.hosted import MOST_IN_VAIN, HostAgent, main
-from dtfm_lab.runtime.multihost import rendezvous as rendezvous_module
-from dtfm_lab.runtime.multihost.export import export, spec_for
-from dtfm_lab.runtime.multihost.hosts import Host, load_run_folder
-from dtfm_lab.runtime.multihost.rendezvous import CoordinatorClock, Joined, Rendezvous, RunOver, join_run
 from dtfm_lab.runtime.protocol.channels import Channel, MessageStream, Refused
 from dtfm_lab.runtime.protocol.connections import Listener
 from dtfm_lab.runtime.worker import worker

@@ -28,6 +28,7 @@ from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.units import counted
+from dtfm_lab.extensions.hosts.hosts import AWAIT_S, SILENT_S, Host, filled, hosts_file, workers_by_device
 from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import dump, explained, write_text
 from dtfm_lab.runtime.client.run_checks import (
@@ -36,7 +37,6 @@ from dtfm_lab.runtime.client.run_checks import (
     with_checkpoint,
 )
 from dtfm_lab.runtime.client.run_report import describe_reductions
-from dtfm_lab.runtime.multihost.hosts import AWAIT_S, SILENT_S, Host, filled, hosts_file, workers_by_device
 from dtfm_lab.runtime.protocol.certificates import (
     write_certificates,
     write_private,
@@ -138,7 +138,7 @@ def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
 
 def host_command(host: Host, folder: str = ".") -> str:
     """The command line that starts the workers of one host; on the first host the coordinator, too."""
-    return f"python3 -m dtfm_lab.runtime.hosted {quote(folder)} --host {host.name}"
+    return f"python3 -m dtfm_lab.extensions.hosts.hosted {quote(folder)} --host {host.name}"
 
 
 def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, silent_s: float) -> str:

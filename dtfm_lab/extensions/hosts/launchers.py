@@ -22,10 +22,10 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import by_key, counted
+from dtfm_lab.extensions.hosts.expressed import BY_STAGE, Expressed, Told
+from dtfm_lab.extensions.hosts.frameworks import FRAMEWORKS, script
+from dtfm_lab.extensions.hosts.hosts import Host, by_count, filled, hosts_file, named_hosts, read_hosts
 from dtfm_lab.files.reading import explained, write_text
-from dtfm_lab.runtime.multihost.expressed import BY_STAGE, Expressed, Told
-from dtfm_lab.runtime.multihost.frameworks import FRAMEWORKS, script
-from dtfm_lab.runtime.multihost.hosts import Host, by_count, filled, hosts_file, named_hosts, read_hosts
 from dtfm_lab.simulation.memory import memory
 
 

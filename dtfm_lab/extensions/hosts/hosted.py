@@ -1,7 +1,7 @@
 """One host of a run on several: an agent, which starts the host's workers and, on the first host, the coordinator.
 
-``python -m dtfm_lab.runtime.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``. The
-agent loads torch once and forks these processes from itself, so that a lost one is there again at once. It computes
+``python -m dtfm_lab.extensions.hosts.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
+The agent loads torch once and forks these processes from itself, so that a lost one is there again at once. It computes
 nothing, because a fork copies one thread only. It opens no port: which worker a process is follows from the folder.
 
 The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost takes
@@ -18,17 +18,15 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.extensions.hosts.hosts import RunFolder, load_run_folder
+from dtfm_lab.extensions.hosts.rendezvous import Rendezvous, RunOver, join_run
 from dtfm_lab.files import save_trace
-from dtfm_lab.files.reading import explained
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator.lead import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
-from dtfm_lab.runtime.multihost.hosts import RunFolder, load_run_folder
-from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, RunOver, join_run
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.channels import ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.processes import (
@@ -214,7 +212,7 @@ class RecordedOutput:
 def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
     """Coordinate workers that connect from their hosts, and save the trace."""
     commands = Interrupts()
-    spec = resumed(folder.spec)
+    spec = checkpoint_folders.resumed(folder.spec)
     record = RunRecord(spec)
     sys.stdout = RecordedOutput(record, sys.stdout)
     rendezvous: list[Rendezvous] = []
@@ -252,32 +250,8 @@ def main() -> None:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"dtfm_lab.runtime.hosted: {line}\n")
+    sys.stderr.write(f"dtfm_lab.extensions.hosts.hosted: {line}\n")
     sys.stderr.flush()
-
-
-def resumed(spec: RunSpec) -> RunSpec:
-    """Return the spec of the iterations that are left. Raises LabError for a checkpoint of another run."""
-    if spec.checkpoint_folder is None:
-        return spec
-    folder = Path(spec.checkpoint_folder)
-    with explained(f"checkpoint_folder {folder}", "cannot be made"):
-        folder.mkdir(parents=True, exist_ok=True)
-    damaged: list[str] = []
-    newest = checkpoint_folders.latest(folder, damaged.append)
-    spec = replace(spec, notes=(*spec.notes, *(f"{why}; an earlier state is used instead" for why in damaged)))
-    if newest is None or newest.iteration <= spec.first_iteration:
-        return spec
-    if notes := checkpoint_folders.resumable(newest, spec):
-        raise LabError(f"checkpoint_folder {folder} is of another run: {notes[0]}; wanted another folder")
-    last = spec.first_iteration + spec.iterations
-    if newest.iteration >= last:
-        raise LabError(
-            f"checkpoint_folder {folder} holds iteration {newest.iteration}, and the run ends with {last}; wanted more "
-            f"iterations, or another folder"
-        )
-    left = last - newest.iteration
-    return replace(spec, resume_from=os.fspath(newest.folder), first_iteration=newest.iteration, iterations=left)
 
 
 if __name__ == "__main__":
