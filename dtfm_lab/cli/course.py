@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dtfm_lab import lab
-from dtfm_lab.cli.options import cli, json_option
+from dtfm_lab.cli.options import json_option
 from dtfm_lab.cli.terminal import err, out, print_json, print_rows
 from dtfm_lab.course import LESSONS, exam
 from dtfm_lab.course.graded import read_key, read_students, variant_of
@@ -21,12 +21,11 @@ from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.files.reading import explained, shipped, write_text
 from dtfm_lab.simulation.task_runner import usable_cores
 
-FIRST = "00_tour.ipynb"
 LINKS = {"](../docs/": "](docs/", "](../notebooks/": "](../"}
 """Beginnings of links between lessons and pages, as they are in the repository and in a folder of lessons."""
 
 
-@cli.command("lab --copy")
+@click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite lessons that are there, with what was worked in them.")
 @json_option
@@ -53,7 +52,7 @@ def relinked(text: str) -> str:
     return text
 
 
-@cli.group("missions", invoke_without_command=True, hidden=True)
+@click.group("missions", invoke_without_command=True, hidden=True)
 @click.option("--lesson", help="Only of this lesson, such as 02_network.")
 @json_option
 @click.pass_context
@@ -61,6 +60,13 @@ def missions_group(context: click.Context, lesson: str | None, as_json: bool) ->
     """The board, as `dtfm-lab show missions` prints it, and graded work: assignments, exams and their marks."""
     if context.invoked_subcommand is None:
         print_board(lesson, as_json)
+
+
+@click.command()
+@json_option
+def show_missions(as_json: bool) -> None:
+    """Show the board of the course: every mission, and what you have done."""
+    print_board(None, as_json)
 
 
 def print_board(lesson: str | None, as_json: bool) -> None:
@@ -237,7 +243,7 @@ def mark_command(
     return None
 
 
-@cli.command("export --slides")
+@click.command()
 @click.argument("lesson")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File, LESSON.slides.html if none."
