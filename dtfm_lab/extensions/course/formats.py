@@ -1,6 +1,6 @@
 """The file of a reader's progress, as a format that has a JSON Schema."""
 
-from dtfm_lab.course.progress import Progress
+from dtfm_lab.extensions.course.progress import Progress
 from dtfm_lab.lab.schemas import JSON, Format, schema_of
 
 PROGRESS = Format(

@@ -7,8 +7,8 @@ import pytest
 from pinned_jobs import pinned_job
 
 from dtfm_lab import lab
-from dtfm_lab.course.small_networks import of_sites
 from dtfm_lab.domain.errors import PlanError, TraceError, UnknownName
+from dtfm_lab.extensions.course.small_networks import of_sites
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.policies.restart import daly_s, young_s
 from dtfm_lab.extensions.elasticity.race import Race
