@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.course import missions
-from dtfm_lab.lab.schemas import FORMATS
+from dtfm_lab.extensions.course.api import missions
+from dtfm_lab.lab.schemas import formats
 from tools.website.assemble import ROOT
 from tools.website.docstrings import as_markdown
 from tools.website.links import relinked
@@ -68,7 +68,7 @@ def pages(site: Path) -> dict[Path, Page]:
 @pytest.mark.slow
 def test_every_link_of_the_site_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
     written = [*(ROOT / "docs").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
-    assert len(pages) > len(lab.__all__) + len(FORMATS) + len(written)
+    assert len(pages) > len(lab.__all__) + len(formats()) + len(written)
     assert [
         f"{path.relative_to(site)} -> {link}" for path, page in pages.items() for link in lost(path, page, pages)
     ] == []
@@ -105,7 +105,7 @@ def test_nothing_is_loaded_from_a_network(site: Path, pages: dict[Path, Page]) -
 @pytest.mark.slow
 def test_there_is_a_page_for_each_name_format_and_mission(site: Path, pages: dict[Path, Page]) -> None:
     assert [name for name in lab.__all__ if site / "reference" / f"{name}.html" not in pages] == []
-    assert [name for name in FORMATS if site / "formats" / f"{name}.html" not in pages] == []
+    assert [name for name in formats() if site / "formats" / f"{name}.html" not in pages] == []
     shown = (site / "missions.html").read_text(encoding="utf-8")
     assert [name for name in missions if f">{name}<" not in shown] == []
     assert (site / "searchindex.js").stat().st_size > 10_000

@@ -14,6 +14,7 @@ import yaml
 
 DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 RECORDED = DATA.parent / "extensions" / "machines" / "recorded"
+RUN = DATA.parent / "extensions" / "hosts" / "saved" / "run"
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,18 @@ class Format:
 def formats() -> dict[str, Format]:
     """Every format by name, its valid files read or written here."""
     from dtfm_lab import files, lab
-    from dtfm_lab.cli.marking_files import HandIn, cells_of, missions_in
-    from dtfm_lab.course import missions
-    from dtfm_lab.course.graded import read_students
-    from dtfm_lab.course.handed_in import pack
-    from dtfm_lab.course.progress import Progress, read_progress, save_progress
-    from dtfm_lab.course.teaching import assignment
+    from dtfm_lab.extensions.course.api import missions
+    from dtfm_lab.extensions.course.graded import read_students
+    from dtfm_lab.extensions.course.handed_in import pack
+    from dtfm_lab.extensions.course.marking.files import HandIn, cells_of, missions_in
+    from dtfm_lab.extensions.course.progress import Progress, read_progress, save_progress
+    from dtfm_lab.extensions.course.teaching import assignment
+    from dtfm_lab.extensions.hosts.hosts import load_hosts
     from dtfm_lab.extensions.published.own import read_rows
     from dtfm_lab.extensions.systems.api import from_flags
     from dtfm_lab.files.models import load_model
     from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
     from dtfm_lab.planning.evaluate import evaluate
-    from dtfm_lab.runtime.multihost.hosts import load_hosts
     from dtfm_lab.runtime.protocol.run_options import RunSpec
     from dtfm_lab.simulation.schedules import schedules
     from dtfm_lab.simulation.simulate import simulate
@@ -58,7 +59,7 @@ def formats() -> dict[str, Format]:
     small = files.load_topology("volunteers").subset(["amy", "eve", "gus", "mia"])
     plan = evaluate(small, files.load_job("tiny", n_stages=2, n_replicas=2), stages=[[0, 1], [3, 2]])
     zero_bubble = schedules["zb-h1"](2, 4)
-    spec = RunSpec.from_line((DATA / "saved" / "run" / "spec.json").read_text())
+    spec = RunSpec.from_line((RUN / "spec.json").read_text())
 
     def topology(ending: str) -> Format:
         return Format(ending, (written(files.save_topology, small, ending),), files.load_topology)
@@ -120,8 +121,8 @@ def formats() -> dict[str, Format]:
         "availability json": Format(".json", (sky,), files.load_availability),
         "launch flags": Format(".txt", tuple(map(str.encode, LAUNCHES)), lambda path: from_flags(_text(path))),
         "sweep rows": Format(".jsonl", (written(swept, plan, ".jsonl"),), lambda path: swept(plan, path)),
-        "run spec": Format(".json", texts("saved/run/spec.json"), lambda path: RunSpec.from_line(_text(path))),
-        "run hosts": Format(".yaml", texts("saved/run/hosts.yaml"), lambda path: load_hosts(path, spec)),
+        "run spec": Format(".json", ((RUN / "spec.json").read_bytes(),), lambda path: RunSpec.from_line(_text(path))),
+        "run hosts": Format(".yaml", ((RUN / "hosts.yaml").read_bytes(),), lambda path: load_hosts(path, spec)),
         "workspace": Format(
             ".json",
             (written(save_workspace, WorkspaceState(topology=small, plan=plan), ".json"),),
@@ -148,7 +149,7 @@ def _matrix(path: Path) -> object:
 
 def _answer(path: Path) -> object:
     """An answer that a student's process handed in, which may send any JSON."""
-    from dtfm_lab.course.handed_in import unpack
+    from dtfm_lab.extensions.course.handed_in import unpack
 
     try:
         packed = json.loads(path.read_bytes())

@@ -25,8 +25,8 @@ from host_helpers import Hosts, free_port
 from run_helpers import small_plan
 
 import dtfm_lab as lab
-from dtfm_lab.runtime.multihost.export import export, spec_for
-from dtfm_lab.runtime.multihost.hosts import Host
+from dtfm_lab.extensions.hosts.export import export, spec_for
+from dtfm_lab.extensions.hosts.hosts import Host
 
 KINDS = ("kill a host", "kill a worker", "stop a host")
 

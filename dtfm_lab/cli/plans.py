@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from dtfm_lab import files, lab, planning
-from dtfm_lab.cli.course import print_board
 from dtfm_lab.cli.options import (
     AUTO,
     FRONTIER,
@@ -52,7 +51,7 @@ from dtfm_lab.domain.units import (
 )
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.lab.arguments import PlanOptions
-from dtfm_lab.lab.schemas import FORMATS, schema
+from dtfm_lab.lab.schemas import formats, schema
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 
@@ -135,13 +134,7 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
 @click.argument("what")
 @json_option
 def show(what: str, as_json: bool) -> None:
-    """Show WHAT: a plan, a trace, a topology, or `missions`.
-
-    A plan and a trace are files, a topology is a name or a file. `dtfm-lab show missions` is the board of the course:
-    every mission, and what you have done. For graded work see `dtfm-lab missions --help`.
-    """
-    if what == "missions":
-        return print_board(None, as_json)
+    """Show WHAT: a plan, a trace or a topology. A plan and a trace are files, a topology is a name or a file."""
     path = Path(what)
     endings = files.topology_suffixes()
     is_file = os.path.isfile(what) and what not in files.topology_names()
@@ -288,7 +281,9 @@ def print_schema(format_name: str | None, output: str | None, as_json: bool) -> 
     if output is not None:
         raise click.UsageError("-o needs a FORMAT")
     if as_json:
-        told = [{"format": name, "title": each.title, "endings": list(each.endings)} for name, each in FORMATS.items()]
+        told = [
+            {"format": name, "title": each.title, "endings": list(each.endings)} for name, each in formats().items()
+        ]
         return print_json({"formats": told})
-    rows = [(name, ", ".join(each.endings), each.title) for name, each in FORMATS.items()]
+    rows = [(name, ", ".join(each.endings), each.title) for name, each in formats().items()]
     print_rows(("format", "endings", "what it holds"), rows)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import click
-from pandas import DataFrame, concat
 
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
@@ -21,7 +20,6 @@ from dtfm_lab.cli.terminal import out, print_json, print_table, row_progress
 from dtfm_lab.cli.traces import print_trace, trace_summary
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.units import counted, format_s, plain_rows
-from dtfm_lab.elasticity import policies
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
 from dtfm_lab.files.traces import save_chrome_trace
@@ -33,12 +31,6 @@ from dtfm_lab.simulation.variations import VARIED
 
 SHOWN = ("iteration_s", "iteration_low_s", "iteration_high_s", "tokens_per_s", "mfu", "peak_memory_bytes", "fits")
 """Columns of a sweep that a terminal shows; --json has all of them."""
-OURS = "goodput"
-"""The policy of a replay for which none is named."""
-SECONDS = ("start_s", "restart_s", "regroup_s", "checkpoint_s", "notice_s")
-"""Seconds of a replay that do not follow from its plans."""
-HOURS_SHOWN = ("policy", "samples_per_s", "share_of_bound", "training", "redone", "reconfiguring", "dollars")
-"""Of a history, what a terminal shows; --json has all."""
 GAINS_SHOWN = 12
 """Improvements shown in a terminal; --json has all of them."""
 
@@ -130,52 +122,6 @@ def sweep(
         first = ", ".join(f"{name} {rows[name].iloc[0]}" for name in names)
         such = ", such as" if len(rows) > 1 else ":"
         out.print(f"{counted(len(rows), 'point')} cannot be{such} {first}: {error}")
-
-
-@cli.command("simulate --hours")
-@click.argument("network", metavar="TOPOLOGY")
-@click.option("--job", "job_name", help="A job by name or a file; the network's default without.")
-@click.option(
-    "--availability",
-    required=True,
-    help="Who is there when: one that comes with the lab, or a file of events or counts.",
-)
-@click.option(
-    "--policy", "chosen", multiple=True, type=click.Choice(list(policies)), help="One or several; goodput without."
-)
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=SECONDS", help=f"Any of {', '.join(SECONDS)} or the policy's own."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the searches for plans.")
-@csv_option
-@json_option
-def hours(
-    network: str,
-    job_name: str | None,
-    availability: str,
-    chosen: tuple[str, ...],
-    settings: tuple[str, ...],
-    seed: int,
-    csv: str | None,
-    as_json: bool,
-) -> None:
-    """Predict hours of training on a TOPOLOGY whose devices come and go, under policies, beside what foresight would
-    make. Plans of all fleets are searched, which takes a while at first."""
-    given: dict[str, Any] = {
-        name: plain_value(text) for name, text in assigned("--set", settings, "restart_s=60").items()
-    }
-    told, segments = [], []
-    with row_progress("simulate --hours", noun="policies", total=len(chosen or (OURS,))) as show:
-        for policy in chosen or (OURS,):
-            history = lab.replay(network, job_name, availability, policy, seed=seed, **given)
-            told.append(history.to_dict())
-            segments.append(history.to_frame().assign(policy=policy))
-            show(history)
-    if csv is not None:
-        write_text(csv, concat(segments).to_csv(index=False))
-    if as_json:
-        return print_json({"histories": told})
-    print_table(DataFrame([{name: one[name] for name in HOURS_SHOWN} for one in told]))
 
 
 @cli.command("explain --sensitivity")

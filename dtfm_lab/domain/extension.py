@@ -10,14 +10,15 @@ lab's own extensions are found in the same way: without them, the lab has only w
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, wraps
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar, cast
 
+F = TypeVar("F", bound=Callable[..., Any])
 GROUP = "dtfm_lab.extensions"
 OURS = "dtfm_lab."
 """Where the entry points of the lab's own extensions lead."""
@@ -39,14 +40,22 @@ class Extension:
     """Place and one line of help of each command of ``dtfm-lab``, a ``click.Command``.
 
     A subject such as ``explain --worth`` or ``network from`` is a command that another chooses by an option or a word.
+    A command whose line is empty is not listed.
     """
     panes: Mapping[str, str] = field(default_factory=dict)
     """Places of functions that take the ``Lab`` and return a ``LabStep``, by the pane's name.
 
     ``dtfm_lab.widgets.shell.panes`` has ``LabStep``.
     """
+    views: Mapping[str, str] = field(default_factory=dict)
+    """Places of the classes of widgets that ``dtfm_lab.widgets`` offers."""
     formats: Mapping[str, str] = field(default_factory=dict)
     """Places of the ``Format``s (``dtfm_lab.lab.schemas``) of files that have a JSON Schema."""
+    writers: Mapping[str, str] = field(default_factory=dict)
+    """Places of functions ``(thing, path)`` with which ``lab.save`` writes the extension's nouns.
+
+    The key is the noun's class and the ending of the path: ``Availability.csv``.
+    """
     instead: Mapping[str, str] = field(default_factory=dict)
     """Places of functions that answer in place of a function of the lab when a keyword is given.
 
@@ -103,6 +112,18 @@ def offered(kind: str) -> Mapping[str, Any]:
 def load(place: str) -> Any:
     """Import what is at a place, ``module:attribute`` or ``module``."""
     return resolve_name(place)
+
+
+def answered_instead(function: F) -> F:
+    """Decorator: where a keyword is given for which an extension answers in place of the function, it does."""
+
+    @wraps(function)
+    def answer(*args: Any, **keywords: Any) -> Any:
+        instead = offered("instead") if keywords else {}
+        place = next((each for word in keywords if (each := instead.get(f"{function.__name__}.{word}"))), None)
+        return function(*args, **keywords) if place is None else load(place)(*args, **keywords)
+
+    return cast(F, answer)
 
 
 def attribute(kind: str, module: str, name: str) -> Any:

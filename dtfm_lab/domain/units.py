@@ -1,6 +1,7 @@
 """Conversions: between the units that people write and SI units, which all other code uses; tables to plain rows; pairs
 to the values of each key."""
 
+import math
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -138,6 +139,18 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as plain dictionaries, with None for missing values."""
     flat = frame.astype(object)
     return [{str(k): v for k, v in row.items()} for row in flat.where(flat.notna(), None).to_dict("records")]
+
+
+def in_figures(value: float, digits: int = 3) -> str:
+    """A number in a few figures, without an exponent where people write none: ``0.026``, ``1,235,000``."""
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if not -5 < size < 13:
+        return f"{value:.{digits}g}"
+    rounded = round(value, digits - 1 - size)
+    text = f"{rounded:,.{max(0, digits - 1 - size)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def by_key(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:

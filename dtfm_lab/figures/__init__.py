@@ -14,7 +14,6 @@ from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.replans import replans
 from dtfm_lab.figures.results.comparison import blame, comparison
-from dtfm_lab.figures.results.guesses import guesses
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.sensitivity import sensitivity
 from dtfm_lab.figures.results.sweep import sweep
@@ -22,14 +21,12 @@ from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
 from dtfm_lab.figures.timeline.bubble import bubble
 from dtfm_lab.figures.timeline.gantt import gantt
-from dtfm_lab.figures.timeline.history import availability, history
 from dtfm_lab.figures.timeline.memory_over_time import memory_over_time
-from dtfm_lab.figures.timeline.race import race
 
 __all__ = [
-    "alt_text", "availability", "blame", "bubble", "coarse_graph", "comparison", "convergence", "cost_breakdown",
-    "frontier", "gantt", "guesses", "history", "link_matrix", "losses", "matching",
-    "memory_over_time", "network", "network_map", "plan_map", "race", "replans", "save", "sensitivity", "sweep",
+    "alt_text", "blame", "bubble", "coarse_graph", "comparison", "convergence", "cost_breakdown",
+    "frontier", "gantt", "link_matrix", "losses", "matching",
+    "memory_over_time", "network", "network_map", "plan_map", "replans", "save", "sensitivity", "sweep",
     "theme",
 ]  # fmt: skip
 __all__ += sorted(offered("figures"))  # which are imported when they are used

@@ -1,4 +1,4 @@
-"""Reading and writing of topologies, availabilities, jobs, models, schedules, plans, traces, workspaces and rows of
+"""Reading and writing of topologies, jobs, models, schedules, plans, traces, workspaces and rows of
 sweeps: versioned, validated."""
 
 import os
@@ -6,14 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.extension import load, offered
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.files.availability import availability_names, load_availability, save_availability
 from dtfm_lab.files.jobs import job_names, load_job, override, save_job
 from dtfm_lab.files.models import load_model
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
@@ -33,22 +32,23 @@ WRITERS: dict[type, dict[str, Writer]] = {
     Job: {".yaml": save_job, ".yml": save_job},
     Plan: {".json": save_plan},
     Trace: {".chrome.json": save_chrome_trace, ".json": save_trace, ".csv": save_losses},
-    Availability: {".csv": save_availability},
 }
 """Writer of each noun by the ending of the path; the first that fits. Those of all endings refuse what they cannot."""
 
 
-def save(thing: Topology | Job | Plan | Schedule | Trace | Availability, path: str | os.PathLike[str]) -> Path:
-    """Write a network, a job, a plan, a schedule, a trace or an availability to a file, all or nothing.
+def save(thing: Topology | Job | Plan | Schedule | Trace | Any, path: str | os.PathLike[str]) -> Path:
+    """Write a network, a job, a plan, a schedule or a trace, or what an extension writes, to a file, all or nothing.
 
     The ending decides the format: a network as .yaml, .json, .npz or .csv, a job as .yaml, a schedule as .txt or
     torch's .csv. A plan as .json, or to be looked at as .html: one page with map, Gantt chart and player, which needs
-    neither Python nor a network. A trace as .json, as .chrome.json for ui.perfetto.dev, or its losses as .csv; an
-    availability as .csv. Returns the path. Raises FileError for any other ending or thing.
+    neither Python nor a network. A trace as .json, as .chrome.json for ui.perfetto.dev, or its losses as .csv. Returns
+    the path. Raises FileError for any other ending or thing.
     """
     path = Path(path)
     writers = next((each for noun, each in WRITERS.items() if isinstance(thing, noun)), None)
     if writers is None:
+        writers = _of_extensions(thing)
+    if not writers:
         nouns = ", ".join(noun.__name__ for noun in WRITERS)
         raise FileError(f"{path}: the thing to save is {shortened(thing)}; wanted one of {nouns}")
     for ending, write in writers.items():
@@ -57,3 +57,10 @@ def save(thing: Topology | Job | Plan | Schedule | Trace | Availability, path: s
     kind = type(thing).__name__.lower()
     article = "an" if kind[0] in "aeiou" else "a"
     raise FileError(f"{path}: ends in {path.suffix or 'nothing'}; wanted {article} {kind} as {' or '.join(writers)}")
+
+
+def _of_extensions(thing: Any) -> dict[str, Writer]:
+    """Writers that extensions have for a noun of theirs, by the ending of the path."""
+    noun = f"{type(thing).__name__}."
+    places = {key.removeprefix(noun): place for key, place in offered("writers").items() if key.startswith(noun)}
+    return {f".{ending}": load(place) for ending, place in places.items()}

@@ -6,7 +6,6 @@ the names of extensions too, which are imported when they are used.
 
 from typing import Any
 
-from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.extension import attribute, offered
 from dtfm_lab.domain.job import Job
@@ -14,18 +13,13 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.elasticity import policies
-from dtfm_lab.files import load_availability, load_plan, load_trace, save
-from dtfm_lab.lab import missions
-from dtfm_lab.lab.histories import replay
-from dtfm_lab.lab.missions import guess
+from dtfm_lab.files import load_plan, load_trace, save
 from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
 from dtfm_lab.lab.runs import compare, memory, run, simulate, start, sweep
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
 
 __all__ = [
-    "Availability",
     "Device",
     "Job",
     "LabError",
@@ -37,19 +31,14 @@ __all__ = [
     "evaluate",
     "explain",
     "frontier",
-    "guess",
-    "load_availability",
     "load_job",
     "load_plan",
     "load_topology",
     "load_trace",
     "memory",
-    "missions",
     "plan",
     "planners",
-    "policies",
     "replan",
-    "replay",
     "run",
     "save",
     "schedules",

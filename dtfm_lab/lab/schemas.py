@@ -7,15 +7,16 @@ exist, a batch that divides) is checked when the file is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from dtfm_lab.course.progress import Progress
+from dtfm_lab.domain.extension import providers
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.options import Option, field_docstrings, options_of
 from dtfm_lab.domain.registry import unknown
@@ -27,7 +28,6 @@ from dtfm_lab.files.schedules import HEADER
 from dtfm_lab.files.topology_yaml import UNITS, TopologyFile
 from dtfm_lab.files.traces import TraceFile
 from dtfm_lab.files.workspaces import PackedTrace, WorkspaceState
-from dtfm_lab.runtime.multihost.hosts import HostsFile, RunFile
 from dtfm_lab.runtime.protocol.checkpoint_folders import CheckpointFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -46,10 +46,10 @@ class Format(NamedTuple):
 
 
 def schema(name: str) -> JsonSchemaValue:
-    """The JSON Schema (draft 2020-12) of a file format, one of FORMATS. Raises UnknownName."""
-    if name not in FORMATS:
-        raise unknown("file format", name, FORMATS)
-    chosen = FORMATS[name]
+    """The JSON Schema (draft 2020-12) of a file format, one of ``formats``. Raises UnknownName."""
+    if name not in formats():
+        raise unknown("file format", name, formats())
+    chosen = formats()[name]
     made = chosen.build()
     version = f"dtfm_{name}"
     if version in made.get("properties", {}):
@@ -93,11 +93,12 @@ def _described(made: JsonSchemaValue, kind: type) -> JsonSchemaValue:
     return made
 
 
-def _of(kind: Any) -> JsonSchemaValue:
+def schema_of(kind: Any) -> JsonSchemaValue:
+    """The schema of a pydantic model or a dataclass, described by its docstrings."""
     return TypeAdapter(kind).json_schema(schema_generator=_Generator)
 
 
-def _written_by_people(made: JsonSchemaValue) -> JsonSchemaValue:
+def written_by_people(made: JsonSchemaValue) -> JsonSchemaValue:
     """Text may be written as a number, which sections take as text."""
     for section in (made, *made.get("$defs", {}).values()):
         for value in section.get("properties", {}).values():
@@ -108,7 +109,7 @@ def _written_by_people(made: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def _topology() -> JsonSchemaValue:
-    made = _written_by_people(_of(TopologyFile))
+    made = written_by_people(schema_of(TopologyFile))
     for section in made["$defs"].values():
         _take_either_unit(section)
     return made
@@ -133,7 +134,7 @@ def _take_either_unit(section: JsonSchemaValue) -> None:
 
 
 def _job() -> JsonSchemaValue:
-    made = _written_by_people(_of(JobFile))
+    made = written_by_people(schema_of(JobFile))
     keys = made["properties"]
     for option in options_of(JobChanges):
         if option.name in keys and option.name != "model":
@@ -160,12 +161,12 @@ def _models() -> dict[str, JsonSchemaValue]:
     """The ways in which a job's file writes a model: as one of a family, or layer by layer."""
     sections = {}
     for family in FAMILIES:
-        made = _written_by_people(_of(section_of(FAMILIES[family])))
+        made = written_by_people(schema_of(section_of(FAMILIES[family])))
         made["properties"]["family"] = {"const": family, "description": "Family of models; gpt where not given."}
         if family != "gpt":
             made["required"] = [*made.get("required", ()), "family"]
         sections[family] = made
-    return sections | {"layer-by-layer": _written_by_people(_of(WholeSection))}
+    return sections | {"layer-by-layer": written_by_people(schema_of(WholeSection))}
 
 
 def _of_option(option: Option, made: JsonSchemaValue) -> JsonSchemaValue:
@@ -214,7 +215,7 @@ def _workspace() -> JsonSchemaValue:
         for name, field in WorkspaceState.model_fields.items()
     }
     keys |= {"dtfm_workspace": (int, ...), "left_out": (list[str], [])}
-    return _of(create_model("Workspace", __base__=Section, **keys))
+    return schema_of(create_model("Workspace", __base__=Section, **keys))
 
 
 WRITTEN, JSON = (".yaml", ".yml", ".json"), (".json",)
@@ -226,7 +227,7 @@ FORMATS: dict[str, Format] = {
     "job": Format("A job: what is trained, in which batches, and how it is cut.", WRITTEN, SAVED, _job),
     "model": Format("The model of a job, as the mapping under its key `model`.", ("part of a job",), SAVED, _model),
     "plan": Format(
-        "A plan, with its network and its job.", JSON, "`lab.save`, `dtfm-lab plan -o`", lambda: _of(PlanFile)
+        "A plan, with its network and its job.", JSON, "`lab.save`, `dtfm-lab plan -o`", lambda: schema_of(PlanFile)
     ),
     "schedule": Format(
         "A schedule as text: who computes what, in order.",
@@ -238,7 +239,7 @@ FORMATS: dict[str, Format] = {
         "A trace: when each action of each device began and ended.",
         JSON,
         "`lab.save`, `dtfm-lab simulate -o`, `dtfm-lab run -o`",
-        lambda: _of(TraceFile),
+        lambda: schema_of(TraceFile),
     ),
     "workspace": Format(
         "Everything that the lab holds: network, job, plan, traces and settings.", JSON, "the lab", _workspace
@@ -247,22 +248,13 @@ FORMATS: dict[str, Format] = {
         "What a checkpoint's folder holds, beside its tensors: `checkpoint.json`.",
         JSON,
         "a run with `checkpoint=`",
-        lambda: _of(CheckpointFile),
-    ),
-    "hosts": Format(
-        "Which host runs which devices of a plan: `hosts.yaml` of an exported run.",
-        (".yaml",),
-        "`dtfm-lab export`, then people",
-        lambda: _written_by_people(_of(HostsFile)),
-    ),
-    "run": Format(
-        "What processes of an exported run read first: `run.json`.", JSON, "`dtfm-lab export`", lambda: _of(RunFile)
-    ),
-    "progress": Format(
-        "What a reader of the course has done: tries, hints, answers, guesses.",
-        JSON,
-        "`lab.missions`",
-        lambda: _of(Progress),
+        lambda: schema_of(CheckpointFile),
     ),
 }
-"""The formats that have a schema. CSV and npz files of networks are tables, described where they are read."""
+"""The lab's own formats that have a schema. CSV and npz files of networks are tables, described where they are read."""
+
+
+@cache
+def formats() -> Mapping[str, Format]:
+    """Every file format that has a schema, by name: the lab's own, then those of extensions."""
+    return {**FORMATS, **{name: each for name, each in providers("formats") if name not in FORMATS}}

@@ -1,5 +1,4 @@
 """Plan + Schedule -> Trace on real workers; a package for each kind of process.
 
-``client`` (the user's process) and ``coordinator`` import no torch, nor do ``protocol``, ``multihost`` and ``probe``;
-``worker`` and ``gpu`` do. ``hosted`` is the entry point of a run on several hosts.
+``client`` (the user's process), ``coordinator`` and ``protocol`` import no torch; ``worker`` and ``gpu`` do.
 """

@@ -433,7 +433,6 @@ SUBJECTS = sorted(name for name in cli.cli.known if " " in name)
 
 
 def test_help_says_one_default_where_a_command_has_its_own(shell: Shell) -> None:
-    assert "20 where not given" not in " ".join(shell("export", "--help")[1].split())
     worth = " ".join(shell("explain", "--worth", "--help")[1].split())
     assert "4 steps of search without each unless told" in worth
     assert "2 s without --steps" not in worth

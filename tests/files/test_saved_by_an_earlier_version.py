@@ -12,7 +12,6 @@ import dtfm_lab as lab
 from dtfm_lab import files
 from dtfm_lab.domain.trace import Fault, Trace
 from dtfm_lab.files.workspaces import load_workspace
-from dtfm_lab.runtime.multihost.hosts import load_hosts, load_run_folder
 from dtfm_lab.runtime.protocol.checkpoint_folders import describe
 
 SAVED = Path(__file__).parents[1] / "data" / "saved"
@@ -133,14 +132,3 @@ def test_a_checkpoint(tmp_path: Path) -> None:
     checkpoint = describe(tmp_path)
     assert (checkpoint.iteration, checkpoint.seed, checkpoint.losses) == (2, 3, LOSSES)
     assert (checkpoint.job, checkpoint.folder) == (lab.load_job("tiny", schedule="gpipe"), folder)
-
-
-def test_an_exported_run(tmp_path: Path) -> None:
-    folder = shutil.copytree(SAVED / "run", tmp_path / "run")
-    (folder / "spec.json").chmod(0o600)  # as export writes it; git keeps no such modes
-    run = load_run_folder(folder)
-    assert run.spec.plan.cost.total_s == COST_S
-    assert (run.spec.iterations, run.spec.clock, run.spec.seed) == (3, "real", 4)
-    assert run.spec.orders == files.load_schedule(SAVED / "schedule.txt").orders
-    assert run.hosts == {"ada": (0, 1, 4, 5), "edsger": (2, 3, 6, 7)}
-    assert [host.name for host in load_hosts(folder / "hosts.yaml", run.spec)] == ["ada", "edsger"]

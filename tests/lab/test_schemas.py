@@ -12,12 +12,12 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import dtfm_lab as lab
-from dtfm_lab.course.progress import Guess, Progress, progress_path, save_progress
 from dtfm_lab.domain.errors import UnknownName
 from dtfm_lab.domain.job import JOBS, MODELS
+from dtfm_lab.extensions.course.progress import Guess, Progress, progress_path, save_progress
 from dtfm_lab.files.models import model_to_section
 from dtfm_lab.files.workspaces import WorkspaceState, save_workspace
-from dtfm_lab.lab.schemas import FORMATS, schema
+from dtfm_lab.lab.schemas import FORMATS, formats, schema
 
 ROOT = Path(__file__).parents[2]
 SAVED = ROOT / "tests" / "data" / "saved"
@@ -32,8 +32,6 @@ OF_AN_EARLIER_VERSION = {
     "part.json": "trace",
     "measured.json": "trace",
     "workspace.json": "workspace",
-    "run/hosts.yaml": "hosts",
-    "run/run.json": "run",
     "checkpoint/iteration-000002/checkpoint.json": "checkpoint",
     "schedule.txt": "schedule",
 }
@@ -68,7 +66,7 @@ def test_every_file_that_an_earlier_version_saved_has_the_schema(name: str) -> N
 def test_no_saved_kind_of_file_is_without_a_schema() -> None:
     kinds = {key for path in SAVED.rglob("*.json") for key in content(path) if key.startswith("dtfm_")}
     kinds |= {key for path in SAVED.rglob("*.yaml") for key in content(path) if key.startswith("dtfm_")}
-    assert {kind.removeprefix("dtfm_") for kind in kinds} - set(FORMATS) == set()
+    assert {kind.removeprefix("dtfm_") for kind in kinds} - set(formats()) == set()
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -128,7 +126,6 @@ def test_numbers_may_be_in_either_unit_and_not_in_both() -> None:
         ("job", {"dtfm_job": 1, "base": "tiny", "global_batch": "many"}),
         ("job", {"dtfm_job": 1, "model": {"n_layers": 3}}),
         ("schedule", "dtfm_schedule 1 mine\n0F0 0X1\n"),
-        ("hosts", {"dtfm_hosts": 1, "hosts": []}),
     ],
 )
 def test_plain_mistakes_are_refused(name: str, wrong: Any) -> None:
@@ -154,5 +151,5 @@ def test_the_command_prints_writes_and_lists(shell, prints, tells) -> None:
     status, printed, said = shell("show", "--schema", "topology", "-o", "topology.schema.json")
     assert (status, printed, said) == (0, "", "wrote topology.schema.json\n")
     assert content(Path("topology.schema.json")) == schema("topology")
-    assert [row["format"] for row in tells("show", "--schema")["formats"]] == list(FORMATS)
+    assert [row["format"] for row in tells("show", "--schema")["formats"]] == list(formats())
     assert shell("show", "--schema", "topolgy")[0] == 2

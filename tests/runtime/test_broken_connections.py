@@ -8,23 +8,17 @@ import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import psutil
 import pytest
 import torch
 from broken_sockets import shut_between
-from host_helpers import Hosts, free_port
 from run_helpers import left_behind, small_plan, until
 from test_recovery import assert_as_undisturbed
-from workers_as_threads import train
 
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.files import load_trace
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.multihost.export import export, spec_for
-from dtfm_lab.runtime.multihost.hosts import Host
 from dtfm_lab.runtime.worker.transport import PeerListener, Transport
 
 
@@ -76,25 +70,6 @@ def test_a_worker_that_is_killed_after_a_shut_socket_is_replaced_as_ever() -> No
     run = broken(run, times=1)
     assert_as_undisturbed(run)
     assert [fault.device for fault in run.faults] == ["device-1"]
-
-
-def test_on_hosts_the_trace_is_written_though_a_socket_was_shut(tmp_path: Path) -> None:
-    plan, n_iterations = small_plan(2, 2), 100
-    hosts = [Host(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0, 3)), ("b", (1, 2)))]
-    spec = spec_for(plan, "1f1b", iterations=n_iterations)
-    run = Hosts(export(spec, tmp_path / "run", hosts, port=free_port()), tmp_path / "logs")
-    try:
-        run.start()
-        run.until_iteration(1)
-        assert shut_between([worker for host in run for worker in host.workers()]) == 1
-        run.until(lambda events: any(event["event"] == "reconnected" for event in events))
-        assert run.wait() == [0, 0], run.said()
-        assert run.count("lost") == 0
-    finally:
-        run.end()
-    measured = load_trace(tmp_path / "run" / "measured.json")
-    assert measured.n_iterations == n_iterations
-    assert list(measured.context.losses) == train(plan, "1f1b", n_iterations).losses
 
 
 OUTAGE = """

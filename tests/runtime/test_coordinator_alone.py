@@ -22,7 +22,6 @@ from dtfm_lab.runtime.coordinator import worker_pool
 from dtfm_lab.runtime.coordinator.coordinator import Coordinator
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy
 from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
-from dtfm_lab.runtime.hosted import resumed
 from dtfm_lab.runtime.protocol import checkpoint_folders, processes
 from dtfm_lab.runtime.protocol.processes import CommandReader
 from dtfm_lab.runtime.protocol.run_options import RunSpec
@@ -187,7 +186,7 @@ def test_a_worker_lost_in_an_iteration_repeats_that_one_or_what_came_after_the_c
         kept = json.loads((checkpoint_folders.folder_for(tmp_path, done) / checkpoint_folders.META).read_text())
         assert kept["iteration"] == done
         assert kept["losses"] == losses[: done - first], "each iteration once"
-    left = resumed(replace(led.spec, iterations=10))
+    left = checkpoint_folders.resumed(replace(led.spec, iterations=10))
     assert (left.first_iteration, left.iterations) == (last, 4)
     join = [order for order in led.orders[1] if order["do"] == "join"][-1]
     assert join["version"] == again

@@ -17,7 +17,6 @@ from workers_as_threads import over_groups, train
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.runtime.multihost.export import spec_for
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
 from dtfm_lab.runtime.worker.processors import CpuProcessor
@@ -122,7 +121,6 @@ def test_a_worker_that_is_killed_is_replaced_and_no_loss_differs_from_threads() 
 
 def test_sockets_are_used_but_between_gpus_where_nothing_is_asked_for() -> None:
     spec = partial(spec_of, PLAN)
-    assert not spec_for(PLAN).uses_groups
     assert not spec().uses_groups
     assert spec(carrier="groups").uses_groups
     assert not spec(carrier="groups").uses_nccl

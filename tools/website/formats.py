@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dtfm_lab.lab.schemas import FORMATS, schema
+from dtfm_lab.lab.schemas import formats, schema
 from tools.website.notebooks import fenced
 
 ROOT = Path(__file__).parents[2]
@@ -25,18 +25,18 @@ def pages() -> dict[str, str]:
     """Path -> Markdown of the page of each format, and of their list."""
     rows = [
         f"| [{name}]({name}.md) | {each.title} | {', '.join(each.endings)} | {each.written_by} |"
-        for name, each in FORMATS.items()
+        for name, each in formats().items()
     ]
     table = "\n".join(["| format | what it holds | endings | written by |", "| --- | --- | --- | --- |", *rows])
-    names = "\n".join(FORMATS)
+    names = "\n".join(formats())
     index = f"{INTRODUCTION}\n{table}\n\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
-    return {"formats/index.md": index} | {f"formats/{name}.md": page(name) for name in FORMATS}
+    return {"formats/index.md": index} | {f"formats/{name}.md": page(name) for name in formats()}
 
 
 def page(name: str) -> str:
     """The page of a format: a table of keys for each of its mappings."""
     made = schema(name)
-    parts = [f"# Format: {name}", f"{FORMATS[name].title} Written by {FORMATS[name].written_by}."]
+    parts = [f"# Format: {name}", f"{formats()[name].title} Written by {formats()[name].written_by}."]
     if name in EXAMPLES:
         parts.append(fenced(EXAMPLES[name].read_text(encoding="utf-8"), "yaml"))
     for example in made.get("examples", ()):

@@ -61,9 +61,8 @@ def network_from_files(
     gpubox.xml), iperf3 --json, a test of NCCL, kubectl get nodes -o json, ray list nodes --format json --detail,
     scontrol show node or sinfo -N -o "%N %G", an ssh config, a SkyPilot task with a catalogue's vms.csv.
     """
-    known = _hardware(peaks)
-    network = network_from(sources, at=at, peak_tflops=known["peak_tflops"], memory_gib=known["memory_gib"])
-    _report(network, output, as_json)
+    peak_tflops, memory_gib = _hardware(peaks)
+    _report(network_from(sources, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib), output, as_json)
 
 
 @click.command()
@@ -86,15 +85,18 @@ def network_of_hosts(
         raise click.UsageError(f"wanted dtfm-lab network probe HOST..., not {shortened(' '.join(words))}")
     own = {host.rpartition("@")[2] for host in hosts}
     gpus = {name: value for name, value in peaks.items() if name in own}
-    others = _hardware({name: value for name, value in peaks.items() if name not in own})
-    _report(probe_over_ssh(hosts, sources, at=at, gpus=gpus, report=err.print, **others), output, as_json)
+    peak_tflops, memory_gib = _hardware({name: value for name, value in peaks.items() if name not in own})
+    made = probe_over_ssh(
+        hosts, sources, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib, gpus=gpus, report=err.print
+    )
+    _report(made, output, as_json)
 
 
-def _hardware(peaks: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    """``peak_tflops`` and ``memory_gib`` of GPUs by name. Raises LabError."""
+def _hardware(peaks: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
+    """TFLOP/s, and GiB of memory where they are given, of GPUs by name. Raises LabError."""
     numbers = {name: _numbers(value) for name, value in peaks.items()}
     memory = {name: gib for name, (_, gib) in numbers.items() if gib is not None}
-    return {"peak_tflops": {name: peak for name, (peak, _) in numbers.items()}, "memory_gib": memory}
+    return {name: peak for name, (peak, _) in numbers.items()}, memory
 
 
 def _numbers(text: str) -> tuple[float, float | None]:

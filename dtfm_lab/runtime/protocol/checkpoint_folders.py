@@ -278,3 +278,27 @@ def _sizes(model: ModelSpec) -> str:
         f"{model.name} ({counted(model.n_blocks, 'block')}, d_model {model.d_model}, "
         f"{counted(model.n_heads, 'head')}, seq_len {model.seq_len}, vocab_size {model.vocab_size}{tied})"
     )
+
+
+def resumed(spec: RunSpec) -> RunSpec:
+    """Return the spec of the iterations that are left. Raises LabError for a checkpoint of another run."""
+    if spec.checkpoint_folder is None:
+        return spec
+    folder = Path(spec.checkpoint_folder)
+    with explained(f"checkpoint_folder {folder}", "cannot be made"):
+        folder.mkdir(parents=True, exist_ok=True)
+    damaged: list[str] = []
+    newest = latest(folder, damaged.append)
+    spec = replace(spec, notes=(*spec.notes, *(f"{why}; an earlier state is used instead" for why in damaged)))
+    if newest is None or newest.iteration <= spec.first_iteration:
+        return spec
+    if notes := resumable(newest, spec):
+        raise LabError(f"checkpoint_folder {folder} is of another run: {notes[0]}; wanted another folder")
+    last = spec.first_iteration + spec.iterations
+    if newest.iteration >= last:
+        raise LabError(
+            f"checkpoint_folder {folder} holds iteration {newest.iteration}, and the run ends with {last}; wanted more "
+            f"iterations, or another folder"
+        )
+    left = last - newest.iteration
+    return replace(spec, resume_from=os.fspath(newest.folder), first_iteration=newest.iteration, iterations=left)

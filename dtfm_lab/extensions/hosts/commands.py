@@ -1,0 +1,144 @@
+"""The command for several hosts: export a plan that they run."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from dtfm_lab import files, lab
+from dtfm_lab.cli.options import (
+    command_line_options,
+    gathered,
+    json_option,
+    plan_argument,
+    schedule_option,
+    told,
+)
+from dtfm_lab.cli.terminal import out, print_json
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted, format_bytes
+from dtfm_lab.extensions.hosts.export import PORT, host_command, spec_for
+from dtfm_lab.extensions.hosts.export import export as write_run_folder
+from dtfm_lab.extensions.hosts.hosts import AWAIT_S, SILENT_S, hosts_of, load_hosts
+from dtfm_lab.extensions.hosts.launchers import TARGETS, Launched, launched, write_launch
+from dtfm_lab.lab.arguments import as_schedule
+from dtfm_lab.runtime.client.run_report import describe_reductions
+from dtfm_lab.runtime.protocol.run_options import RunSettings
+
+PAGE = ".html"
+EXPORTED = told(command_line_options(RunSettings), iterations="Iterations to train.")
+"""Options of a run that an exported run folder holds."""
+TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
+"""Options that a folder for another framework takes, too."""
+
+
+@click.command()
+@plan_argument
+@click.option(
+    "-o", "--output", "folder", required=True, type=click.Path(), help="The run folder to write, or a page.html."
+)
+@schedule_option
+@click.option(
+    "--to",
+    "targets",
+    multiple=True,
+    type=click.Choice(TARGETS),
+    help="Write a folder for a framework of one's own, and any schedulers that start it.",
+)
+@gathered(EXPORTED, into="options", iterations=5, clock="real")
+@click.option("--hosts", "hosts_path", type=click.Path(), help="YAML: which host runs which devices, at which address.")
+@click.option("--per-host", type=int, help="Without --hosts: so many devices a host; 1 by default.")
+@click.option("--port", default=PORT, show_default=True, help="Of the first host, where the others connect.")
+@click.option("--await", "await_s", default=AWAIT_S, show_default=True, help="Seconds for a lost host to come back.")
+@click.option(
+    "--silent", "silent_s", default=SILENT_S, show_default=True, help="Seconds after which a silent link is lost."
+)
+@click.option("--force", is_flag=True, help="Overwrite an earlier run folder.")
+@json_option
+@click.pass_context
+def export(
+    context: click.Context,
+    /,
+    plan_file: str,
+    folder: str,
+    schedule: str | None,
+    targets: tuple[str, ...],
+    hosts_path: str | None,
+    per_host: int | None,
+    force: bool,
+    as_json: bool,
+    options: dict[str, Any],
+    **waiting: Any,
+) -> None:
+    """Write what hosts need to run PLAN, or a page to look at it.
+
+    For hosts that is a folder with a line that starts each of them. Where the output ends in .html it is one file for
+    any browser, with map, Gantt chart and player, which needs neither Python nor a network. With --to it is a folder
+    that runs the plan in another framework; what that cannot express is said, with its price.
+    """
+    if folder.lower().endswith(PAGE):
+        return _export_page(context, plan_file, folder, schedule, as_json)
+    if hosts_path is not None and per_host is not None:
+        raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
+    if targets:
+        _require_alone(context, "is of a run folder; wanted --to without it", *TO_OPTIONS)
+        plan = _under(files.load_plan(plan_file), schedule)
+        how = {"hosts_path": hosts_path, "per_host": per_host, "port": waiting["port"]}
+        return _export_to(launched(plan, targets, **how), targets, folder, force, as_json)
+    spec = spec_for(files.load_plan(plan_file), as_schedule(schedule), **options)
+    hosts = hosts_of(spec, 1 if per_host is None else per_host) if hosts_path is None else load_hosts(hosts_path, spec)
+    if not force and (Path(folder) / "run.json").is_file():
+        raise FileError(f"{folder}: an earlier run folder is there; wanted a new folder, or --force")
+    written = write_run_folder(spec, folder, hosts, overwrite=force, **waiting)
+    lines = {host.name: host_command(host, str(written)) for host in hosts}
+    if as_json:
+        return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "commands": lines})
+    if reductions := describe_reductions(spec):
+        out.print(reductions)
+    out.print(
+        f"{written}: {counted(len(spec.workers), 'worker')} on {counted(len(hosts), 'host')}; what to do is in "
+        f"{written / 'README.md'}"
+    )
+    for name, line in lines.items():
+        out.print(f"{name}: {line}")
+
+
+def _export_to(of: Launched, targets: tuple[str, ...], folder: str, force: bool, as_json: bool) -> None:
+    """Write the folder of a plan in another framework, and say how to start it and what is not as planned."""
+    path = write_launch(of, targets, folder, overwrite=force)
+    written = sorted(one.name for one in path.iterdir())
+    lines = {host.name: f"bash launch.sh {host.name}" for host in of.hosts}
+    if as_json:
+        told = {"folder": str(path), "files": written, "lost": of.told.lost, "lacks": of.lacks, "commands": lines}
+        return print_json(told)
+    for lost in of.told.lost:
+        out.print(f"not as planned: {lost}")
+    if of.lacks:
+        out.print(f"out of memory: {of.lacks}")
+    out.print(f"{path}: {', '.join(written)}; {of.told.order}")
+    for name, line in lines.items():
+        out.print(f"{name}: {line}")
+
+
+def _export_page(context: click.Context, plan_file: str, path: str, schedule: str | None, as_json: bool) -> None:
+    """Write PLAN as a page, under its own schedule or another. Raises UsageError for options of a run folder."""
+    _require_alone(context, f"is of a run folder; wanted {path} without it")
+    written = files.save(_under(files.load_plan(plan_file), schedule), path)
+    n_bytes = written.stat().st_size
+    if as_json:
+        return print_json({"page": str(written), "bytes": n_bytes})
+    out.print(f"{written}: {format_bytes(n_bytes)}, one file for any browser")
+
+
+def _under(plan: Plan, schedule: str | None) -> Plan:
+    return plan if schedule is None else lab.with_job(plan, schedule=schedule)
+
+
+def _require_alone(context: click.Context, complaint: str, *others: str) -> None:
+    """Raises UsageError for an option that was given and is of another kind of output."""
+    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if wrong := sorted(given - {"plan_file", "folder", "schedule", "as_json", *others}):
+        option = next(each for each in context.command.params if each.name == wrong[0])
+        raise click.UsageError(f"{option.opts[0]} {complaint}")

@@ -1,0 +1,259 @@
+"""One host of a run on several: an agent, which starts the host's workers and, on the first host, the coordinator.
+
+``python -m dtfm_lab.extensions.hosts.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
+The agent loads torch once and forks these processes from itself, so that a lost one is there again at once. It computes
+nothing, because a fork copies one thread only. It opens no port: which worker a process is follows from the folder.
+
+The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost takes
+its rank again and gets its state from a replica or a checkpoint. A coordinator that is lost begins again at the newest
+checkpoint in the run's folder.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NoReturn, TextIO
+
+from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.extensions.hosts.hosts import RunFolder, load_run_folder
+from dtfm_lab.extensions.hosts.rendezvous import Rendezvous, RunOver, join_run
+from dtfm_lab.files import save_trace
+from dtfm_lab.runtime.client.record import RunRecord
+from dtfm_lab.runtime.coordinator.lead import lead
+from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
+from dtfm_lab.runtime.protocol import checkpoint_folders
+from dtfm_lab.runtime.protocol.channels import ConnectionLost, Refused
+from dtfm_lab.runtime.protocol.orders import Exit
+from dtfm_lab.runtime.protocol.processes import (
+    CommandReader,
+    InputClosed,
+    ended_children,
+    exit_after,
+    exit_with_parent,
+)
+from dtfm_lab.runtime.protocol.run_options import RunSpec
+
+COORDINATOR = -1
+"""Takes the place of a rank."""
+MOST_IN_VAIN = 5
+"""Times that a process is started again without having joined the run."""
+LEAVE_S = 20.0
+"""Longest time for the other processes of a host to exit after the first that heard of the run's end."""
+POLL_S = 0.05
+
+Note = Callable[..., None]
+"""Tells the agent that a process has joined (``joined``: its rank), or that the run is over (``end``: status, why)."""
+
+
+class HostAgent:
+    """The processes of one host; those that are lost are started again until the run is over."""
+
+    def __init__(self, folder: RunFolder, host: str) -> None:
+        if host not in folder.hosts:
+            raise LabError(f"no host named {host} in {folder.path.name}; wanted one of {', '.join(folder.hosts)}")
+        self._folder, self._host = folder, host
+        self._coordinates = host == next(iter(folder.hosts))
+        self._notes, self._note_end = os.pipe()
+        os.set_blocking(self._notes, False)
+        self._ranks: dict[int, int] = {}
+        """By process id."""
+        self._in_vain: dict[int, int] = {}
+        """By rank, how often its process has ended before it had joined."""
+        self._end: tuple[int, str] | None = None
+        """Exit status of this host and why, once the run is over."""
+
+    def serve(self) -> int:
+        """Return the exit status of this host once the run is over; no process is left then."""
+        from dtfm_lab.runtime.worker.local_run import prepare_to_fork  # loads torch
+
+        prepare_to_fork(self._folder.spec)
+        if self._coordinates:  # Ctrl-C ends the run on all hosts; on another host, the agent and its workers alone
+            signal.signal(signal.SIGINT, self._interrupt_coordinator)
+        try:
+            for rank in (*([COORDINATOR] if self._coordinates else []), *self._folder.hosts[self._host]):
+                self._start(rank)
+            while self._end is None:
+                time.sleep(POLL_S)
+                ended = [self._ranks.pop(pid) for pid, _ in ended_children()]
+                self._take_notes()  # all notes of those that have ended are there
+                for rank in ended if self._end is None else ():
+                    self._start_again(rank)
+            deadline_s = time.monotonic() + LEAVE_S
+            while self._ranks and time.monotonic() < deadline_s:
+                time.sleep(POLL_S)
+                for pid, _ in ended_children():
+                    del self._ranks[pid]
+        finally:
+            for pid in self._ranks:
+                os.kill(pid, signal.SIGKILL)
+        status, why = self._end
+        if why:
+            _say(f"host {self._host}: {why}")
+        return status
+
+    def _start(self, rank: int) -> None:
+        if (pid := os.fork()) == 0:
+            exit_after(self._be, rank, os.getppid())
+        self._ranks[pid] = rank
+
+    def _start_again(self, rank: int) -> None:
+        self._in_vain[rank] = self._in_vain.get(rank, -1) + 1
+        if self._in_vain[rank] == MOST_IN_VAIN:
+            self._end = 1, f"a process ended {MOST_IN_VAIN} times before it had joined the run"
+            return
+        what = "the coordinator" if rank == COORDINATOR else f"worker {rank}"
+        _say(f"host {self._host}: {what} has ended and is started again")
+        self._start(rank)
+
+    def _take_notes(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for line in os.read(self._notes, 1 << 16).splitlines():
+                match json.loads(line):
+                    case {"joined": rank}:
+                        self._in_vain[rank] = -1
+                    case {"end": [status, why]} if self._end is None:
+                        self._end = status, why
+
+    def _note(self, **values: Any) -> None:
+        os.write(self._note_end, json.dumps(values).encode() + b"\n")  # at once: it is shorter than a pipe's page
+
+    def _interrupt_coordinator(self, *_: object) -> None:
+        for pid, rank in self._ranks.items():
+            if rank == COORDINATOR:
+                os.kill(pid, signal.SIGINT)
+
+    def _be(self, rank: int, agent: int) -> None:
+        """The body of a forked process."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        exit_with_parent(agent)
+        try:
+            if rank == COORDINATOR:
+                run_coordinator(self._folder, self._note)
+            run_worker(self._folder, self._host, rank, self._note)
+        except RunOver as over:
+            self._note(end=[over.status, str(over)])
+        except LabError as error:
+            self._note(end=[1 if isinstance(error, RunError) else 2, str(error)])
+
+
+def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
+    """Be a worker until the coordinator orders the exit."""
+    from dtfm_lab.runtime.worker import worker  # torch, which the coordinator does without
+    from dtfm_lab.runtime.worker.own_host import OwnHost
+
+    where, spec = f"the coordinator at {folder.address} port {folder.port}", folder.spec
+    try:
+        joined = join_run(folder, rank, host)
+    except Refused as error:
+        raise RunError(f"{where} belongs to another run ({error}); wanted the same run folder on every host") from None
+    except ConnectionLost as error:
+        raise RunError(f"{where} {error}") from None
+    except (OSError, EOFError):
+        sys.exit(1)  # the coordinator was lost just then, and may come back
+    note(joined=rank)
+
+    def leave(order: Exit) -> int:
+        note(end=[order.status, order.why])
+        with contextlib.suppress(OSError):  # the coordinator does not wait for ever to hear it
+            joined.connection.send_bytes(json.dumps({"event": "exits", "rank": rank}).encode())
+        return order.status
+
+    worker.main(
+        replace(spec, **joined.changes),
+        rank,
+        joined.connection,
+        host=OwnHost(
+            address=joined.own_address,
+            local_rank=folder.hosts[host].index(rank),
+            certificates=folder.certificates,
+            clock_offset_s=joined.clock.offset_s,
+            on_exit=leave,
+        ),
+    )
+    raise AssertionError("a worker exits its process")
+
+
+class Interrupts(CommandReader):
+    """The commands of a run that nobody but Ctrl-C commands: it ends the run on all hosts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fd, write = os.pipe()
+        signal.signal(signal.SIGINT, lambda *_: os.write(write, b"!"))
+
+    def poll(self) -> None:
+        """Raise InputClosed after an interrupt."""
+        if select.select([self.fd], [], [], 0)[0]:
+            raise InputClosed
+
+    def read_more(self) -> None:
+        raise InputClosed
+
+
+class RecordedOutput:
+    """Standard output that also records the events that are written to it."""
+
+    def __init__(self, record: RunRecord, output: TextIO) -> None:
+        self._record, self._output = record, output
+
+    def write(self, line: str) -> int:
+        self._record.absorb(json.loads(line))
+        return self._output.write(line)
+
+    def flush(self) -> None:
+        self._output.flush()
+
+
+def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
+    """Coordinate workers that connect from their hosts, and save the trace."""
+    commands = Interrupts()
+    spec = checkpoint_folders.resumed(folder.spec)
+    record = RunRecord(spec)
+    sys.stdout = RecordedOutput(record, sys.stdout)
+    rendezvous: list[Rendezvous] = []
+
+    def starter(spec: RunSpec) -> StartWorker:
+        rendezvous.append(Rendezvous(folder, spec, commands.poll))
+        note(joined=COORDINATOR)
+        return lambda _, rank: rendezvous[0].start(rank)
+
+    def end(status: int, why: str) -> None:
+        note(end=[status, why])
+        try:
+            if status == 0:
+                save_trace(record.trace(), folder.path / "measured.json")
+        finally:
+            for one in rendezvous:
+                one.finish(status, why)
+
+    lead(commands, lambda: spec, starter, end)
+    os._exit(0 if record.status == "done" else 1)  # threads may wait for workers that will not connect
+
+
+def main() -> None:
+    """Exit with status 0 where the run is done, 1 where it failed, 2 where the input is wrong."""
+    try:
+        match sys.argv[1:]:
+            case [path, "--host", host]:
+                sys.exit(HostAgent(load_run_folder(path), host).serve())
+        raise LabError("wanted RUN_FOLDER --host NAME, as dtfm-lab export writes it into hosts/NAME/run.sh")
+    except LabError as error:
+        _say(str(error))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"dtfm_lab.extensions.hosts.hosted: {line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""A folder that starts a plan in a framework of one's own: a script for each host, and what schedulers need to call it.
+
+::
+
+    run/
+      launch.sh         ``launch.sh HOST`` starts what this host runs; its comments say what is lost
+      hosts.yaml        the devices of each host; edit it and export again with --hosts
+      hostfile          hosts and slots in the order of ranks, for launchers that read one
+      plan.py, ...      what the framework reads
+      job.sbatch, ...   what the scheduler reads
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.network import known_gpu
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import by_key, counted
+from dtfm_lab.extensions.hosts.expressed import BY_STAGE, Expressed, Told
+from dtfm_lab.extensions.hosts.frameworks import FRAMEWORKS, script
+from dtfm_lab.extensions.hosts.hosts import Host, by_count, filled, hosts_file, named_hosts, read_hosts
+from dtfm_lab.files.reading import explained, write_text
+from dtfm_lab.simulation.memory import memory
+
+
+class Agent(NamedTuple):
+    """One call of torchrun on a host."""
+
+    host: Host
+    rank: int
+    """Its own, among all agents."""
+    first_gpu: int
+    """GPUs of a host are numbered in the order of their ranks."""
+    processes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    """A plan as a framework is told of it, on hosts."""
+
+    plan: Plan
+    told: Told
+    hosts: tuple[Host, ...]
+    """In the order of their first ranks; their workers are placed devices, in the order of ranks."""
+    port: int
+    framework: str
+
+    @property
+    def gpus(self) -> int:
+        """Processes of a placed device, which stands for so many GPUs."""
+        return self.plan.job.group_gpus
+
+    @property
+    def whole(self) -> bool:
+        """Whether one agent a host is enough: its ranks follow each other, as torchrun numbers them."""
+        sizes = {len(host.workers) for host in self.hosts}
+        follow = all(host.workers[-1] - host.workers[0] + 1 == len(host.workers) for host in self.hosts)
+        return follow and (len(sizes) == 1 or not self.told.equal)
+
+    @cached_property
+    def agents(self) -> list[Agent]:
+        """In the order of ranks: one a host, or one a device, which can have any rank."""
+        if self.whole:
+            return [Agent(host, n, 0, len(host.workers) * self.gpus) for n, host in enumerate(self.hosts)]
+        each = [
+            Agent(host, rank, n * self.gpus, self.gpus) for host in self.hosts for n, rank in enumerate(host.workers)
+        ]
+        return sorted(each, key=lambda agent: agent.rank)
+
+    @property
+    def named(self) -> str:
+        return "-".join(filter(None, "".join(c.lower() if c.isalnum() else "-" for c in self.plan.job.name).split("-")))
+
+    @cached_property
+    def lacks(self) -> str:
+        """What the worst device lacks of the memory for what the framework is told; empty where all have enough, or
+        where that cannot be counted."""
+        try:
+            held = memory(self.plan.changed(job=self.told.job))
+        except LabError:
+            return ""
+        return "" if held.fits else held.sentence
+
+    @property
+    def header(self) -> list[str]:
+        """What stands at the top of every file."""
+        job, told = self.plan.job, self.told
+        lost = [f"Not as planned: {line}" for line in told.lost]
+        return [
+            f"{job.name} on {self.plan.topology.name}: {counted(job.n_stages, 'stage')} x "
+            f"{counted(job.n_replicas, 'pipeline')} x {counted(self.gpus, 'GPU')}, for {self.framework}. Exported by "
+            "dtfm_lab.",
+            f"{told.order}; a placed device has {self.gpus} of these ranks, one after the other.",
+            *(lost or ["All of the plan is expressed."]),
+            *([f"Out of memory: {self.lacks}."] if self.lacks else []),
+        ]
+
+    def commented(self, text: str) -> str:
+        return "".join(f"# {line}\n" for line in self.header) + text
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What the framework reads, under the header where it knows comments."""
+        told = self.told.files.items()
+        return {name: text if name.endswith(".json") else self.commented(text) for name, text in told}
+
+    def per_host(self) -> int:
+        """GPUs of each host. Raises LabError where they differ."""
+        sizes = sorted({len(host.workers) * self.gpus for host in self.hosts})
+        if len(sizes) > 1:
+            raise LabError(
+                f"hosts use {' and '.join(map(str, sizes))} GPUs; wanted as many on each, such as --per-host 1"
+            )
+        return sizes[0]
+
+    def launch(self) -> str:
+        """The script that starts what one host runs."""
+        cases = []
+        grid = _places(self.plan, self.told.order)
+        for host in self.hosts:
+            held = ", ".join(f"stage {grid[rank][0]} of pipeline {grid[rank][1]}" for rank in host.workers)
+            cases.append(f"  {host.name})  # {held}")
+            for agent in (each for each in self.agents if each.host is host):
+                gpus = ",".join(map(str, range(agent.first_gpu, agent.first_gpu + agent.processes)))
+                cases.append(f"    start {agent.rank} {agent.processes} {gpus}")
+            cases.append("    ;;")
+        text = filled(
+            "launch.txt",
+            **{"told": self.told, "port": self.port, "n_agents": len(self.agents), "address": self.hosts[0].address},
+            names=" ".join(host.name for host in self.hosts),
+            world=sum(agent.processes for agent in self.agents),
+            environment=". ./plan.env\n" if "plan.env" in self.told.files else "",
+            cases="\n".join(cases),
+        )
+        return "#!/usr/bin/env bash\n" + self.commented(text)
+
+
+def _places(plan: Plan, order: str) -> list[tuple[int, int]]:
+    """(stage, pipeline) of each rank among placed devices."""
+    stages, replicas = plan.placement.devices.shape
+    by_stage = [(s, r) for s in range(stages) for r in range(replicas)]
+    return by_stage if order == BY_STAGE else sorted(by_stage, key=lambda place: place[::-1])
+
+
+def _ranks(plan: Plan, order: str) -> dict[str, int]:
+    """The rank of each placed device, by name."""
+    names, grid = plan.topology.names, plan.placement.devices
+    return {names[grid[place]]: rank for rank, place in enumerate(_places(plan, order))}
+
+
+def slurm(of: Launched) -> dict[str, str]:
+    """A batch script; Slurm starts launch.sh once on each node, which has the host's name."""
+    sizes = {len(host.workers) for host in of.hosts}
+    lines = [
+        f"--job-name={of.named}",
+        f"--nodes={len(of.hosts)}",
+        f"--nodelist={','.join(host.name for host in of.hosts)}",
+        "--ntasks-per-node=1",
+        *([f"--gpus-per-node={of.per_host()}"] if len(sizes) == 1 else []),
+        "--exclusive",
+    ]
+    text = "".join(f"#SBATCH {line}\n" for line in lines)
+    # Slurm runs a copy of the script, in the folder where sbatch was called.
+    run = """set -euo pipefail
+cd "$(dirname "$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')")"
+srun --kill-on-bad-exit=1 bash -c 'bash launch.sh "$SLURMD_NODENAME"'
+"""
+    return {"job.sbatch": "#!/usr/bin/env bash\n" + text + of.commented(run)}
+
+
+def skypilot(of: Launched) -> dict[str, str]:
+    """A task; SkyPilot chooses the nodes, and their order gives each the part of a host."""
+    kinds = sorted({of.plan.topology.devices[device].gpu for device in of.plan.placement.devices.flat})
+    if len(kinds) > 1:
+        raise LabError(f"devices are {' and '.join(kinds)}; wanted one kind, as nodes of a SkyPilot task are alike")
+    names = " ".join(host.name for host in of.hosts)
+    task = {
+        "name": of.named,
+        "num_nodes": len(of.hosts),
+        "resources": {"accelerators": f"{accelerator_of(kinds[0])}:{of.per_host()}"},
+        "workdir": ".",
+        "run": f"hosts=({names})\n"
+        'export MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n1)"\n'
+        'bash launch.sh "${hosts[$SKYPILOT_NODE_RANK]}"\n',
+    }
+    note = "# SkyPilot starts like nodes in one region: the plan's links between hosts are not those that you get.\n"
+    return {"task.yaml": of.commented(note + yaml.dump(task, Dumper=_Readable, sort_keys=False))}
+
+
+def accelerator_of(gpu: str) -> str:
+    """SkyPilot's name of a GPU of the lab's table."""
+    name = known_gpu(gpu) or gpu
+    if name.startswith("A100"):  # SkyPilot's A100 is the one with 40 GB, the lab's the one with 80
+        return "A100" if name == "A100 40GB" else "A100-80GB"
+    return name.replace("RTX ", "RTX").replace(" ", "-")
+
+
+def compose(of: Launched) -> dict[str, str]:
+    """Services of one machine, a service a host, each with GPUs of its own."""
+    services, first = {}, 0
+    for host in of.hosts:
+        gpus = [str(gpu) for gpu in range(first, first + len(host.workers) * of.gpus)]
+        service = filled("compose.txt", host=host.name, first=of.hosts[0].name, gpus=gpus)
+        services[host.name], first = yaml.safe_load(service), first + len(gpus)
+    note = (
+        f"# All on one machine, with {counted(first, 'GPU')}: the plan's links between hosts are not those that you "
+        "get.\n"
+    )
+    text = yaml.dump({"services": services}, Dumper=_Readable, sort_keys=False)
+    return {"compose.yaml": of.commented(note + text)}
+
+
+def kubernetes(of: Launched) -> dict[str, str]:
+    """An Indexed Job with a pod on each of the hosts, which are nodes; a pod finds its part by its node's name."""
+    for host in of.hosts:
+        if host.name != host.name.lower():
+            raise LabError(f"--to kubernetes: host {host.name}; wanted names of nodes, in small letters, by --hosts")
+    text = filled("kubernetes.txt", name=of.named, n_hosts=len(of.hosts), gpus=of.per_host())
+    held, job = yaml.safe_load_all(text)
+    held["data"] = {"launch.sh": of.launch(), **of.files}
+    nodes = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    nodes["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host.name]}]} for host in of.hosts
+    ]
+    return {"job.yaml": of.commented(yaml.dump_all([held, job], Dumper=_Readable, sort_keys=False))}
+
+
+SCHEDULERS: dict[str, Callable[[Launched], dict[str, str]]] = {
+    "skypilot": skypilot,
+    "slurm": slurm,
+    "compose": compose,
+    "kubernetes": kubernetes,
+}
+TARGETS = (*FRAMEWORKS, *SCHEDULERS)
+
+
+class _Readable(yaml.SafeDumper):
+    """YAML in which scripts keep their lines."""
+
+
+_Readable.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def launched(
+    plan: Plan, targets: Sequence[str], *, hosts_path: str | None = None, per_host: int | None = None, port: int
+) -> Launched:
+    """The plan for these targets: at most one framework, and schedulers that start it. Raises LabError.
+
+    Without a file of hosts, and without a number of devices a host, hosts are those of the network's devices.
+    """
+    if plan.job.model is None:
+        raise LabError(f"job {plan.job.name} holds message sizes only; wanted one with a model")
+    if plan.absent:
+        raise LabError(f"the plan lacks {plan.absent_words}; wanted one in which all its devices are there")
+    chosen = [target for target in targets if target in FRAMEWORKS]
+    if len(chosen) > 1:
+        raise LabError(f"--to {' and --to '.join(chosen)} are two frameworks; wanted one, and any scheduler")
+    name = chosen[0] if chosen else "torchrun"
+    told = FRAMEWORKS.get(name, script)(Expressed(plan, name))
+    names = plan.topology.names
+    ranks = _ranks(plan, told.order)
+    if hosts_path is not None:
+        hosts = read_hosts(hosts_path, ranks, names)
+    elif per_host is not None:
+        hosts = named_hosts(by_count([device for device in names if device in ranks], per_host), ranks)
+    else:
+        placed = [device for device in plan.topology.devices if device.name in ranks]
+        hosts = named_hosts(by_key((device.host or device.name, device.name) for device in placed).items(), ranks)
+    ordered = tuple(sorted(hosts, key=lambda host: host.workers[0]))
+    return Launched(plan=plan, told=told, hosts=ordered, port=port, framework=name)
+
+
+def write_launch(of: Launched, targets: Sequence[str], folder: str, *, overwrite: bool) -> Path:
+    """Write the folder; one that holds something else is refused, and an earlier one where it is not to be replaced."""
+    path = Path(folder)
+    texts = {"launch.sh": of.launch(), "hosts.yaml": hosts_file(of.hosts, _ranks(of.plan, of.told.order))}
+    if of.whole:
+        slots = "".join(f"{host.address} slots={len(host.workers) * of.gpus}\n" for host in of.hosts)
+        texts["hostfile"] = of.commented(slots)
+    texts |= of.files
+    for target in targets:
+        texts |= SCHEDULERS[target](of) if target in SCHEDULERS else {}
+    with explained(str(path)):
+        held = sorted(one.name for one in path.iterdir()) if path.is_dir() else []
+        if held and not (overwrite and "launch.sh" in held):
+            raise FileError(
+                f"{path}: holds {', '.join(held[:3])}; wanted a new folder, or --force on an earlier export"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_text(path / name, text)
+    (path / "launch.sh").chmod(0o755)
+    return path

@@ -1,0 +1,307 @@
+"""A rendezvous that stays open for the whole run: hosts come, are lost, and come back.
+
+``join_run`` is a worker's end. It connects twice: for orders and events, and to ask for the time. Monotonic clocks of
+different hosts have different origins, so a worker regularly asks for the coordinator's time and keeps the answer with
+the shortest round trip; the remaining error is at most half of that round trip.
+
+``Rendezvous`` is the coordinator's end. A process that knocks for a rank becomes its worker once there is none, or the
+one before is lost. While that one lives, the process is turned away.
+"""
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.registry import in_a_row
+from dtfm_lab.extensions.hosts.hosts import RunFolder
+from dtfm_lab.runtime.coordinator.worker_handle import RemoteWorker, WorkerHandle
+from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
+from dtfm_lab.runtime.protocol.channels import HANDSHAKE_S, Channel, ConnectionLost, MessageStream, Refused
+from dtfm_lab.runtime.protocol.connections import Listener, any_address, authenticated, is_loopback
+from dtfm_lab.runtime.protocol.processes import emit
+from dtfm_lab.runtime.protocol.run_options import RunSpec
+
+ASK_EVERY_S = 5.0
+"""Seconds between requests for the time: clocks of computers drift apart by tens of microseconds a second."""
+N_REQUESTS = 8
+"""Requests of which the one with the shortest round trip counts."""
+APPEAR_S = 15.0
+"""Seconds within which a file of the first host is seen in a shared folder."""
+
+
+class RunOver(Exception):
+    """The run has ended; ``status`` is the exit status of this host."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class CoordinatorClock:
+    """The difference between this host's monotonic clock and the coordinator's, measured anew every few seconds."""
+
+    def __init__(self, connection: MessageStream) -> None:
+        self._connection = connection
+        self.round_trip_s = self._offset_s = 0.0
+        self.ask()
+        threading.Thread(target=self._ask_forever, daemon=True).start()
+
+    def ask(self) -> None:
+        """Measure the difference anew. Raises OSError or EOFError if the coordinator does not answer."""
+        answers = []
+        for _ in range(N_REQUESTS):
+            asked_s = time.monotonic()
+            self._connection.send_bytes(b"?")
+            theirs_s = float(self._connection.recv_bytes())
+            answered_s = time.monotonic()
+            answers.append((answered_s - asked_s, (asked_s + answered_s) / 2 - theirs_s))
+        self.round_trip_s, self._offset_s = min(answers)
+
+    def offset_s(self) -> float:
+        """Seconds to add to a moment in an order to have it by this host's clock."""
+        return self._offset_s
+
+    def _ask_forever(self) -> None:
+        with contextlib.suppress(OSError, EOFError):  # the worker notices the loss of the coordinator by itself
+            while True:
+                time.sleep(ASK_EVERY_S)
+                self.ask()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What a worker that was let in has."""
+
+    connection: MessageStream
+    own_address: str
+    """Of this host, as other hosts reach it."""
+    clock: CoordinatorClock
+    changes: dict[str, Any]
+    """Fields of the RunSpec that differ from those in the run folder: where the run is resumed."""
+
+
+def join_run(folder: RunFolder, rank: int, host: str) -> Joined:
+    """Knock at the coordinator's rendezvous as the worker of this rank.
+
+    Raises ConnectionLost if the coordinator cannot be reached for ``folder.await_s`` or does not hold the secret,
+    Refused if it belongs to another run, RunOver where the run has ended, LabError where this host lacks the run's
+    folders, and EOFError or OSError if it gives up before.
+    """
+    clock_channel = _connected(folder)
+    with _may_come_back():
+        clock_channel.send(purpose="clock")
+    clock_channel.lose_when_silent(folder.silent_s)
+    clock = CoordinatorClock(MessageStream(clock_channel.raw()))
+    channel = _connected(folder)
+    with _may_come_back():
+        channel.send(rank=rank, host=host, address=channel.own_address, round_trip_s=clock.round_trip_s)
+        answer = channel.receive(HANDSHAKE_S)
+    if "over" in answer:
+        raise RunOver(int(answer["over"]), str(answer.get("why")))
+    with _may_come_back():
+        try:
+            _require_shared(answer.get("shared"), host)
+        except LabError as error:
+            channel.send(cannot=str(error))
+            raise
+        channel.send(ready=True)
+    channel.lose_when_silent(folder.silent_s)
+    return Joined(MessageStream(channel.raw()), channel.own_address, clock, dict(answer["changes"]))
+
+
+def _connected(folder: RunFolder) -> Channel:
+    where = folder.address, folder.port, folder.spec.secret
+    return authenticated(*where, retry_s=folder.await_s, certificates=folder.certificates)
+
+
+@contextlib.contextmanager
+def _may_come_back() -> Iterator[None]:
+    """Raise EOFError in place of ConnectionLost: a coordinator that is lost after it was reached may come back."""
+    try:
+        yield
+    except Refused:
+        raise
+    except ConnectionLost as error:
+        raise EOFError(str(error)) from None
+
+
+def _require_shared(shared: dict[str, str] | None, host: str) -> None:
+    """Raise LabError where the checkpoint folder here is not the first host's, in which it has just made a file."""
+    if shared is None:
+        return
+    folder, deadline_s = Path(shared["folder"]), time.monotonic() + APPEAR_S
+    while not (folder / shared["file"]).exists():
+        if not folder.is_dir() or time.monotonic() > deadline_s:
+            raise LabError(f"checkpoint_folder {folder} on host {host} is not the first host's; wanted a shared folder")
+        time.sleep(0.2)
+
+
+POLL_S = 0.2
+ANNOUNCE_S = 20.0
+"""Seconds of waiting for hosts that have not come yet after which that is said; for lost ones it is said at once."""
+LINGER_S = 15.0
+"""Longest time that the end of the run is told to workers that come late, such as one that was just restarting."""
+NAMED = 4
+"""Workers that a message names."""
+TOKEN = ".dtfm-lab-shared-"
+"""Beginning of the name of a file by which a shared folder is recognised."""
+
+
+class Rendezvous:
+    """Lets workers in; ``start`` hands them out by rank, and ``finish`` tells all of them how the run ended."""
+
+    def __init__(self, folder: RunFolder, spec: RunSpec, poll: Callable[[], None] = lambda: None) -> None:
+        """Listen on the port of the run. Raises LabError if it is taken.
+
+        Parameters
+        ----------
+        spec
+            That of the folder, or the same of the iterations that are left: workers are told what has changed. Its
+            folder for checkpoints must be the same on all hosts.
+        poll
+            Called every ``POLL_S`` while a worker is awaited; may raise to end that.
+        """
+        self._spec, self._poll, self._folder = spec, poll, folder
+        self._names = [spec.device_name(*where) for where in spec.workers]
+        self._knocks: dict[int, tuple[RemoteWorker, float]] = {}
+        self._living: dict[int, RemoteWorker] = {}
+        self._verdict: tuple[int, str] | None = None
+        self._told: set[int] = set()
+        self._failure = ""
+        self._changed = threading.Condition()
+        where = folder.address if is_loopback(folder.address) else any_address()  # that of others may be a NAT's
+        self._listener = Listener(where, folder.port, spec.secret, self._admit, certificates=folder.certificates)
+
+    def start(self, rank: int) -> WorkerHandle:
+        """Wait for a process that is this worker. Raises RunFailed if none comes, or what ``poll`` raises."""
+        before = self._living.pop(rank, None)
+        since_s = time.monotonic() if before is None else before.last_message_s
+        announced = False
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: rank in self._knocks or self._failure, POLL_S)
+                if self._failure:
+                    raise RunFailed(self._failure)
+                worker, _ = self._knocks.pop(rank, (None, 0.0))
+            if worker is not None:
+                worker.pump()
+                if worker.is_open:
+                    self._living[rank] = worker
+                    self._check_addresses()
+                    return worker
+            self._poll()
+            for other in self._living.values():
+                other.pump()
+                other.is_stuck()  # turns away who knocks for a rank whose worker lives
+            waited_s = time.monotonic() - since_s
+            names = in_a_row([self._names[missing] for missing in self._missing()], NAMED)
+            if waited_s > self._folder.await_s:
+                what = "did not come" if before is None else "did not come back"
+                raise RunFailed(f"{names} {what} within {self._folder.await_s:g} s; wanted run.sh on every host")
+            if not announced and waited_s > (0.0 if before else ANNOUNCE_S):
+                announced = True
+                wanted = "run.sh of its host, started there or on another machine with the run folder"
+                emit("awaiting", workers=names, wanted=wanted, seconds=self._folder.await_s)
+
+    def finish(self, status: int, why: str) -> None:
+        """Tell all workers to exit with this status, also those that come in the next seconds; then close."""
+        with self._changed:
+            self._verdict = status, why
+            told = {rank: worker for rank, (worker, _) in self._knocks.items()} | self._living
+            self._knocks = {}
+        for worker in told.values():
+            worker.dismiss(status, why)
+        deadline_s = time.monotonic() + LINGER_S
+        while time.monotonic() < deadline_s:
+            for rank, worker in told.items():
+                worker.pump()
+                if worker.heard_exit:
+                    self._told.add(rank)
+            if len(self._told) == len(self._names):
+                break
+            time.sleep(POLL_S / 4)
+        self._listener.close()
+
+    def _missing(self) -> list[int]:
+        return [rank for rank in range(len(self._names)) if rank not in self._living and rank not in self._knocks]
+
+    def _check_addresses(self) -> None:
+        near = {worker.own_address for worker in self._living.values() if is_loopback(worker.own_address)}
+        if near and len(near) < len({worker.own_address for worker in self._living.values()}):
+            raise RunFailed(
+                f"some workers are at {min(near)}, where those of other hosts do not reach them; wanted the address of "
+                f"their host's network as its address in hosts.yaml"
+            )
+
+    def _admit(self, channel: Channel) -> None:
+        hello = channel.receive(HANDSHAKE_S)
+        if hello.get("purpose") == "clock":
+            channel.lose_when_silent(self._folder.silent_s)
+            return _tell_the_time(MessageStream(channel.raw()))
+        rank = int(hello["rank"])
+        if not 0 <= rank < len(self._names):
+            raise ValueError(rank)
+        if self._verdict is not None:
+            channel.send(over=self._verdict[0], why=self._verdict[1])
+            self._told.add(rank)
+            return None
+        changes = {name: getattr(self._spec, name) for name in ("resume_from", "first_iteration", "iterations")}
+        with _token_in(self._spec.checkpoint_folder) as shared:
+            channel.send(changes=changes, shared=shared)
+            answer = channel.receive(HANDSHAKE_S + (APPEAR_S if shared else 0.0))
+        if "cannot" in answer:
+            with self._changed:
+                self._failure = self._failure or str(answer["cannot"])
+                self._changed.notify_all()
+            return None
+        channel.lose_when_silent(self._folder.silent_s)
+        stream = MessageStream(channel.raw())
+        worker = RemoteWorker(rank, stream, float(hello["round_trip_s"]), str(hello["address"]), self._folder.await_s)
+        worker.knocked_s = lambda: self._knocks[rank][1] if rank in self._knocks else None
+        worker.refuse = lambda: self._refuse(rank)
+        with self._changed:
+            late = self._verdict
+            if late is None:
+                earlier = self._knocks.get(rank)
+                self._knocks[rank] = worker, time.monotonic()
+                self._changed.notify_all()
+        if late is not None:
+            worker.dismiss(*late)
+        elif earlier is not None:
+            earlier[0].dismiss(1, f"another process came for worker {self._names[rank]}; wanted one only")
+        return None
+
+    def _refuse(self, rank: int) -> None:
+        with self._changed:
+            knock = self._knocks.pop(rank, None)
+        if knock is not None:
+            emit("refused", worker=self._names[rank], address=knock[0].own_address)
+            where = self._living[rank].own_address
+            knock[0].dismiss(1, f"worker {self._names[rank]} lives already, at {where}; wanted one process for it")
+
+
+def _tell_the_time(stream: MessageStream) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while stream.recv_bytes():
+            stream.send_bytes(repr(time.monotonic()).encode())
+    stream.close()
+
+
+@contextlib.contextmanager
+def _token_in(folder: str | None) -> Iterator[dict[str, str] | None]:
+    """Keep a file of a new name in the folder: a host that does not see it has another folder."""
+    if folder is None:
+        yield None
+        return
+    file = Path(folder) / f"{TOKEN}{secrets.token_hex(8)}"
+    file.touch()
+    try:
+        yield {"folder": folder, "file": file.name}
+    finally:
+        file.unlink(missing_ok=True)
