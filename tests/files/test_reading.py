@@ -8,7 +8,6 @@ import pytest
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.extensions.published.own import read_rows
 from dtfm_lab.files import (
-    load_availability,
     load_job,
     load_plan,
     load_topology,
@@ -241,8 +240,8 @@ def test_a_path_without_a_name_is_not_written(path):
     "cell", ["a\rb", "x" * 200_000, '"a"b', '"never closed'], ids=["return", "long", "quoted", "open"]
 )
 def test_broken_csv_is_refused_in_one_line_wherever_it_is_read(tmp_path, cell):
-    heads = {"links.csv": "source,target,latency_ms", "hours.csv": "seconds,event,node", "rows.csv": "setting,unit"}
-    for (name, head), load in zip(heads.items(), (load_topology, load_availability, read_rows), strict=True):
+    heads = {"links.csv": "source,target,latency_ms", "rows.csv": "setting,unit"}
+    for (name, head), load in zip(heads.items(), (load_topology, read_rows), strict=True):
         width = head.count(",")
         path = tmp_path / name
         path.write_bytes(f"{head}\n{cell}{',1' * width}\n".encode())
