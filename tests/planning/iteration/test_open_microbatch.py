@@ -8,6 +8,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job.model import gpt
+from dtfm_lab.planning.iteration import problem
 from dtfm_lab.planning.iteration.problem import open_microbatches
 
 MODEL = gpt(n_layers=6, d_model=1024, n_heads=8, seq_len=512, vocab_size=8192)
@@ -66,10 +67,15 @@ def test_sizes_between_those_begun_with_are_found_beside_the_best():
     assert best.iteration_lower_bound_s <= min(given.values())
 
 
-def test_of_a_huge_batch_only_sizes_that_can_be_simulated_are_open():
+def test_of_a_huge_batch_only_sizes_that_can_be_simulated_are_open(monkeypatch):
+    """The limit is lowered, and the batch with it, for the search and its simulation take as long as their passes."""
     tiny = lab.load_job("tiny", n_stages=2, n_replicas=2, global_batch=10**9, microbatch=None)
     assert min(open_microbatches(tiny)) == 10_000
-    plan = lab.plan("lecture-hall", tiny, steps=1)
+    monkeypatch.setattr(problem, "MOST_PASSES_CHOSEN", 2 * 10**3)
+    fewer = tiny.with_fields(global_batch=10**7)
+    assert min(open_microbatches(fewer)) == 10_000
+    plan = lab.plan("lecture-hall", fewer, steps=1)
+    assert plan.job.microbatch >= 10_000
     assert plan.iteration_s == lab.simulate(plan).iteration_s
 
 
