@@ -28,8 +28,19 @@ TESTED_ELSEWHERE = {
 SHORTER = [(r"\bseconds=\d+", "steps=1"), (r"\brepeats=\d+", "repeats=2"), (r"\biterations=\d+", "iterations=2")]
 """What makes searches and runs shorter than a reader's: pattern -> replacement."""
 ALSO = {
-    "README.md": [(r'shape=\["8x8", "4x16"\]', 'shape=["8x8"], steps=1')],
-    "change.md": [(r"time_scale=0.1", "time_scale=0.003")],
+    "README.md": [
+        (r'"worldwide", "gpt3-xl", shape=\["8x8", "4x16"\]', '"lecture-hall", "tiny", shape=["4x2", "2x4"], steps=1'),
+        (r'"campus", "gpt3-xl"', '"lecture-hall", "tiny"'),
+    ],
+    "change.md": [
+        (r'"worldwide", "gpt3-xl", seconds=2', '"lecture-hall", "tiny", steps=1'),
+        (r'"Tokyo-3"', '"ada"'),
+        (r"time_scale=0.1", "time_scale=0.003"),
+        (r"48 \* 3600", "8 * 3600"),
+        (r"s in \(1, 2, 4, 8\)", "s in (2, 4)"),
+        (r"for name in cards.names\]", "for name in cards.names[:2]]"),
+        (r"values=\(0.25, 16, 4\)", "values=(0.25, 16, 2)"),
+    ],
     "clusters.md": [
         (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, n_workers=1, dashboard_address=None)"),
         (r"steps=20", "steps=1"),
