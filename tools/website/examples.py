@@ -18,6 +18,8 @@ from tools.website import pictures
 from tools.website.notebooks import fenced, picture
 
 BLOCK = re.compile(r"^### (\w+)\n\n```python\n(.*?)```\n|^```python\n(.*?)```\n", re.MULTILINE | re.DOTALL)
+STEPS = re.compile(r"\bsteps=\d+")
+"""How long an example searches."""
 MOST_LINES = 14
 """Most lines of an example's output that a page shows."""
 
@@ -57,12 +59,15 @@ def examples_of(text: str) -> Iterator[tuple[str, str]]:
 
 
 def run_examples(docs: Path, folder: Path, *, plain: bool = False) -> Examples:
-    """Run the examples of both pages in their order; write what they draw to ``folder``, unless ``plain``."""
+    """Run the examples of both pages in their order; write what they draw to ``folder``.
+
+    For ``plain`` pages, searches take one step each, and nothing is drawn.
+    """
     made, names, drawn, codes = Examples(), dict[str, Any](), dict[str, Any](), dict[str, str]()
     os.environ["DTFM_LAB_PROGRESS"] = tempfile.mkdtemp()  # guesses are not the reader's own
     for page in ("examples.md", "figures.md"):
         for name, code in examples_of((docs / page).read_text(encoding="utf-8")):
-            shown, last = run_block(code, names)
+            shown, last = run_block(STEPS.sub("steps=1", code) if plain else code, names)
             made.code |= {name: code} if page == "examples.md" else {}
             if type(last).__name__ == "Figure" and page == "figures.md":
                 drawn[name] = last
