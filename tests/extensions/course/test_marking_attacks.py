@@ -114,10 +114,10 @@ NO_DATA = {
 }
 
 
-@MODES
-def test_an_answer_that_is_no_data_gets_no_point(marks, tmp_path, mode):
+def test_an_answer_that_is_no_data_gets_no_point(marks, tmp_path):
+    """Without walls, which can only take away from what an answer does."""
     hand_in(tmp_path / "in", ada=notebook(), **{name: notebook(number=code) for name, code in NO_DATA.items()})
-    found = marks(tmp_path / "in", mode)
+    found = marks(tmp_path / "in", "--no-isolate")
     assert found.pop(("ada", NUMBER))[0] == 1
     assert {student for (student, mission), (points, _) in found.items() if points and mission == NUMBER} == set()
     assert {name: found[name, FUNCTION] for name in NO_DATA if not found[name, FUNCTION][0]} == {}
@@ -166,10 +166,10 @@ CHEATS = {
 }
 
 
-@MODES
-def test_a_function_is_asked_and_never_says_whether_it_is_right(marks, tmp_path, mode):
+def test_a_function_is_asked_and_never_says_whether_it_is_right(marks, tmp_path):
+    """Without walls, which can only take away from what a function does."""
     hand_in(tmp_path / "in", ada=notebook(), **{name: notebook(function=code) for name, code in CHEATS.items()})
-    found = marks(tmp_path / "in", mode)
+    found = marks(tmp_path / "in", "--no-isolate")
     assert found["ada", FUNCTION][0] == 1
     assert {name for name in CHEATS if found.get((name, FUNCTION), (0, ""))[0]} == set()
     honest = [name for name in CHEATS if name != "speaks_for_the_channel"]
