@@ -20,18 +20,20 @@ app: $(VENV)/.lab
 docs: $(VENV)/.docs
 	$(BIN)/python -m tools.website $(ARGS)
 
-# Two processes; one that has done its half takes over from the other. A process has each server and browser once, and
-# keeps what tests of a file share, as it gets whole stretches of neighbours.
+# One process more than a small machine has cores: a third of the time, a test waits for a page, a link or a clock. One
+# that has done its part takes over from another. A process has each server and browser once, and keeps what tests of a
+# file share, as it gets whole stretches of neighbours.
 # Hundreds of processes are started: they find the package compiled, whatever this shell is told.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 SUITE := --nbmake tests notebooks
+PROCESSES ?= 3
 
 test: $(VENV)/.dev
 	$(MAKE) --jobs=2 --output-sync=target lint kernels
 	$(MAKE) suite
 
 suite: $(VENV)/.dev
-	$(PYTEST) -n 2 --dist worksteal $(SUITE) $(ARGS)
+	$(PYTEST) -n $(PROCESSES) --dist worksteal $(SUITE) $(ARGS)
 
 check: $(VENV)/.dev
 	$(MAKE) --jobs=2 --output-sync=target lint laws
