@@ -143,7 +143,7 @@ def test_cupy_needs_no_nccl_and_no_gpu_needs_no_cupy():
     cupy=st.sampled_from([None, {"error": "x"}, CUPY_12, CUPY_13, CUPY_13 | {"nccl": None, "compiles": False}]),
     told=st.booleans(),
 )
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_any_machine_gets_lines_and_no_cuda_that_it_cannot_run(driver, capability, torch, cupy, told):
     newest = "13.0" if driver >= 580 else "12.4" if driver >= 525 else "11.4"
     gpu = GPU | {"driver": f"{driver}.10", "compute_capability": capability}

@@ -149,7 +149,7 @@ anything = st.sampled_from(
 
 
 @given(st.lists(st.tuples(anything, anything, anything, anything), max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_frame_is_read_or_refused(rows):
     links = pd.DataFrame(rows, columns=["source", "target", "latency_ms", "bandwidth_gbps"], dtype=object)
     with suppress(LabError):
@@ -157,7 +157,7 @@ def test_any_frame_is_read_or_refused(rows):
 
 
 @given(st.dictionaries(st.sampled_from(["latency_s", "bandwidth_bytes_per_s"]), anything), anything, anything)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_graph_is_read_or_refused(edge, gpu, position):
     drawn = graph(**edge)
     drawn.add_node("a", gpu=gpu, position=position, peak_flop_per_s=position)
@@ -166,7 +166,7 @@ def test_any_graph_is_read_or_refused(edge, gpu, position):
 
 
 @given(anything | st.lists(st.lists(anything, max_size=3), max_size=3), anything)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_matrices_are_read_or_refused(latency_ms, bandwidth_gbps):
     with suppress(LabError):
         Topology.from_matrices(latency_ms, bandwidth_gbps)

@@ -23,7 +23,7 @@ def test_an_idle_link_takes_latency_plus_size_over_bandwidth():
 
 
 @given(messages)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_messages_of_one_pair_keep_their_order_and_never_overlap(sent):
     links, last_end_s = OutgoingLinks(three(), 0), dict.fromkeys(range(3), 0.0)
     for to, ready_s, n_bytes, _ in sent:
@@ -34,7 +34,7 @@ def test_messages_of_one_pair_keep_their_order_and_never_overlap(sent):
 
 
 @given(messages)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_messages_of_one_card_leave_one_at_a_time_whoever_they_are_for(sent):
     card, end_s = OutgoingLinks(three("cards"), 0), 0.0
     for to, ready_s, n_bytes, _ in sent:
@@ -46,7 +46,7 @@ def test_messages_of_one_card_leave_one_at_a_time_whoever_they_are_for(sent):
 
 
 @given(messages, st.sampled_from(["pairs", "cards"]))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
     links, turn_s = OutgoingLinks(three(queueing), 0), 0.0
     for to, ready_s, n_bytes, _ in sent:

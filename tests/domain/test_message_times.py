@@ -59,7 +59,7 @@ def test_between_two_sizes_time_runs_straight_below_the_first_it_stands_and_abov
 
 
 @given(seeds, st.lists(sizes, min_size=1, max_size=5), st.booleans(), st.sampled_from(QUEUEING))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_links_topology_and_emulation_agree_on_the_time_of_every_message(seed, n_bytes, unknown_pairs, queueing):
     topology = network(seed, unknown_pairs=unknown_pairs)
     links = Links.of(topology, queueing)

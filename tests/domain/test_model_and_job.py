@@ -34,7 +34,7 @@ def job(**fields) -> Job:
 
 
 @given(st.integers(1, 40), st.integers(1, 40))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_cut_uses_every_layer_once_and_blocks_differ_by_one_at_most(n_layers, n_stages):
     assume(n_stages <= n_layers)
     cut = gpt(n_layers=n_layers, d_model=8, n_heads=2, seq_len=4, vocab_size=10).cut(n_stages)
@@ -61,7 +61,7 @@ def test_more_stages_than_blocks_are_refused():
 
 
 @given(counts, counts, st.integers(1, 60))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_a_batch_divides_or_the_job_says_what_is_left(n_replicas, microbatch, global_batch):
     fields = {"n_replicas": n_replicas, "microbatch": microbatch, "global_batch": global_batch}
     n_microbatches, over = divmod(global_batch, microbatch)
@@ -156,7 +156,7 @@ def test_a_tied_head_on_another_device_holds_a_copy_of_the_embedding(n_stages, t
 
 
 @given(st.integers(0, 10_000), st.sampled_from(sorted(BYTES_PER_ELEMENT)), st.sampled_from(COMPRESSIONS))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_compression_never_makes_a_message_larger(n, dtype, how):
     found, plain = compressed_bytes(n, dtype, how), n * BYTES_PER_ELEMENT[dtype]
     assert found <= plain == compressed_bytes(n, dtype, "none")

@@ -121,7 +121,7 @@ def test_a_forward_takes_the_flop_of_narayanan_2021(n_layers, d, t):
 
 
 @given(builders(), lengths)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_every_token_meets_every_matrix_once(builder, seq_len):
     """Without biases and norms a forward is two FLOP per parameter and token, and the attention matrix."""
     build, sizes = builder
@@ -154,7 +154,7 @@ def test_every_token_meets_every_matrix_once(builder, seq_len):
 
 
 @given(builders(), lengths, lengths)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_another_sequence_length_is_as_if_built_so(builder, before, after):
     build, sizes = builder
     assert build(seq_len=before, **sizes).with_seq_len(after) == build(seq_len=after, **sizes)

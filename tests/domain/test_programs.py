@@ -43,7 +43,7 @@ def devices_of(programs: Programs) -> list[tuple[int, int]]:
 
 
 @given(lowered())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_each_send_has_exactly_one_receive_at_its_other_end(programs):
     n_replicas, n_devices = programs.n_replicas, programs.n_positions
     sent, received = Counter(), Counter()
@@ -64,7 +64,7 @@ def test_each_send_has_exactly_one_receive_at_its_other_end(programs):
 
 
 @given(lowered())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_passes_keep_their_order_and_the_step_comes_last(programs):
     for position, replica in devices_of(programs):
         actions = [step.action for step in programs.of(position, replica)]
@@ -78,7 +78,7 @@ def test_passes_keep_their_order_and_the_step_comes_last(programs):
 
 
 @given(lowered())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_whatever_a_step_needs_stands_before_it_and_is_worth_waiting_for(programs):
     for position, replica in devices_of(programs):
         steps = programs.of(position, replica)
@@ -89,7 +89,7 @@ def test_whatever_a_step_needs_stands_before_it_and_is_worth_waiting_for(program
 
 
 @given(lowered())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_no_work_is_done_that_nobody_needs(programs):
     """Whatever is received or computed serves, over steps of the same device, a send or the device's last step."""
     for position, replica in devices_of(programs):
@@ -104,7 +104,7 @@ def test_no_work_is_done_that_nobody_needs(programs):
 
 
 @given(lowered())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_each_pass_waits_for_its_message_and_each_message_for_its_pass(programs):
     schedule, n_devices = programs.schedule, programs.n_positions
     last = schedule.n_stages - 1
@@ -224,7 +224,7 @@ def test_a_tied_gradient_is_exchanged_before_shards_of_it_are_sent():
 
 
 @given(lowered())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_an_iteration_alone_exchanges_nothing_between_replicas(programs):
     between = {Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P, Kind.REDUCE, Kind.PACK}
     alone = lower(programs.schedule, programs.n_replicas, "ring", tied=True, compressed=True, synchronise=False)

@@ -53,7 +53,7 @@ def test_an_action_reads_as_it_is_written(action, text):
     st.none() | st.integers(0, 999_999_999),
     st.none() | st.integers(-99, 99),
 )
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_every_action_comes_back_from_its_text(stage, kind, m, peer):
     if kind not in SENDS and kind not in RECEIVES:
         peer = None

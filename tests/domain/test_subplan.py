@@ -68,7 +68,7 @@ def test_a_cut_of_ones_own_is_kept_for_the_stages_that_are():
 
 
 @given(sizes, st.integers(1, 30))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_no_more_workers_than_asked_for_and_all_stages_where_they_fit(of, workers):
     stages, pipelines = largest_shape(of, workers)
     assert 1 <= stages * pipelines <= workers

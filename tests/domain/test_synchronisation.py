@@ -98,7 +98,7 @@ class Sums:
 
 
 @given(names, regions)
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_every_replica_steps_with_the_sum_of_all_gradients_and_none_counts_twice(name, in_region):
     sums = Sums(name, in_region)
     everyone = frozenset(range(sums.n))
@@ -124,7 +124,7 @@ def test_messages_carry_what_the_textbook_says(name, n):
 
 
 @given(regions)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_across_regions_only_their_first_replicas_talk(in_region):
     sums = Sums("hierarchical", in_region)
     for replica, steps in enumerate(sums.steps):
@@ -136,7 +136,7 @@ def test_across_regions_only_their_first_replicas_talk(in_region):
 
 
 @given(names, regions)
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_what_passes_a_codec_is_what_comes_in_and_each_sum_that_goes_out(name, in_region):
     """A message is decoded where it comes in; a sum is coded once for all its receivers, and passed on as it is."""
     n = len(in_region)
@@ -184,7 +184,7 @@ def test_an_unknown_way_is_refused_with_the_known_ones():
 
 
 @given(names, regions)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_no_message_to_a_peer_can_be_ready_before_an_earlier_one(name, in_region):
     """What an earlier one was made by, a later one waits for: on a link of their own, no times decide their order."""
     sums = Sums(name, in_region)

@@ -12,7 +12,7 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
 @given(st.floats(1e-9, 1e7))
-@settings(max_examples=50)
+@settings(max_examples=25)
 @example(0.9996)
 @example(0.0009996)
 @example(9999.7)
@@ -24,7 +24,7 @@ def test_seconds_are_told_without_an_exponent_and_within_half_a_percent(seconds)
 
 
 @given(st.floats(1e-6, 1e5), st.floats(1, 3))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_from_which_second_to_which_is_told_in_one_unit(low_s, times):
     assert re.fullmatch(r"([\d.,]+ to )?[\d.,]+ (s|ms|µs)", format_range(low_s, low_s * times))
 
@@ -33,7 +33,7 @@ PACKAGE = Path(__file__).parents[2] / "dtfm_lab"
 
 
 @given(st.floats(-10, 10), st.integers(0, 2))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_percentage_has_a_space_and_a_difference_a_sign_where_it_is_not_nothing(share, digits):
     assert re.fullmatch(r"-?[\d.]+ %", format_share(share, digits))
     told = signed_share(share, digits)
@@ -50,6 +50,6 @@ def test_percentages_are_written_by_one_helper():
 
 
 @given(st.floats(1, 1e6))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_times_behind_at_most_are_never_too_few(times):
     assert float(format_times(times).replace(",", "")) >= times * (1 - 1e-9)

@@ -99,7 +99,7 @@ def test_a_simulated_trace_keeps_the_formats_rules(name, synchronisation, queuei
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.floats(0, 100), st.floats(0, 1)), max_size=30))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_any_times_at_all_keep_the_formats_rules(messages):
     """Sends that overlap in any way, receives long after."""
     spans = [(0, 0, "0F0", 0.0, 1 / 3)]

@@ -243,7 +243,7 @@ edits = st.dictionaries(
 
 
 @given(some_config, edits, st.sets(st.integers(0, 20)), st.none() | st.integers(-3, 10**10) | anything)
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_any_config_is_a_model_or_one_line(data, changes, dropped, seq_len):
     data = {k: v for i, (k, v) in enumerate((data | changes).items()) if i not in dropped}
     with suppress(LabError):
@@ -269,7 +269,7 @@ layer_edits = st.fixed_dictionaries(
     st.dictionaries(st.sampled_from(sorted({k for s in SECTIONS for k in s})), anything, max_size=3),
     layer_edits,
 )
-@settings(max_examples=80)
+@settings(max_examples=30)
 def test_any_section_of_a_job_file_is_a_model_or_one_line(section, changes, layer):
     if "layers" in section:
         section = section | {"layers": [row | layer for row in section["layers"]]}

@@ -121,7 +121,7 @@ def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_column_comes_back_to_the_bit(values: list[float]) -> None:
     array = np.array(values, dtype=float)
     assert PackedColumn.of(array).unpacked("<f8").tobytes() == array.tobytes()

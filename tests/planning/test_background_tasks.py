@@ -94,7 +94,7 @@ def test_time_that_is_over_ends_loops_but_is_no_cancellation():
 
 
 def test_a_cancelled_annealing_makes_no_move():
-    topology, job = lab.load_topology("lecture-hall"), lab.load_job("gpt3-xl")
+    topology, job = lab.load_topology("lecture-hall"), lab.load_job("gpt2-small")
     options = {"planner": "evolutionary", "objective": "iteration", "seed": 0, "steps": 2}
     cancellation = Cancellation()
     cancellation.set()

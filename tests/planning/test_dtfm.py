@@ -60,7 +60,7 @@ def test_a_partition_costs_what_equations_2_to_4_say(shape, seed):
 
 
 @given(shapes, st.integers(0, 1000), st.booleans())
-@settings(max_examples=35)
+@settings(max_examples=20)
 def test_neither_crossover_nor_local_search_changes_the_size_of_a_group(shape, seed, classical):
     rng = np.random.default_rng(seed)
     donor, child = partition_of(shape, rng), partition_of(shape, rng)

@@ -60,7 +60,7 @@ def test_an_idle_device_is_not_missed(whole):
     assert worth(found.plan, whole, found.horizon_s) <= whole.iteration_s * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_is_found_is_a_plan_of_who_is_left_and_no_worse_than_filling_the_holes(whole, seed):
     rng = np.random.default_rng(seed)
     lost = [str(name) for name in rng.choice(whole.topology.names, seed % 3 + 1, replace=False)]

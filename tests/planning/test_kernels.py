@@ -24,7 +24,7 @@ def costs_of(rng, n, steps):
 
 
 @given(st.integers(1, 12), st.sampled_from([3, 10**6]), st.integers(0, 10_000))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_the_compiled_matching_is_the_plain_one_and_gives_up_only_above_enough(d, steps, seed):
     rng = np.random.default_rng(seed)
     cost = costs_of(rng, 2 * d, steps)
@@ -40,7 +40,7 @@ def test_the_compiled_matching_is_the_plain_one_and_gives_up_only_above_enough(d
 
 
 @given(st.integers(1, 9), st.integers(0, 10_000))
-@settings(max_examples=35)
+@settings(max_examples=20)
 def test_the_compiled_path_is_the_shortest_and_improving_one_never_lengthens_it(n, seed):
     rng = np.random.default_rng(seed)
     weights = costs_of(rng, n, 1000)

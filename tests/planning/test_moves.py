@@ -52,7 +52,7 @@ shapes = st.sampled_from([(1, 4), (2, 2), (2, 4), (3, 2), (4, 2), (4, 1), (6, 1)
 
 
 @given(shapes, shapes, st.integers(0, 99), st.booleans(), st.sampled_from(["pairs", "cards"]))
-@settings(max_examples=35)
+@settings(max_examples=20)
 def test_everyone_gets_what_is_missing_from_somebody_who_held_it(was, now, seed, is_tied, queueing):
     there = network("asymmetric", 9, seed)
     model = replace(MODEL, tied=is_tied)

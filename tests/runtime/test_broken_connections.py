@@ -77,7 +77,7 @@ IMPATIENT = """
 from dtfm_lab.runtime.protocol.channels import Channel
 Channel.lose_when_silent.__defaults__ = (6.0,)
 """
-"""What every Python of the run does at its start: connections end when nothing was acknowledged for 6 s, not for 30 s."""
+"""Every Python of the run does so at its start: connections end when nothing was acknowledged for 6 s, not for 30 s."""
 OUTAGE = """
 import subprocess, sys, time
 sys.path.insert(0, sys.argv[1])

@@ -22,7 +22,7 @@ def numbers(n: int, seed: int, of: str) -> torch.Tensor:
 
 
 @given(how, dtype, st.integers(2, 1500), st.integers(0, 99))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_message_is_as_large_as_the_simulator_says(how, dtype, n, seed):
     codec = Codec(how, DTYPES[dtype])
     raw = codec.encode(numbers(n, seed, dtype))
@@ -31,7 +31,7 @@ def test_a_message_is_as_large_as_the_simulator_says(how, dtype, n, seed):
 
 
 @given(dtype, st.integers(0, 1500), st.integers(0, 99))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_rounding_is_to_the_nearest_step(dtype, n, seed):
     sent = numbers(n, seed, dtype)
     assert torch.equal(Codec("none", DTYPES[dtype]).decode(Codec("none", DTYPES[dtype]).encode(sent)), sent)
@@ -45,7 +45,7 @@ def test_rounding_is_to_the_nearest_step(dtype, n, seed):
 
 
 @given(dtype, st.integers(1, 600), st.integers(0, 99))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_half_precision_is_half_precision(dtype, n, seed):
     sent = numbers(n, seed, dtype)
     codec = Codec("fp16", DTYPES[dtype])
@@ -60,7 +60,7 @@ def test_what_is_too_large_for_half_precision_becomes_its_largest_number_and_zer
 
 
 @given(how, st.integers(0, 5), st.integers(0, 700), st.integers(0, 99))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_parts_of_whole_blocks_laid_end_to_end_are_the_coded_whole(how, n_blocks, n_after, seed):
     codec, sent = Codec(how, torch.float32), numbers(n_blocks * INT8_BLOCK + n_after, seed, "fp32")
     parts = sent.split([n_blocks * INT8_BLOCK, n_after])

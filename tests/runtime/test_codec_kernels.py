@@ -91,7 +91,7 @@ def numbers(n: int, seed: int, of: torch.dtype) -> torch.Tensor:
 
 
 @given(how=how, of=dtype, n=counts, seed=st.integers(0, 10**6), grid=st.sampled_from([None, 1, 3]))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_kernel_writes_and_reads_the_bits_that_torch_does(libraries, how, of, n, seed, grid):
     sent, codec, cpu = numbers(n, seed, DTYPES[of]), Codec(how, DTYPES[of]), OnThisCpu(libraries, grid)
     raw = codec.encode(sent)
@@ -101,7 +101,7 @@ def test_a_kernel_writes_and_reads_the_bits_that_torch_does(libraries, how, of, 
 
 
 @given(of=dtype, n=st.integers(1, 600), seed=st.integers(0, 10**6))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_any_bytes_are_read_as_torch_reads_them(libraries, of, n, seed):
     for how in ("fp16", "int8"):
         codec = Codec(how, DTYPES[of])
@@ -180,7 +180,7 @@ def test_cupys_own_kernels_are_given_what_gives_torchs_bits(real_cupy, how, of):
 
 
 @given(n=st.integers(0, 10**12))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_grid_covers_what_it_can_and_is_never_empty(n):
     grid = grid_for(n)
     assert 1 <= grid <= cupy_codec.MOST_BLOCKS

@@ -25,7 +25,7 @@ def own_text(folder: Path, content: bytes) -> str:
 
 
 @given(st.integers(18, 2000))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_last_tenth_and_at_least_one_sequence_is_held_out(size: int) -> None:
     corpus = Corpus(SHIPPED, SEQ)
     corpus.__dict__["_bytes"] = np.arange(size) % 256
@@ -69,7 +69,7 @@ def test_held_out_text_is_the_same_for_every_seed_and_spread_over_all_of_it() ->
 
 
 @given(st.binary(min_size=60, max_size=400), st.lists(st.floats(0.01, 1), min_size=256, max_size=256))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_no_fixed_distribution_foretells_the_held_out_bytes_better_than_the_entropy(
     content: bytes, weights: list[float]
 ) -> None:

@@ -16,7 +16,7 @@ ONE = Schedule.from_orders("one", ["0F0 0B0"])
 
 
 @given(st.sampled_from(sorted(AVERAGED)), st.integers(2, 7), st.data())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name, n, data):
     regions = tuple(data.draw(st.sampled_from(["", "a", "b"])) for _ in range(n))
     programs = lower(ONE, n, name, (regions,))
@@ -32,7 +32,7 @@ def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name,
 
 
 @given(st.integers(1, 9), st.integers(0, 5000))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_shards_are_whole_blocks_that_make_the_vector(n_shards, n_elements):
     bounds = [Shard(i, n_shards).bounds(n_elements) for i in range(n_shards)]
     assert (bounds[0].start, bounds[-1].stop) == (0, n_elements)

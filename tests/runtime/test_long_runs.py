@@ -154,7 +154,7 @@ def test_who_listens_late_hears_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(st.one_of(st.binary(max_size=300), st.floats(0, 1))))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_spilled_buffer_holds_what_was_appended(steps: list[bytes | float]) -> None:
     buffer, wanted = SpillBuffer(), b""
     buffer._spill_at = spill_at = 100

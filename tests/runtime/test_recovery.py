@@ -176,7 +176,7 @@ def test_a_worker_of_several_stages_is_named_with_all_of_them() -> None:
 
 
 @given(n_replicas=st.integers(1, 4), done=st.integers(1, 9), data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_state_comes_from_a_living_replica_of_the_same_stage_or_from_nowhere(n_replicas, done, data) -> None:
     spec = spec_of(small_plan(2, n_replicas, global_batch=2 * n_replicas), "gpipe", iterations=9)
     lost = data.draw(st.sets(st.integers(0, 2 * n_replicas - 1), min_size=1))

@@ -160,7 +160,7 @@ def test_sharded_averaging_packs_sums_and_unpacks():
 
 
 @given(cases)
-@settings(max_examples=35)
+@settings(max_examples=20)
 def test_a_device_codes_as_long_as_its_steps_say(case):
     """However often it averages: the mean of its averagings times their number."""
     plan, programs = case.plan, programs_of(case.plan, case.schedule)

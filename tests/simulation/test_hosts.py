@@ -40,7 +40,7 @@ def starts_s(trace: Trace, kind: Kind) -> list[float]:
 
 
 @given(seeds, queueings, AVERAGING)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_host_of_one_device_is_a_device(seed, queueing, synchronisation):
     network = uneven(6, seed)
     plan = plan_of(3, 4, 2, network, synchronisation=synchronisation)
@@ -49,7 +49,7 @@ def test_a_host_of_one_device_is_a_device(seed, queueing, synchronisation):
 
 
 @given(seeds)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_where_all_devices_are_of_one_host_nothing_takes_a_card(seed):
     network = uneven(4, seed)
     plan = plan_of(2, 3, 2, network)
@@ -80,7 +80,7 @@ def test_messages_to_one_host_come_in_one_after_the_other():
 
 
 @given(seeds, queueings)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_what_an_action_of_a_measured_trace_waited_for_is_found_on_cards_too(seed, queueing):
     """From the times alone, as of a run, every wait is explained: something it waited for ended as it began."""
     network = on_hosts(uneven(8, seed), [str(h) for h in np.random.default_rng(seed).integers(0, 3, 8)])

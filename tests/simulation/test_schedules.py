@@ -26,7 +26,7 @@ seeds = st.integers(0, 1000)
 
 
 @given(sizes, st.sampled_from(NAMES), seeds)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_builder_makes_each_pass_of_each_microbatch_once(size, name, seed):
     schedule = schedule_of(name, *size, seed)
     actions = list(schedule)
@@ -49,7 +49,7 @@ ORDERS_OF_ANY_COUNT = ["1f1b", "adaptive-1f1b", "gpipe", "zb-h1"]
 
 
 @given(sizes, st.integers(1, 12), st.sampled_from(ORDERS_OF_ANY_COUNT), seeds)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_without_the_last_microbatches_a_schedule_is_the_same_schedule_of_fewer(size, fewer, name, seed):
     """Of 1F1B it is exactly 1F1B, whatever the warm-ups."""
     n_stages, n_microbatches = size

@@ -34,7 +34,7 @@ def placed(sharding: str, n_stages: int = 2, n_replicas: int = 4, gbytes_per_s: 
 
 
 @given(seconds)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_streamed_layers_take_no_less_than_either_alone_and_no_more_than_both_in_turn(layers):
     compute_s, before_s, after_s = zip(*layers, strict=True)
     alone_s, messages_s = sum(compute_s), sum(before_s) + sum(after_s)

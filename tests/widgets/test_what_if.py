@@ -337,7 +337,7 @@ async def test_settings_come_back_now_or_with_the_next_plan() -> None:
 
 
 @given(st.integers(1, 5000), st.integers(1, 16), st.just(0) | st.integers(1, 15))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_micro_batches_are_those_that_divide_the_batch_and_leave_each_replica_one(each: int, n: int, over: int) -> None:
     job = lab.load_job("tiny", n_stages=1, n_replicas=n, global_batch=n, microbatch=1)
     batch = each * n + over % n

@@ -93,7 +93,7 @@ def test_more_machines_or_bandwidth_never_slow_the_plan_they_are_tried_on(advice
 
 
 @given(st.none() | st.floats(1e-3, 10), st.none() | st.floats(0.01, 50), st.none() | st.floats(0, 10))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_no_way_of_the_table_beats_the_verdicts_by_its_own_rule(
     advice: Advice, days: float | None, dollars: float | None, per_kwh: float | None
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_tighter_deadline_never_picks_a_slower_way_and_a_budget_below_all_says
 
 def test_days_and_dollars_are_proportional_to_tokens_and_the_same_call_gives_the_same_page() -> None:
     few, again, more = (
-        lab.advise(home("T4"), "gpt2-small", tokens=n, steps=1, catalogue=CATALOGUE) for n in (1e6, "1M", 3e6)
+        lab.advise(home("T4"), "tiny", tokens=n, steps=1, catalogue=CATALOGUE) for n in (1e6, "1M", 3e6)
     )
     assert str(few) == str(again)
     a, b = few.to_frame().set_index("way"), more.to_frame().set_index("way")

@@ -37,7 +37,7 @@ def events(availability: Availability) -> list[tuple[float, str, str]]:
 
 
 @given(availabilities())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_seconds_present_are_the_counts_integrated(trace: Availability) -> None:
     times = [change.time_s for change in trace.changes]
     counted = float(np.diff([*times, trace.end_s]) @ trace.counts()) if times else 0.0
@@ -46,7 +46,7 @@ def test_seconds_present_are_the_counts_integrated(trace: Availability) -> None:
 
 
 @given(availabilities(), st.floats(0, END))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_who_is_there_is_what_the_changes_so_far_leave(trace: Availability, at_s: float) -> None:
     there: set[int] = set()
     for change in trace.changes:
@@ -56,7 +56,7 @@ def test_who_is_there_is_what_the_changes_so_far_leave(trace: Availability, at_s
 
 
 @given(availabilities())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_changes_hold_every_event_once(trace: Availability) -> None:
     told = [
         (change.time_s, kind, trace.devices[device])
@@ -69,7 +69,7 @@ def test_changes_hold_every_event_once(trace: Availability) -> None:
 
 
 @given(availabilities(), st.randoms(use_true_random=False))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_order_in_which_events_are_given_counts_for_nothing(trace: Availability, random) -> None:
     order = list(range(len(trace.time_s)))
     random.shuffle(order)
@@ -81,7 +81,7 @@ def test_the_order_in_which_events_are_given_counts_for_nothing(trace: Availabil
 
 
 @given(availabilities(), st.integers(1, 5))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_network_never_seats_two_on_a_device_and_counts_who_finds_none(trace: Availability, n_seats: int) -> None:
     seated = trace.on(network(n_seats))
     assert seated.devices == network(n_seats).names
@@ -93,7 +93,7 @@ def test_a_network_never_seats_two_on_a_device_and_counts_who_finds_none(trace: 
 
 
 @given(availabilities())
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_on_a_network_of_the_same_names_everybody_stays_who_they_are(trace: Availability) -> None:
     other = trace.on(network(7, "n"))
     assert other.devices == tuple(f"n{i}" for i in range(7))
@@ -102,7 +102,7 @@ def test_on_a_network_of_the_same_names_everybody_stays_who_they_are(trace: Avai
 
 
 @given(availabilities(), st.integers(1, END))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_until_then_the_same_is_there(trace: Availability, end_s: int) -> None:
     first = trace.until(end_s)
     assert first.end_s == end_s
@@ -111,7 +111,7 @@ def test_until_then_the_same_is_there(trace: Availability, end_s: int) -> None:
 
 
 @given(availabilities(), st.sampled_from([0.3, 7.0, 60.0]))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_faster_is_the_same_in_less_time(trace: Availability, factor: float) -> None:
     faster = trace.faster(factor)
     assert (faster.counts() == trace.counts()).all()

@@ -46,7 +46,7 @@ def rows(availability: Availability) -> list[tuple[float, str, str]]:
 
 
 @given(availabilities(), st.integers(0, 9))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_what_is_saved_comes_back_whole(tmp_path_factory, trace: Availability, left_out: int) -> None:
     source = "a log, of 2026\n(with a licence: MIT)"
     given_so = Availability(**{**vars(trace), "source": source, "left_out": left_out})
@@ -90,7 +90,7 @@ def test_of_counts_the_oldest_leaves_first(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=30))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_counts_come_back_as_counts(tmp_path_factory, counts: list[int]) -> None:
     table = "".join(f"{60 * tick},{n}\n" for tick, n in enumerate(counts))
     read = lab.load_availability(written(tmp_path_factory.mktemp("counts"), "seconds,count\n" + table))

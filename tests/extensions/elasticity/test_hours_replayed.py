@@ -70,7 +70,7 @@ def cases(n: int) -> Iterator[tuple[Availability, TableFleet, str, Policy, Costs
 
 
 def test_every_second_and_every_sample_is_accounted_for_and_nobody_beats_foresight():
-    for availability, fleet, name, policy, costs in cases(2000):
+    for availability, fleet, name, policy, costs in cases(400):
         history = replay(availability, fleet, policy, costs, name=name)
         seconds = history.seconds
         assert sum(seconds[state.name.lower()] for state in State) == pytest.approx(availability.end_s), name
@@ -91,7 +91,7 @@ def test_every_second_and_every_sample_is_accounted_for_and_nobody_beats_foresig
 
 def test_nobody_looks_ahead():
     """What happened until a moment is the same, whatever comes after it."""
-    for number, (availability, fleet, name, policy, costs) in enumerate(cases(300)):
+    for number, (availability, fleet, name, policy, costs) in enumerate(cases(150)):
         now_s = 700.0 + 10 * number
         sighted = Costs(**{**costs.__dict__, "notice_s": 0.0})
         whole = replay(availability, fleet, policy, sighted, name=name)

@@ -48,7 +48,7 @@ def refused_in_one_line() -> Iterator[None]:
 
 
 @given(st.sampled_from(places(LINE)[1:]), HOSTILE, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_value_in_any_place_of_a_specification_is_taken_or_refused_in_one_line(place, value, removes) -> None:
     values = copy.deepcopy(LINE)
     at = values
@@ -99,7 +99,7 @@ RUN_FILE = ("dtfm_run", "workers", "crew_address", "crew_port", "hosts", "await_
 
 
 @given(st.sampled_from(RUN_FILE), HOSTILE)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_in_run_json_is_taken_or_refused_in_one_line(folder: Path, key: str, value: object) -> None:
     path = folder / "run.json"
     before = path.read_text()

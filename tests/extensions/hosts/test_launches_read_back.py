@@ -65,7 +65,7 @@ def exported(draw):
     return framework, told.job, told.files[FILES[framework]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(exported())
 def test_what_is_exported_is_read_back(one):
     if one is None:

@@ -29,7 +29,7 @@ def problem_of(topology, job) -> Problem:
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10**6), st.floats(6, 9.5), st.floats(6, 9.5))
-@settings(max_examples=35)
+@settings(max_examples=20)
 def test_all_chains_of_groups_hold_the_best_of_all_placements(kind, shape, seed, gradient, hop):
     n, n_stages, n_replicas = shape
     topology, job = network(kind, n, seed), Job.from_bytes(n_stages, n_replicas, 10**gradient, 10**hop)

@@ -56,7 +56,7 @@ def ledger_of(*rows, **fields):
 
 
 @given(numbers, st.floats(0, 0.9))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_every_band_holds_an_exact_prediction_and_its_own_ends(published, share):
     for band in (Band.share(share), Band.factor(1 + share), Band.within(share)):
         assert band.holds(published, published)
@@ -166,7 +166,7 @@ def test_a_goal_is_about_the_mean_error_of_a_group():
 
 
 @given(st.lists(numbers, min_size=2, max_size=9))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_what_is_left_out_does_not_move_its_own_factor(factors):
     before = leave_one_out(factors)
     moved = leave_one_out([factors[0] * 7, *factors[1:]])
@@ -176,7 +176,7 @@ def test_what_is_left_out_does_not_move_its_own_factor(factors):
 
 
 @given(st.floats(0.01, 0.9), st.floats(0, 5))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_factor_is_found_that_predicts_what_was_measured(efficiency, communication_s):
     def seconds(factor):
         return 1 / factor + communication_s

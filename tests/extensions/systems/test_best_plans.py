@@ -81,7 +81,7 @@ choices = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     st.integers(0, 1000),
     st.sampled_from([(1, 8), (2, 4), (4, 2), (8, 1), (2, 3)]),
@@ -100,7 +100,7 @@ def test_no_simulation_goes_below_the_bound(seed, shape, how, queueing):
     assert iteration_seconds(plan, queueing=queueing) == seconds
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.integers(0, 50), st.sampled_from([(1, 8), (2, 4), (4, 2), (8, 1)]), choices, st.floats(-3, 0))
 def test_a_plan_that_lacks_memory_at_least_does_not_fit(seed, shape, how, digits):
     topology = network(seed, gigabytes=10.0**digits)
@@ -157,7 +157,7 @@ def test_no_random_change_within_its_freedoms_is_faster(network, name):
     topology, budget, strategy = lab.load_topology(network), Budget(), variant(name)
     best = outcome_of(strategy, topology, JOB, budget)
     branches, rng = list(strategy.branches(topology, work_of(JOB), budget)), np.random.default_rng(0)
-    for _ in range(200):
+    for _ in range(80):
         plans = list(branches[rng.integers(len(branches))].plans())
         plan = plans[rng.integers(len(plans))].changed(queueing=budget.queueing)
         if fits(plan):

@@ -61,7 +61,7 @@ def test_against_another_system_it_counts_times() -> None:
 
 
 @given(st.floats(0.1, 10), st.floats(1, 3))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_residue_leads_to_the_published_range(found, low, width) -> None:
     found = replace(found, published=(low, low * width))
     assert found.residue is not None

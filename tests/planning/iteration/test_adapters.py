@@ -109,7 +109,7 @@ def test_frozen_weights_take_two_thirds_of_the_seconds_or_a_little_more():
 
 
 @pytest.mark.parametrize("sharding", ["none", "zero-1", "zero-2", "zero-3"])
-@pytest.mark.parametrize("seed", range(60, 64))
+@pytest.mark.parametrize("seed", range(60, 63))
 def test_no_plan_of_a_small_network_is_faster_than_its_bound(seed, sharding):
     case = chosen(drawn(seed, most_devices=3), "sharding", sharding)
     how = {"frozen_weights": "int8", "checkpointing": "block", "recompute": False}

@@ -26,7 +26,7 @@ def two_regions(seed: int) -> lab.Topology:
     return lab.Topology.from_matrices((ms + ms.T) / 2, (gbps + gbps.T) / 2, gpu=gpu, name=f"two-regions-{seed}")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_of_all_shapes_cuts_and_schedules_the_bound_of_six_devices_is_nine_tenths_of_the_plan(seed):
     job = pinned_job("gpt3-xl", global_batch=64)
     plan = lab.plan(two_regions(seed), job, objective="iteration", steps=20, seed=0)
@@ -42,7 +42,7 @@ def test_the_bound_is_below_the_best_of_all_grids_and_cuts(n, seed):
 
 
 @pytest.mark.parametrize("family", ["whole", "split"])
-@pytest.mark.parametrize("seed", range(40, 48))
+@pytest.mark.parametrize("seed", range(40, 44))
 def test_no_plan_of_a_drawn_network_is_faster_and_the_bounds_only_rise(seed, family):
     case = drawn(seed, most_devices=4)
     problem = IterationProblem.of(case.topology, case.job, case.queueing)

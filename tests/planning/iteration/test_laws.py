@@ -105,18 +105,18 @@ def test_groups_stay_in_a_room_and_each_pipeline_crosses_the_thin_line_once_at_m
     model = gpt(name="gpt-12", n_layers=12, d_model=2048, n_heads=16, seq_len=1024, vocab_size=8192, tied=False)
     job = small_job(model=model, microbatch=1, global_batch=64, **LEAVES_OPEN)
     topology = two_rooms(0.2, n=4, memory_gib=2.6)
-    found = planned(topology, job, steps=16)
+    found = planned(topology, job)
     rooms = np.array([device.region for device in topology.devices])[found.placement.devices]
     assert len(set(rooms.ravel())) == 2, "the model needs the memory of both rooms"
     assert all(len(set(group)) == 1 for group in rooms), "no averaging crosses the line"
     assert (np.sum(rooms[1:] != rooms[:-1], axis=0) <= 1).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_other_numbers_of_the_same_devices_find_as_good_a_plan(seed):
     topology, job = mixed(), small_job()
     order = np.random.default_rng(seed).permutation(len(topology)).tolist()
-    here, there = planned(topology, job, steps=16), planned(topology.subset(order), job, steps=16)
+    here, there = planned(topology, job), planned(topology.subset(order), job)
     assert here.iteration_s is not None
     assert there.iteration_s == pytest.approx(here.iteration_s, rel=0.05)
 
@@ -189,7 +189,7 @@ def test_everything_named_leaves_only_the_devices():
 @pytest.mark.parametrize("objective", ["iteration", "price"])
 def test_equal_steps_give_equal_plans(objective):
     job = small_job(**LEAVES_OPEN)
-    first, again = (planned(mixed(), job, objective=objective, seed=3) for _ in range(2))
+    first, again = (planned(mixed(), job, objective=objective, seed=3, steps=4) for _ in range(2))
     assert (first.placement.devices == again.placement.devices).all()
     assert first.job == again.job
     assert (first.iteration_s, first.evaluations) == (again.iteration_s, again.evaluations)
@@ -208,10 +208,10 @@ def test_more_stages_than_blocks_or_more_tasklets_than_devices_are_refused():
 # price and limits
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_plan_for_price_is_never_dearer_than_the_plan_for_seconds(seed):
     topology, job = small_network(5, seed).with_typical_prices(), small_job(**LEAVES_OPEN)
-    fast, cheap = planned(topology, job, steps=16), planned(topology, job, objective="price", steps=16)
+    fast, cheap = planned(topology, job), planned(topology, job, objective="price")
     assert cheap.price_per_billion_tokens is not None
     assert fast.price_per_billion_tokens is not None
     assert cheap.price_per_billion_tokens <= fast.price_per_billion_tokens * SAME
@@ -220,18 +220,18 @@ def test_the_plan_for_price_is_never_dearer_than_the_plan_for_seconds(seed):
 
 def test_the_fastest_plan_under_a_price_keeps_it():
     topology, job = mixed(), small_job(**LEAVES_OPEN)
-    free = planned(topology, job, steps=16)
+    free = planned(topology, job)
     limit = free.price_per_hour * 0.7
-    limited = planned(topology, job, max_price_per_hour=limit, steps=16)
+    limited = planned(topology, job, max_price_per_hour=limit)
     assert limited.price_per_hour <= limit
     assert limited.iteration_s >= free.iteration_s / SAME
 
 
 def test_the_cheapest_plan_under_a_time_keeps_it():
     topology, job = mixed(), small_job(**LEAVES_OPEN)
-    fast, cheap = planned(topology, job, steps=16), planned(topology, job, objective="price", steps=16)
+    fast, cheap = planned(topology, job), planned(topology, job, objective="price")
     limit_s = (fast.iteration_s + cheap.iteration_s) / 2
-    limited = planned(topology, job, objective="price", max_iteration_s=limit_s, steps=16)
+    limited = planned(topology, job, objective="price", max_iteration_s=limit_s)
     assert limited.iteration_s <= limit_s
     assert limited.price_per_billion_tokens >= cheap.price_per_billion_tokens / SAME
 

@@ -12,7 +12,7 @@ from dtfm_lab.planning.iteration.problem import IterationProblem
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_plan_of_a_small_network_is_faster_than_its_bound(seed, family):
     case = drawn(seed, most_devices=3)
     check_bound(case, family, (seconds for seconds, _ in every_plan(case, family, np.random.default_rng(0), 60)))
@@ -34,7 +34,7 @@ def test_one_device_alone_is_bounded_by_its_seconds():
     assert bound_s == pytest.approx(lab.simulate(plan).iteration_s, rel=1e-2)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_plan_of_a_small_network_is_cheaper_than_its_bound(seed):
     case = drawn(seed, most_devices=3)
     problem = IterationProblem.of(case.topology, case.job, case.queueing)
@@ -47,7 +47,7 @@ def test_no_plan_of_a_small_network_is_cheaper_than_its_bound(seed):
         assert price_bound(problem, FAMILIES["whole"]) <= min(dollars)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_plan_within_a_price_is_faster_than_the_bound_for_that_price(seed):
     case = drawn(seed, most_devices=3)
     prices = np.array([device.price_per_hour for device in case.topology.devices])
@@ -61,7 +61,7 @@ def test_no_plan_within_a_price_is_faster_than_the_bound_for_that_price(seed):
 
 
 @pytest.mark.parametrize("synchronisation", sorted(set(SYNCHRONISATIONS)))
-@pytest.mark.parametrize("seed", range(90, 94))
+@pytest.mark.parametrize("seed", range(90, 92))
 def test_where_replicas_are_pinned_their_averaging_is_in_the_bound_and_no_more(seed, synchronisation):
     """With one pipeline nothing is averaged, so where shapes are open averaging seldom decides."""
     case = drawn(seed, most_devices=3)
