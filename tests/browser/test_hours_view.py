@@ -11,7 +11,7 @@ from dtfm_lab.extensions.elasticity.pane import HoursPanel
 from dtfm_lab.widgets.lab_state import LabState
 
 hours.policies = ("goodput", "restart")
-state = LabState(topology=lab.load_topology("lecture-hall"), job=lab.load_job("small"))
+state = LabState(topology=lab.load_topology("lecture-hall"), job=lab.load_job("tiny"))
 panel = HoursPanel(state)
 panel.hours.value = 2
 box = w.VBox([w.HTML(f"<style>{markup.CSS}</style>"), panel.view])
