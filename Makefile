@@ -47,7 +47,7 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
 	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py) \
 	$(addprefix lab/, test_plausible_mistakes.py test_schemas.py) \
-	$(addprefix course/, test_lessons.py test_guessing.py) \
+	$(addprefix extensions/course/, test_lessons.py test_guessing.py) \
 	extensions/hosts/test_hosts_commands.py cli/test_mistakes.py)
 
 # Machine code of the planners' and the simulator's loops is kept beside their sources, so that not every process makes

@@ -1,18 +1,22 @@
-// Bundles every view, dtfm_lab/widgets/views/<name>/view.js and view.css, into dtfm_lab/widgets/static.
+// Bundles every view, the lab's own (dtfm_lab/widgets/views/<name>/view.js and view.css) and those of extensions
+// (dtfm_lab/extensions/*/views/<name>), into dtfm_lab/widgets/static.
 // The result is committed, so a clone or a wheel needs no Node. The same sources and lock file always give the same bytes.
 import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build, context } from "esbuild";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const VIEWS = here("../dtfm_lab/widgets/views");
+const EXTENSIONS = here("../dtfm_lab/extensions");
+const folders = (path) => (existsSync(path) ? readdirSync(path) : []).map((name) => `${path}/${name}`);
+const VIEWS = [here("../dtfm_lab/widgets/views"), ...folders(EXTENSIONS).map((extension) => `${extension}/views`)];
 const STATIC = here("../dtfm_lab/widgets/static");
 const named = process.argv.slice(2).filter((word) => !word.startsWith("--")); // npm run build -- gantt: this one only
-const all = readdirSync(VIEWS).filter((name) => existsSync(`${VIEWS}/${name}/view.js`)).sort();
+const found = Object.fromEntries(VIEWS.flatMap(folders).filter((folder) => existsSync(`${folder}/view.js`)).map((folder) => [folder.split("/").at(-1), folder]));
+const all = Object.keys(found).sort();
 
 const entries = (named.length ? named : all).flatMap((name) =>
-  ["js", "css"].filter((kind) => existsSync(`${VIEWS}/${name}/view.${kind}`))
-    .map((kind) => ({ in: `${VIEWS}/${name}/view.${kind}`, out: name })));
+  ["js", "css"].filter((kind) => existsSync(`${found[name]}/view.${kind}`))
+    .map((kind) => ({ in: `${found[name]}/view.${kind}`, out: name })));
 
 /** Leaves out what the editor has no use for: cytoscape's WebGL renderer and its layouts by forces and by breadth. */
 const UNUSED = /cytoscape.src.extensions.(renderer.canvas.webgl.drawing-redraw-webgl|layout.cose|layout.breadthfirst)\.mjs$/;

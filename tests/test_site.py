@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.course import missions
+from dtfm_lab.extensions.course.api import missions
 from dtfm_lab.lab.schemas import formats
 from tools.website.assemble import ROOT
 from tools.website.docstrings import as_markdown

@@ -76,7 +76,7 @@ def test_every_canvas_is_there_built_and_all_together_are_small(wheel):
             for entry in archive.infolist()
             if entry.filename.startswith(STATIC) and entry.filename.endswith(".js")
         }
-    assert set(scripts) == {path.parent.name for path in (REPOSITORY / "dtfm_lab/widgets/views").glob("*/view.js")}
+    assert set(scripts) == {path.parent.name for path in (REPOSITORY / "dtfm_lab").glob("**/views/*/view.js")}
     assert sum(scripts.values()) < SCRIPTS_BYTES, scripts
 
 

@@ -29,12 +29,12 @@ class Format:
 def formats() -> dict[str, Format]:
     """Every format by name, its valid files read or written here."""
     from dtfm_lab import files, lab
-    from dtfm_lab.cli.marking_files import HandIn, cells_of, missions_in
-    from dtfm_lab.course import missions
-    from dtfm_lab.course.graded import read_students
-    from dtfm_lab.course.handed_in import pack
-    from dtfm_lab.course.progress import Progress, read_progress, save_progress
-    from dtfm_lab.course.teaching import assignment
+    from dtfm_lab.extensions.course.api import missions
+    from dtfm_lab.extensions.course.graded import read_students
+    from dtfm_lab.extensions.course.handed_in import pack
+    from dtfm_lab.extensions.course.marking.files import HandIn, cells_of, missions_in
+    from dtfm_lab.extensions.course.progress import Progress, read_progress, save_progress
+    from dtfm_lab.extensions.course.teaching import assignment
     from dtfm_lab.extensions.hosts.hosts import load_hosts
     from dtfm_lab.extensions.published.own import read_rows
     from dtfm_lab.extensions.systems.api import from_flags
@@ -149,7 +149,7 @@ def _matrix(path: Path) -> object:
 
 def _answer(path: Path) -> object:
     """An answer that a student's process handed in, which may send any JSON."""
-    from dtfm_lab.course.handed_in import unpack
+    from dtfm_lab.extensions.course.handed_in import unpack
 
     try:
         packed = json.loads(path.read_bytes())

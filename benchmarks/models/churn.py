@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import dtfm_lab as lab
-from dtfm_lab.domain.availability import Availability
+from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.files import availability_names
 
 JOBS = (("lecture-hall", "small"), ("campus", "gpt3-xl"), ("mixed-gpus", "llama-3-8b"))

@@ -15,12 +15,12 @@ from statistics import fmean, median
 import numpy as np
 
 import dtfm_lab as lab
-from dtfm_lab.domain.availability import Availability
-from dtfm_lab.domain.history import History, Operation, State
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.elasticity import Costs, PlannedFleet, Policy, replay
-from dtfm_lab.elasticity.policy import Response, Situation
+from dtfm_lab.extensions.elasticity.api import Costs, PlannedFleet, Policy, replay
+from dtfm_lab.extensions.elasticity.availability import Availability
+from dtfm_lab.extensions.elasticity.history import History, Operation, State
+from dtfm_lab.extensions.elasticity.policy import Response, Situation
 
 N = 8
 END_S = 600.0

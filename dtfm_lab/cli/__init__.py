@@ -10,7 +10,6 @@ from typing import NoReturn
 import click
 
 from dtfm_lab.cli import (  # noqa: F401  their commands join the group
-    course,
     machine,
     networks,
     plans,

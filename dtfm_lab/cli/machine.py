@@ -9,12 +9,14 @@ from pathlib import Path
 import click
 
 from dtfm_lab import lab
-from dtfm_lab.cli.course import FIRST
 from dtfm_lab.cli.doctor import described, doctor_facts
 from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import MissingExtra
 from dtfm_lab.files.workspaces import link_of, state_from_link
+
+FIRST = "00_tour.ipynb"
+"""The notebook that the lab opens."""
 
 
 @cli.command()

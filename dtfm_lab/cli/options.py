@@ -47,7 +47,7 @@ class Commands(click.Group):
         """Return a command; of an extension's that has not been called, only its name and its line of help."""
         if cmd_name in self.commands or (declared := offered("commands").get(cmd_name)) is None:
             return super().get_command(ctx, cmd_name)
-        return click.Command(cmd_name, short_help=declared[1])
+        return click.Command(cmd_name, short_help=declared[1], hidden=not declared[1])
 
     def imported(self, name: str) -> click.Command | None:
         """Return a command or a subject, imported if it is an extension's; None if there is none of this name."""
@@ -65,9 +65,8 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if subject := next(
-            (each for each in sorted(self.known) if each.endswith((f" {args[0]}", f" --{args[0]}"))), None
-        ):
+        ends = f" {args[0]}", f" --{args[0]}"
+        if args[0] not in self.known and (subject := next((x for x in sorted(self.known) if x.endswith(ends)), None)):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
         rest = args[1:]
         own = rest[: rest.index("--")] if "--" in rest else rest

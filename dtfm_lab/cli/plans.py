@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from dtfm_lab import files, lab, planning
-from dtfm_lab.cli.course import print_board
 from dtfm_lab.cli.options import (
     AUTO,
     FRONTIER,
@@ -135,13 +134,7 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
 @click.argument("what")
 @json_option
 def show(what: str, as_json: bool) -> None:
-    """Show WHAT: a plan, a trace, a topology, or `missions`.
-
-    A plan and a trace are files, a topology is a name or a file. `dtfm-lab show missions` is the board of the course:
-    every mission, and what you have done. For graded work see `dtfm-lab missions --help`.
-    """
-    if what == "missions":
-        return print_board(None, as_json)
+    """Show WHAT: a plan, a trace or a topology. A plan and a trace are files, a topology is a name or a file."""
     path = Path(what)
     endings = files.topology_suffixes()
     is_file = os.path.isfile(what) and what not in files.topology_names()

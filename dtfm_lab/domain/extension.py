@@ -40,12 +40,15 @@ class Extension:
     """Place and one line of help of each command of ``dtfm-lab``, a ``click.Command``.
 
     A subject such as ``explain --worth`` or ``network from`` is a command that another chooses by an option or a word.
+    A command whose line is empty is not listed.
     """
     panes: Mapping[str, str] = field(default_factory=dict)
     """Places of functions that take the ``Lab`` and return a ``LabStep``, by the pane's name.
 
     ``dtfm_lab.widgets.shell.panes`` has ``LabStep``.
     """
+    views: Mapping[str, str] = field(default_factory=dict)
+    """Places of the classes of widgets that ``dtfm_lab.widgets`` offers."""
     formats: Mapping[str, str] = field(default_factory=dict)
     """Places of the ``Format``s (``dtfm_lab.lab.schemas``) of files that have a JSON Schema."""
     writers: Mapping[str, str] = field(default_factory=dict)

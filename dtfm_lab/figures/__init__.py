@@ -14,7 +14,6 @@ from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.replans import replans
 from dtfm_lab.figures.results.comparison import blame, comparison
-from dtfm_lab.figures.results.guesses import guesses
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.sensitivity import sensitivity
 from dtfm_lab.figures.results.sweep import sweep
@@ -26,7 +25,7 @@ from dtfm_lab.figures.timeline.memory_over_time import memory_over_time
 
 __all__ = [
     "alt_text", "blame", "bubble", "coarse_graph", "comparison", "convergence", "cost_breakdown",
-    "frontier", "gantt", "guesses", "link_matrix", "losses", "matching",
+    "frontier", "gantt", "link_matrix", "losses", "matching",
     "memory_over_time", "network", "network_map", "plan_map", "replans", "save", "sensitivity", "sweep",
     "theme",
 ]  # fmt: skip

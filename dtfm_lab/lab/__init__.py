@@ -14,8 +14,6 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_plan, load_trace, save
-from dtfm_lab.lab import missions
-from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
 from dtfm_lab.lab.runs import compare, memory, run, simulate, start, sweep
 from dtfm_lab.planning import planners
@@ -33,13 +31,11 @@ __all__ = [
     "evaluate",
     "explain",
     "frontier",
-    "guess",
     "load_job",
     "load_plan",
     "load_topology",
     "load_trace",
     "memory",
-    "missions",
     "plan",
     "planners",
     "replan",

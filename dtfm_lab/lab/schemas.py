@@ -16,7 +16,6 @@ from pydantic import BaseModel, TypeAdapter, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from dtfm_lab.course.progress import Progress
 from dtfm_lab.domain.extension import providers
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.options import Option, field_docstrings, options_of
@@ -250,12 +249,6 @@ FORMATS: dict[str, Format] = {
         JSON,
         "a run with `checkpoint=`",
         lambda: schema_of(CheckpointFile),
-    ),
-    "progress": Format(
-        "What a reader of the course has done: tries, hints, answers, guesses.",
-        JSON,
-        "`lab.missions`",
-        lambda: schema_of(Progress),
     ),
 }
 """The lab's own formats that have a schema. CSV and npz files of networks are tables, described where they are read."""

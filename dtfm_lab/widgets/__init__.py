@@ -1,5 +1,8 @@
 """The interactive lab: views, each of which works alone in a notebook cell, and ``Lab``, which joins them."""
 
+from typing import Any
+
+from dtfm_lab.domain.extension import attribute, offered
 from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 from dtfm_lab.widgets.views.devices import DevicesView
@@ -7,7 +10,6 @@ from dtfm_lab.widgets.views.editor import TopologyEditor
 from dtfm_lab.widgets.views.frontier import FrontierView
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.groups import GroupsView
-from dtfm_lab.widgets.views.guess import GuessView
 from dtfm_lab.widgets.views.losses import LossView
 from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.matrix import MatrixView
@@ -16,6 +18,12 @@ from dtfm_lab.widgets.views.systems import SystemsView
 from dtfm_lab.widgets.workbench import Lab
 
 __all__ = [
-    "CandidatesView", "ConvergenceView", "DevicesView", "FrontierView", "GanttView", "GroupsView", "GuessView", "Lab",
+    "CandidatesView", "ConvergenceView", "DevicesView", "FrontierView", "GanttView", "GroupsView", "Lab",
     "LossView", "MapView", "MatrixView", "ResidualsView", "SystemsView", "TopologyEditor",
 ]  # fmt: skip
+__all__ += sorted(offered("views"))  # which are imported when they are used
+
+
+def __getattr__(name: str) -> Any:
+    """Return a view of an extension."""
+    return attribute("views", __name__, name)

@@ -6,8 +6,8 @@ CELL = """
 import ipywidgets as w
 import dtfm_lab as lab
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets import hours
-from dtfm_lab.widgets.hours import HoursPanel
+from dtfm_lab.extensions.elasticity import pane as hours
+from dtfm_lab.extensions.elasticity.pane import HoursPanel
 from dtfm_lab.widgets.lab_state import LabState
 
 hours.policies = ("goodput", "restart")

@@ -10,8 +10,8 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.compare import compare
-from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.files import load_job
 from dtfm_lab.lab import explain
 from dtfm_lab.planning import search

@@ -8,12 +8,12 @@ import pytest
 from drawn import array, lines, said_all_along
 
 from dtfm_lab import figures
-from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import signed_share
+from dtfm_lab.extensions.elasticity.availability import Availability
+from dtfm_lab.extensions.elasticity.availability_files import load_availability
 from dtfm_lab.files import load_topology
-from dtfm_lab.files.availability import load_availability
 from dtfm_lab.lab import explain, sweep
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate

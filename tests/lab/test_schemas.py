@@ -12,9 +12,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import dtfm_lab as lab
-from dtfm_lab.course.progress import Guess, Progress, progress_path, save_progress
 from dtfm_lab.domain.errors import UnknownName
 from dtfm_lab.domain.job import JOBS, MODELS
+from dtfm_lab.extensions.course.progress import Guess, Progress, progress_path, save_progress
 from dtfm_lab.files.models import model_to_section
 from dtfm_lab.files.workspaces import WorkspaceState, save_workspace
 from dtfm_lab.lab.schemas import FORMATS, formats, schema

@@ -203,7 +203,7 @@ lab.missions.show("spread-the-replicas")
 lab.missions.show("beat-a-policy")
 
 # %%
-# from dtfm_lab.elasticity.policy import Response
+# from dtfm_lab.extensions.elasticity.policy import Response
 #
 # def decide(now):
 #     return ...

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from dtfm_lab.course import LESSONS
+from dtfm_lab.extensions.course.api import LESSONS
 from tools.website import commands, course, formats, notebooks, plug_in, reference, tables
 from tools.website.examples import Examples, run_examples
 from tools.website.labs import write_labs

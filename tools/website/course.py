@@ -9,8 +9,9 @@ import re
 import sys
 from pathlib import Path
 
-from dtfm_lab.course import LESSONS, Lesson, exam, in_order, missions
-from dtfm_lab.course.teaching import points_of
+from dtfm_lab.extensions.course import exam
+from dtfm_lab.extensions.course.api import LESSONS, Lesson, in_order, missions
+from dtfm_lab.extensions.course.teaching import points_of
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS, SOURCES = ROOT / "notebooks", ROOT / "tools" / "lessons"

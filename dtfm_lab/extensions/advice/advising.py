@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab import files
-from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import OF_ONE_SHAPE
@@ -18,10 +17,11 @@ from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.advice.advice import DEFAULT_SECONDS, Advice, AdviceOptions, Fit, Gain, Spot
 from dtfm_lab.extensions.advice.ways import RENTED, Way, room_of, ways_of, with_one_more
+from dtfm_lab.extensions.elasticity.availability import Availability
+from dtfm_lab.extensions.elasticity.replaying import replay
 from dtfm_lab.extensions.machines.skypilot import Offers, is_catalogue, read_catalogue
 from dtfm_lab.files.reading import read_text
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
-from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning.explain.worth import replanned
 from dtfm_lab.planning.explain.worth import seconds as seconds_of

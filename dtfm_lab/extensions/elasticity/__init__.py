@@ -5,27 +5,27 @@ from dtfm_lab.domain.extension import Extension
 EXTENSION = Extension(
     name="elasticity",
     api={
-        "Availability": "dtfm_lab.domain.availability:Availability",
-        "load_availability": "dtfm_lab.files.availability:load_availability",
-        "policies": "dtfm_lab.elasticity:policies",
-        "replay": "dtfm_lab.lab.histories:replay",
+        "Availability": "dtfm_lab.extensions.elasticity.availability:Availability",
+        "load_availability": "dtfm_lab.extensions.elasticity.availability_files:load_availability",
+        "policies": "dtfm_lab.extensions.elasticity.api:policies",
+        "replay": "dtfm_lab.extensions.elasticity.replaying:replay",
     },
     figures={
-        "availability": "dtfm_lab.figures.timeline.history:availability",
-        "history": "dtfm_lab.figures.timeline.history:history",
-        "race": "dtfm_lab.figures.timeline.race:race",
+        "availability": "dtfm_lab.extensions.elasticity.figures.history:availability",
+        "history": "dtfm_lab.extensions.elasticity.figures.history:history",
+        "race": "dtfm_lab.extensions.elasticity.figures.race:race",
     },
     commands={
         "simulate --hours": (
-            "dtfm_lab.cli.hours:hours",
+            "dtfm_lab.extensions.elasticity.commands:hours",
             "Predict hours of training on a TOPOLOGY whose devices come and go, under policies, beside what foresight "
             "would make.",
         )
     },
-    panes={"hours": "dtfm_lab.widgets.hours:hours_step"},
-    writers={"Availability.csv": "dtfm_lab.files.availability:save_availability"},
+    panes={"hours": "dtfm_lab.extensions.elasticity.pane:hours_step"},
+    writers={"Availability.csv": "dtfm_lab.extensions.elasticity.availability_files:save_availability"},
     instead={
-        "run.availability": "dtfm_lab.lab.histories:run_hours",
-        "run.policy": "dtfm_lab.lab.histories:run_hours",
+        "run.availability": "dtfm_lab.extensions.elasticity.replaying:run_hours",
+        "run.policy": "dtfm_lab.extensions.elasticity.replaying:run_hours",
     },
 )

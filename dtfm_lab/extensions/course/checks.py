@@ -1,0 +1,287 @@
+"""What missions are made of: three forms of them, and what checks ask of an answer.
+
+Numbers are computed again, never taken from the answer's own fields. Of a real run checks ask that it ran the plan, and
+of its prediction that it was made before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job, ModelSpec
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan, check_same_plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.extensions.course.mission import LESSONS, TEXTS, Check, Give, Given, Mission, NotYet, missions
+from dtfm_lab.files import load_topology
+from dtfm_lab.files.reading import read_mapping
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory import memory
+
+TRAINED = (
+    *("model", "dtype", "compression", "gradient_compression", "gradient_dtype"),
+    *("synchronise_every", "fragments", "fragment_delay", "memory_traffic", "flush_every"),
+)
+"""Fields of a job that say what is trained and in which numbers, for ``same_job``; the batch and how all of it is
+divided are left to the answer."""
+
+cases_seed: int | None = None
+"""Seed of the cases on which readers' functions are tried. None draws others at every check, which nobody knows."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """The number that wins, for one reader."""
+
+    wanted: float
+    slips: Mapping[str, float]
+    """What well-known mistakes lead to, by the names of the sentences that help; never the answer itself."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What the texts name in braces, beside ``wanted`` and what the reader is given."""
+    within: float = 0.01
+    """Largest share by which an answer may differ from what is wanted."""
+    said: str = ""
+    """What is said to an answer that wins; filled in from the texts, as are the ``sentences`` of the slips."""
+    sentences: Mapping[float, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case on which a function of the reader's own is tried."""
+
+    arguments: Sequence[Any]
+    wanted: float
+    slips: Mapping[str, float] = field(default_factory=dict)
+    """As those of Number."""
+    within: float = 1e-6
+    about: str = "on a fresh case"
+    """Where the function is wrong, the beginning of the sentence that says so."""
+
+
+Told = Mapping[str, Any]
+"""What a text of a mission names in braces, beside what the reader is given."""
+Checked = Callable[[Any, Given], Told]
+Cases = Callable[[np.random.Generator], Iterable[Trial]]
+
+
+class MissionsOf:
+    """Registers the missions of one lesson; what a reader sees of them is in ``texts/LESSON.yaml``, by their names."""
+
+    def __init__(self, lesson: str) -> None:
+        if lesson not in LESSONS:
+            raise ValueError(f"there is no lesson {lesson!r}; wanted one of {', '.join(LESSONS)}")
+        self._lesson = lesson
+        self._texts = read_mapping(TEXTS / f"{lesson}.yaml")
+
+    def mission(self, name: str, **about: Any) -> Callable[[Checked], Checked]:
+        """Register a check; ``about`` is what a Mission has beside its texts.
+
+        These have ``said``, to an answer that wins; the check returns what is in braces there.
+        """
+        said = self._texts[name].pop("said")
+
+        def register(check: Checked) -> Checked:
+            self._register(name, lambda answer, given: said.format(**{**vars(given), **check(answer, given)}), **about)
+            return check
+
+        return register
+
+    def number(self, name: str, give: Give) -> Callable[[Callable[[Given], Number]], Callable[[Given], Number]]:
+        """Register a mission whose answer is a number; what is decorated computes it from what the reader is given.
+
+        Its texts have ``said``, to an answer that wins, and ``slips``, a sentence for each by its name.
+        """
+        said, slips = (self._texts[name].pop(key) for key in ("said", "slips"))
+
+        def register(wanted_of: Callable[[Given], Number]) -> Callable[[Given], Number]:
+            def worded(given: Given) -> Number:
+                number = wanted_of(given)
+                told = {**vars(given), "wanted": number.wanted, **number.told}
+                sentences = {slip: slips[which].format(**told) for which, slip in number.slips.items()}
+                return replace(number, said=said.format(**told), sentences=sentences)
+
+            def check(found: float, given: Given) -> str:
+                number = worded(given)
+                near(found, number.wanted, number.within, number.sentences)
+                return number.said
+
+            self._register(name, check, takes=float, give=give)
+            return worded
+
+        return register
+
+    def function(self, name: str) -> Callable[[Cases], Cases]:
+        """Register a mission whose answer is a function; what is decorated draws the cases on which it is tried.
+
+        Its texts have ``said``, the sentence to a function that wins, and perhaps ``slips``.
+        """
+        said, slips = self._texts[name].pop("said"), self._texts[name].pop("slips", {})
+
+        def register(cases: Cases) -> Cases:
+            def check(function: Callable[..., Any], given: Given) -> str:
+                for case in cases(fresh_cases()):
+                    found = number_from(function, *case.arguments)
+                    sentences = {slip: slips[which] for which, slip in case.slips.items()}
+                    try:
+                        near(found, case.wanted, case.within, sentences, side=True)
+                    except NotYet as error:
+                        raise NotYet(f"{case.about} it returned {found:.6g}: {error}") from None
+                return str(said)
+
+            self._register(name, check, takes=FunctionType)
+            return cases
+
+        return register
+
+    def _register(self, name: str, check: Check, **about: Any) -> None:
+        texts = self._texts[name]
+        hints = tuple(texts.pop("hints"))
+        missions.register(name)(Mission(name=name, lesson=self._lesson, check=check, hints=hints, **texts, **about))
+
+
+def fresh_cases() -> np.random.Generator:
+    """What random cases for a reader's function are drawn from."""
+    return np.random.default_rng(cases_seed)
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Raise NotYet with the sentence unless it holds."""
+    if not holds:
+        raise NotYet(otherwise)
+
+
+def near(
+    found: float, wanted: float, within: float = 0.01, slips: Mapping[float, str] | None = None, *, side: bool = False
+) -> None:
+    """Raise NotYet unless a number is within a share of the wanted one; a known slip has its own sentence.
+
+    ``side`` says whether it is above or below: only where another number is wanted at the next check, as in a fresh
+    case. Of a number that stays, a loop would find it by halves.
+    """
+    if abs(found - wanted) <= within * abs(wanted):
+        return
+    for slip, sentence in (slips or {}).items():
+        if abs(found - slip) <= within * abs(slip):
+            raise NotYet(sentence)
+    raise NotYet(f"{found:.6g} is {('above' if found > wanted else 'below') if side else 'not'} it")
+
+
+def same_network(found: Topology, wanted: Topology | str) -> None:
+    """Raise NotYet unless devices and links are those of the wanted network, or of the bundled one of that name."""
+    network = load_topology(wanted) if isinstance(wanted, str) else wanted
+    require(
+        found.fingerprint == network.fingerprint,
+        f"this is about another network than {network.name}, or one whose links or devices were changed",
+    )
+
+
+def same_job(found: Job, wanted: Job, *fields: str) -> None:
+    """Raise NotYet unless the job has the wanted values, of all fields where none is named."""
+    for name in fields or Job.__dataclass_fields__:
+        have, want = getattr(found, name), getattr(wanted, name)
+        said = (have.name, want.name) if isinstance(have, ModelSpec) and isinstance(want, ModelSpec) else (have, want)
+        require(have == want, "the job has {} {!r:.60}; wanted {!r:.60}".format(name, *said))
+
+
+def plan_of(plan: Plan, network: Topology | str, job: Job, *fields: str) -> None:
+    """Raise NotYet unless a plan is of this network and of a job that is the same in these fields."""
+    same_network(plan.topology, network)
+    same_job(plan.job, job, *fields)
+
+
+def fits(plan: Plan, trace: Trace | None = None) -> None:
+    """Raise NotYet unless every device has the memory, over the whole of a trace where one is given."""
+    report = memory(plan, trace=trace)
+    require(report.fits, f"it does not fit its devices: {report.sentence}")
+
+
+def priced_again(plan: Plan) -> Plan:
+    """The plan with its communication cost computed from its placement alone."""
+    return evaluate(plan.topology, plan.job, stages=plan.placement.devices.tolist())
+
+
+def iteration_again_s(plan: Plan) -> float:
+    """Seconds of the plan's iteration, simulated now."""
+    return simulate(plan).iteration_s
+
+
+class Raised(Exception):
+    """A reader's function, in a process of its own, raised what this says: the error's type and its words."""
+
+
+def value_of(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the reader's own function returns of copies, which it may change. Raises NotYet where it raises."""
+    try:
+        return function(*deepcopy(arguments))
+    except Raised as error:
+        raise NotYet(f"your function raised {error}") from None
+    except Exception as error:  # the reader's code may raise anything
+        raise NotYet(f"your function raised {type(error).__name__}: {error}") from None
+
+
+def number_from(function: Callable[..., Any], *arguments: Any) -> float:
+    """The real number that the reader's own function returns. Raises NotYet for anything else."""
+    found = value_of(function, *arguments)
+    wrong = f"your function returned {type(found).__name__} {found!r:.60}; wanted a number"
+    require(not isinstance(found, (bool, str, bytes, complex)), wrong)
+    try:
+        value = float(found)
+    except (TypeError, ValueError, OverflowError):
+        raise NotYet(wrong) from None
+    require(math.isfinite(value), f"your function returned {value}; wanted a number")
+    return value
+
+
+def parts_of(answer: Sequence[object], wanted: str, *types: type) -> Any:
+    """The parts of a list, of these types in this order. Raises NotYet where they are others, or not so many."""
+    require(len(answer) == len(types), f"the list has {len(answer)} things; wanted {wanted}")
+    for one, kind in zip(answer, types, strict=True):
+        require(isinstance(one, kind), f"found {type(one).__name__} {one!r:.40} in it; wanted {wanted}")
+    return answer
+
+
+def really_measured(trace: Trace) -> None:
+    """Raise NotYet unless a trace is a run's, with losses and a profile of its own."""
+    require(trace.context.source == "measured", "this trace was simulated; wanted one that lab.run measured")
+    require(bool(trace.context.losses), "this trace has no losses; wanted one that lab.run measured")
+
+
+def ran_plan(trace: Trace, plan: Plan, *, iterations: int) -> None:
+    """Raise NotYet unless a real run of this plan measured the trace, for at least so many iterations.
+
+    Raises TraceError, whose sentence says so, where it ran on other devices or another network.
+    """
+    really_measured(trace)
+    check_same_plan(plan, trace.context, "n_microbatches", "microbatch_counts")
+    found = trace.n_iterations
+    require(found >= iterations, f"it ran for {found} iterations; wanted {iterations} or more")
+
+
+def predicted_before(predicted: Trace, measured: Trace, plan: Plan) -> None:
+    """Raise NotYet unless a prediction is what the plan and the profile from before the run lead to.
+
+    The prediction is made again; one from peaks, or from the run's own spans, is told as what it is.
+    """
+    require(
+        predicted.context.source == "simulated",
+        "the prediction was measured itself; wanted [predicted, measured], the first from lab.simulate",
+    )
+    require(
+        predicted.context.clock == measured.context.clock,
+        f"it counts seconds by the {predicted.context.clock} clock, the run by the {measured.context.clock} clock: its "
+        "computations come from drawn peaks or from a fit, not from the profile that workers took before the run",
+    )
+    again_s = simulate(plan, like=measured).iteration_s
+    require(
+        abs(predicted.iteration_s - again_s) <= 1e-6 * again_s,
+        f"it predicts {predicted.iteration_s:.4g} s; the plan, with the profile from before this run, leads to "
+        f"{again_s:.4g} s. What was fitted to a run, or is of another, does not predict it",
+    )

@@ -1,0 +1,81 @@
+"""Graded work: what an assignment leaves of answers and hints, and numbers that follow from a teacher's key alone."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections import Counter
+from pathlib import Path
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.extensions.course.mission import Mission
+from dtfm_lab.extensions.course.progress import Assignment, load_progress
+
+GRADED = "DTFM_LAB_GRADED"
+"""Environment variable with the lessons, commas between them, or ``all``, whose answers and hints are off here."""
+EVERY_LESSON = "all"
+KEY_BYTES = 32
+LEAST_KEY_BYTES = 16
+
+
+def assignment_of(mission: Mission, reader: str) -> Assignment:
+    """What this reader may be shown of a mission, and the variant of its numbers. Raises FileError.
+
+    What the environment turns off, nothing turns on again.
+    """
+    kept = load_progress(reader).assignments.get(mission.lesson) or Assignment(answers=True)
+    lessons = {each.strip() for each in os.environ.get(GRADED, "").split(",")}
+    if lessons & {mission.lesson, EVERY_LESSON}:
+        return Assignment(answers=False, hints=False, variant=kept.variant)
+    return kept
+
+
+def drawn_for(mission: Mission, reader: str) -> str:
+    """What a reader's numbers are drawn from: the variant that was handed out, or else the name. Raises FileError."""
+    return assignment_of(mission, reader).variant or reader
+
+
+def require_shown(mission: Mission, reader: str, what: str) -> None:
+    """Raise LabError where the ``what`` of a mission, answers or hints, are off by its assignment."""
+    if not getattr(assignment_of(mission, reader), what):
+        raise LabError(f"{mission.name}: {mission.lesson} is graded, and its {what} are off; ask who gave it to you")
+
+
+def variant_of(key: bytes, purpose: str, reader: str) -> str:
+    """What a reader's numbers are drawn from, made with a key: who has only names and this code cannot compute it.
+
+    ``purpose`` is a lesson or the exam: who knows the variant of one does not know that of another.
+    """
+    return hmac.new(key, f"{purpose}\n{reader}".encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def read_key(path: Path, *, make: bool = False) -> bytes:
+    """The class's key from its file, which is made where ``make`` is true and there is none. Raises FileError."""
+    try:
+        if make and not path.exists():
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(KEY_BYTES) + "\n")
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise FileError(f"{path}: the key cannot be read or made: {error.strerror or error}") from None
+    if len(key) < LEAST_KEY_BYTES:
+        raise FileError(f"{path}: the key has {len(key)} bytes; wanted {LEAST_KEY_BYTES} or more that nobody guesses")
+    return key
+
+
+def read_students(path: Path) -> list[str]:
+    """Names of a class from a text file, one a line. Raises FileError for none, for two alike, and for odd names."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: the names of the class cannot be read: {error}") from None
+    names = [line for line in lines if line and not line.startswith("#")]
+    for name in names or [""]:
+        if not name or Path(name).name != name or name.startswith("."):
+            raise FileError(f"{path}: found the name {name!r:.60}; wanted names that files can have, one a line")
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise FileError(f"{path}: {twice[0]} is in it twice; wanted each student once")
+    return names

@@ -1,0 +1,1 @@
+"""A class's notebooks are marked in processes that a server forks, behind walls that keep them from the rest."""

@@ -1,0 +1,270 @@
+"""Marks notebooks of a class: a row for every student and mission.
+
+Each notebook is executed in a process, a folder and an environment of its own, and its answers are taken out as data.
+The checks in it are not executed, so it does not matter what a student has made of them: each answer is checked in
+another process, where none of the student's code runs. A function is called where it was made; the check sends it
+arguments and gets back what it returned. ``server`` forks these processes, ``jobs`` is what they do.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import unicodedata
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pandas import DataFrame
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.extensions.course.api import missions
+from dtfm_lab.extensions.course.graded import EVERY_LESSON, GRADED, variant_of
+from dtfm_lab.extensions.course.marking.channel import Ended, Late, Message, Nonsense
+from dtfm_lab.extensions.course.marking.descendants import MEMORY, PROCESSES
+from dtfm_lab.extensions.course.marking.files import Cell, HandIn, cells_of, in_one_line, missions_in, submissions
+from dtfm_lab.extensions.course.marking.processes import Job, Lost, Server, server
+from dtfm_lab.extensions.course.missions import RECORD
+from dtfm_lab.extensions.course.teaching import VARIANT, answer_id, points_of
+
+COLUMNS = ["student", "mission", "points", "of", "tries", "hints", "answer_shown", "reason", "notebook"]
+KEPT = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR")
+"""Variables of the marker's environment that a student's code gets."""
+NOT_ANSWERED = ("# YOUR CODE HERE", "raise NotImplementedError")
+MOST_TRIES = 10**6
+"""Most tries and hints that a record is believed."""
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of a cell that a spreadsheet computes, or may after it has removed blanks."""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How hand-ins are marked."""
+
+    seconds: float
+    """Longest for the cells of a notebook, and for each check."""
+    memory_bytes: int
+    """Most memory of all processes of a notebook together, and of a check."""
+    server: Server
+    key: bytes | None = None
+    """What the variants of the numbers are made with; None where numbers are drawn from names."""
+    hidden: tuple[str, ...] = ()
+    """Paths that no student's code is to see."""
+    alone: bool = False
+    """Whether nothing else is marked at the same time, so that whatever happens is the notebook's own doing."""
+
+    def mark(self, hand_in: HandIn) -> list[Row]:
+        """The rows of one notebook. Raises Lost where another one may have killed what marked it."""
+        about = {"student": hand_in.student, "notebook": str(hand_in.path.relative_to(hand_in.folder))}
+        try:
+            return [about | row for row in self._rows(hand_in)]
+        except LabError as error:
+            return [about | {"mission": "", "points": 0, "of": 0} | _refused(error)]
+        except Lost:
+            raise
+        except Exception as error:  # one notebook, whatever is in it, does not keep the others from being marked
+            why = f"it cannot be marked ({type(error).__name__}: {error}); mark it by hand"
+            return [about | {"mission": "", "points": 0, "of": 0} | _refused(why)]
+
+    def _rows(self, hand_in: HandIn) -> list[Row]:
+        student = hand_in.student
+        cells = cells_of(hand_in)
+        names = missions_in(hand_in, cells)
+        if self.key is None and any(cell.grade_id == "reader" and VARIANT in cell.source for cell in cells):
+            raise FileError(
+                f"{hand_in.where}: its numbers were drawn with a key; wanted --key with the file of that key"
+            )
+        with self.server.job("execute", self.memory_bytes, self.hidden) as job:
+            answers, tries = self._executed(cells, student, names, job)
+            record = _record(cells, student)
+            rows = []
+            for name in names:
+                answer = answers[name]
+                verdict = (
+                    _refused(answer["reason"]) if "reason" in answer else self._verdict(name, student, answer, job)
+                )
+                of = points_of(missions[name])
+                marks = {"mission": name, "points": of if verdict["passed"] else 0, "of": of}
+                rows.append(marks | verdict | _done(record.get(name), tries.get(name)))
+            return rows
+
+    def _why(self, job: Job) -> str:
+        """Why a job ended by itself. Raises Lost where that cannot be told, and it may be marked again alone."""
+        if (why := job.end()) is None and not self.alone:
+            raise Lost
+        if why == MEMORY:
+            return f"its processes took more than {self.memory_bytes / 2**30:g} GiB of memory"
+        return "it started more processes than a notebook may" if why == PROCESSES else "its process died"
+
+    def _drawn(self, name: str, student: str) -> str:
+        return student if self.key is None else variant_of(self.key, missions[name].lesson, student)
+
+    def _executed(
+        self, cells: list[Cell], student: str, names: list[str], job: Job
+    ) -> tuple[dict[str, Message], Mapping[str, Any]]:
+        """By mission ``{"packed": ...}``, or ``{"reason": ...}`` where there is no answer; and what the cells tried."""
+        found, executed = _to_execute(cells, names)
+        variants = {} if self.key is None else {missions[name].lesson: self._drawn(name, student) for name in names}
+        order = {"cells": executed, "environment": _environment(student), "reader": student, "missions": names}
+        deadline = time.monotonic() + self.seconds
+        tries: object = {}
+        try:
+            job.channel.send(order | {"variants": variants}, seconds=self.seconds)
+            while "done" not in (said := job.channel.receive(deadline)):
+                if isinstance(name := said.get("mission"), str) and name in found:
+                    found[name] = _handed(said)
+            tries = said["done"]
+            why = ""
+        except Late:
+            why = f"the notebook took longer than {self.seconds:.0f} s"
+        except Nonsense as error:
+            why = f"its process wrote {error} where an answer was wanted"
+        except Ended:
+            why = self._why(job)
+        for name in names:
+            if not found[name]:
+                found[name] = {"reason": f"{why or 'its process said nothing'} before or in this cell"}
+        return found, tries if isinstance(tries, dict) else {}
+
+    def _verdict(self, name: str, student: str, answer: Message, executing: Job) -> Row:
+        """What a check says, in a process that no student's code has run in."""
+        deadline = time.monotonic() + self.seconds
+        order = {"mission": name, "drawn": self._drawn(name, student), "packed": answer["packed"]}
+        theirs, checks = socket.socketpair()
+        with theirs, checks, self.server.job("check", self.memory_bytes) as job:
+            try:
+                if asks := answer["asks"]:
+                    executing.channel.send({"answer": name}, [theirs.fileno()], self.seconds)
+                theirs.close()
+            except (Ended, Late):
+                return _refused("its process ended before its function was called")
+            try:
+                job.channel.send(order | {"asks": asks}, [checks.fileno()] if asks else (), self.seconds)
+                checks.close()
+                said = job.channel.receive(deadline)
+            except Late:
+                return _refused(f"its check took longer than {self.seconds:.0f} s")
+            except (Ended, Nonsense):
+                return _refused(f"its check ended without a verdict: {self._why(job)}")
+        return {"passed": said.get("passed") is True, "reason": in_one_line(said.get("reason"))}
+
+
+def mark_folder(
+    folder: Path,
+    seconds: float,
+    *,
+    key: bytes | None = None,
+    at_once: int = 1,
+    memory_bytes: int = 4 << 30,
+    isolate: bool = True,
+    hidden: tuple[Path, ...] = (),
+) -> Iterator[list[Row]]:
+    """Yield the rows of each notebook as it is marked; ``at_once`` of them are at any time.
+
+    First comes an empty list if ``isolate`` was asked for and this machine does not let this user do it. ``hidden``
+    paths are kept from students' code, beside the folder. Raises FileError where there is no notebook.
+    """
+    hand_ins = list(submissions(folder))
+    if not hand_ins:
+        raise FileError(f"{folder}: no notebook in it; wanted NAME.ipynb or NAME/.../*.ipynb, NAME a student's")
+    pool = ThreadPoolExecutor(min(at_once, len(hand_ins)))
+    try:
+        with server(folder, isolate=isolate) as forks:
+            if isolate and not forks.walls:
+                yield []
+            paths = tuple(str(path.resolve()) for path in (folder, Path.home(), *hidden))
+            marker = Marker(seconds, memory_bytes, forks, key, paths)
+            running = {pool.submit(marker.mark, each): each for each in hand_ins}
+            again = []
+            for done in as_completed(running):
+                try:
+                    yield done.result()
+                except Lost:
+                    again.append(running[done])
+            for hand_in in again:
+                yield replace(marker, alone=True).mark(hand_in)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def table(rows: list[Row]) -> DataFrame:
+    """The rows as a table, by student. What a spreadsheet would compute is text: it begins with an apostrophe."""
+    rows = sorted(rows, key=lambda row: (row["student"], row["notebook"]))
+    return DataFrame([{name: _as_text(row.get(name, "")) for name in COLUMNS} for row in rows], columns=COLUMNS)
+
+
+def _as_text(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    wide = unicodedata.normalize("NFKC", value)  # there are a wide = and a wide @, too
+    begins = wide.startswith(FORMULAS) or wide.lstrip().startswith(FORMULAS)
+    return in_one_line(f"'{value}" if begins else value, most=None)
+
+
+def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message], list[tuple[str, str]]]:
+    """By mission what is known of its answer already; and the cells, each with the mission that it answers."""
+    wanted = {answer_id(name): name for name in names}
+    found: dict[str, Message] = {name: {"reason": "the notebook has no cell for it"} for name in names}
+    executed = []
+    for cell in cells:
+        if cell.graded:
+            continue
+        name = wanted.get(cell.grade_id, "")
+        answered = not all(each in cell.source for each in NOT_ANSWERED)
+        if name:
+            found[name] = {} if answered else {"reason": "not answered"}
+        if answered:
+            executed.append((cell.source, name))
+    return found, executed
+
+
+def _handed(said: Message) -> Message:
+    """What a student's process says of an answer, which may be anything."""
+    if isinstance(reason := said.get("reason"), str):
+        return {"reason": reason}
+    return {"packed": said.get("packed"), "asks": said.get("asks") is True}
+
+
+def _refused(reason: object) -> Row:
+    """The verdict on what is no answer."""
+    return {"passed": False, "reason": in_one_line(reason)}
+
+
+def _record(cells: list[Cell], student: str) -> Mapping[str, Any]:
+    """What the last board in the saved notebook says of this student: by mission tries, hints and answer looked at."""
+    found: Mapping[str, Any] = {}
+    for cell in cells:
+        for data in cell.outputs:
+            record = data.get(RECORD)
+            if isinstance(record, dict) and record.get("reader") == student:
+                found = record["missions"] if isinstance(record.get("missions"), dict) else {}
+    return found
+
+
+def _done(kept: object, own: object) -> Row:
+    """The tries, hints and answers looked at: those of the record, and those of the hand-in's own cells.
+
+    Empty where the notebook has no record, as when its last cell was not run.
+    """
+    tries, hints, shown = _counted(own) or (0, 0, False)
+    if (record := _counted(kept)) is not None:
+        return {"tries": tries + record[0], "hints": hints + record[1], "answer_shown": shown or record[2]}
+    return {"tries": tries or "", "hints": hints or "", "answer_shown": shown or ""}
+
+
+def _counted(found: object) -> tuple[int, int, bool] | None:
+    """Tries, hints and whether the answer was looked at; None where that is something else."""
+    if not isinstance(found, list) or len(found) != 3 or not all(isinstance(each, int) for each in found):
+        return None
+    tries, hints, shown = found
+    return min(max(int(tries), 0), MOST_TRIES), min(max(int(hints), 0), MOST_TRIES), bool(shown)
+
+
+def _environment(reader: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    own = {"DTFM_LAB_READER": reader, "DTFM_LAB_WARM_S": "0", "JUPYTER_PLATFORM_DIRS": "1", GRADED: EVERY_LESSON}
+    return kept | own

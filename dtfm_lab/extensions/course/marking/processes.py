@@ -1,0 +1,172 @@
+"""The marker's side of the processes that do its work: a server that is started again if it dies, and jobs of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.extensions.course.marking import walls
+from dtfm_lab.extensions.course.marking.channel import Channel, Ended, Late, Nonsense
+from dtfm_lab.extensions.course.marking.descendants import end_descendants, open_folders
+
+MODULE = "dtfm_lab.extensions.course.marking.server"
+SECONDS_TO_LOAD = 600.0
+"""Longest for the server to load and to compile its kernels: a minute on a machine that does nothing else."""
+SECONDS_TO_END = 60.0
+"""Longest for a keeper to kill its job, after which the server that it belongs to is killed."""
+
+
+class Lost(Exception):
+    """The keeper of a job was killed, by this job or by another one that ran beside it."""
+
+
+class Job:
+    """A job that runs: a channel to it, and one to its keeper."""
+
+    def __init__(self, channel: Channel, keeper: Channel) -> None:
+        self.channel = channel
+        self._keeper = keeper
+        self._why: str | None = None
+        self._over = False
+
+    def end(self) -> str | None:
+        """Kill what is left of it. Return why its keeper had killed it: ``memory``, ``processes`` or nothing; None
+        where the keeper is gone."""
+        if not self._over:
+            self._over = True
+            with suppress(Ended, Late, Nonsense):
+                self._keeper.send({"end": True})
+                self._why = str(self._keeper.receive(time.monotonic() + SECONDS_TO_END).get("why"))
+            self._keeper.end.close()
+            self.channel.end.close()
+        return self._why
+
+
+class Server:
+    """A process that forks a process for each job; one that was killed is replaced before the next."""
+
+    walls: bool = False
+    """Whether students' code runs in namespaces of its own."""
+
+    def __init__(self, folder: Path, temporary: str, *, isolate: bool) -> None:
+        self._folder, self._temporary, self._isolate = folder.resolve(), temporary, isolate
+        self._before = {child.pid for child in psutil.Process().children()}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+
+    @contextmanager
+    def job(self, kind: str, memory_bytes: int, hidden: Sequence[str] = ()) -> Iterator[Job]:
+        """A job, which is ended with the block. Raises LabError where no server can be started."""
+        ours, theirs = socket.socketpair()
+        keeper, keepers = socket.socketpair()
+        with theirs, keepers, self._lock:
+            self._request([keepers.fileno(), theirs.fileno()])
+        job = Job(Channel(ours, partner=keeper), Channel(keeper))
+        try:
+            with suppress(Ended):
+                job._keeper.send({"kind": kind, "memory_bytes": memory_bytes, "hidden": list(hidden)})
+            yield job
+        finally:
+            job.end()
+
+    def _request(self, sockets: list[int]) -> None:
+        for _ in range(2):
+            self.start()
+            assert self._requests is not None
+            with suppress(OSError):
+                socket.send_fds(self._requests, [b"j"], sockets)
+                return
+            self.stop()
+        raise LabError("the process that marks dies as soon as it is started; wanted a machine with memory for it")
+
+    def start(self) -> None:
+        """Start the process where there is none, and wait until it has loaded the lab. Raises LabError."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.stop()
+        ours, theirs = socket.socketpair()
+        with theirs, tempfile.TemporaryFile() as said:
+            number = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", MODULE, str(number), "walls" if self._isolate else "open"],
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                cwd="/",
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(self._python_path()), "TMPDIR": self._temporary},
+            )
+            theirs.close()
+            self._requests = ours
+            try:
+                ready = Channel(ours).receive(time.monotonic() + SECONDS_TO_LOAD)
+            except (Ended, Late, Nonsense):
+                self.stop()
+                raise LabError(f"the process that marks did not start: {_last_line(said)}") from None
+            self.walls = ready.get("walls") is True
+
+    def _python_path(self) -> list[str]:
+        """Folders of PYTHONPATH in which no student writes: a ``json.py`` among the hand-ins is no module."""
+        entries = [Path(each).resolve() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+        return [str(each) for each in entries if not each.is_relative_to(self._folder)]
+
+    def stop(self) -> None:
+        """End the process, and with it every job that it does."""
+        if self._requests is not None:
+            self._requests.close()
+            self._requests = None
+        if (process := self._process) is not None:
+            self._process = None
+            try:
+                process.wait(SECONDS_TO_END)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if sys.platform == "linux":
+            # What a student's code left by killing the server has become a child of this process.
+            end_descendants(but=self._before)
+
+
+def _last_line(file: IO[bytes]) -> str:
+    file.seek(0)
+    lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+@contextmanager
+def server(folder: Path, *, isolate: bool) -> Iterator[Server]:
+    """A server that has loaded; nothing that it started is left after the block.
+
+    Meanwhile no other process of this user can read this one, which knows the key, and nothing is imported from the
+    folder of the hand-ins.
+    """
+    real = folder.resolve()
+    kept = list(sys.path)
+    sys.path[:] = [each for each in kept if not Path(each).resolve().is_relative_to(real)]
+    walls.keep_private()
+    walls.adopt_orphans()
+    temporary = tempfile.TemporaryDirectory(prefix="dtfm-lab-marks-", ignore_cleanup_errors=True)
+    made = Server(folder, temporary.name, isolate=isolate)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        open_folders(Path(temporary.name))
+        temporary.cleanup()
+        walls.adopt_orphans(False)
+        walls.keep_private(False)
+        sys.path[:] = kept

@@ -1,0 +1,293 @@
+"""The missions of the course: ``lab.missions.check(name, answer)`` evaluates the reader's own plan, trace or number.
+
+::
+
+    lab.missions.show("spot-under-32")            # the task, with what this reader is given
+    lab.missions.given("spot-under-32")           # the same as objects
+    lab.missions.check("spot-under-32", plan)     # passed, or not yet and why
+    lab.missions.hint("spot-under-32")            # one more at each call
+    lab.missions.answer("spot-under-32")          # a worked answer
+    lab.missions.board()                          # what is done, and what is next
+    lab.missions.assignment("02_network")         # graded from now on: its worked answers are off
+    lab.missions.export("handed-in")              # this reader's file, for a teacher
+    lab.missions.guesses("handed-in")             # the guesses of a class; lab.figures.guesses draws them
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.extensions.course.api import LESSONS, Given, Verdict, in_order
+from dtfm_lab.extensions.course.api import missions as registry
+from dtfm_lab.extensions.course.graded import assignment_of, drawn_for, require_shown
+from dtfm_lab.extensions.course.guessing import Answer, Question
+from dtfm_lab.extensions.course.progress import (
+    Assignment,
+    Attempts,
+    Progress,
+    current_reader,
+    load_progress,
+    progress_path,
+    read_progress,
+    save_progress,
+)
+
+__all__ = [
+    "answer",
+    "assignment",
+    "board",
+    "check",
+    "export",
+    "given",
+    "guesses",
+    "hint",
+    "names",
+    "progress",
+    "reader",
+    "show",
+]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A text of the course, shown as Markdown where the page can."""
+
+    markdown: str
+
+    def __repr__(self) -> str:
+        return self.markdown
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
+
+
+def names(lesson: str | None = None) -> list[str]:
+    """Names of all missions, or of one lesson's, by lesson, the quickest first. Raises UnknownName."""
+    return [each.name for each in in_order(lesson)]
+
+
+def reader(name: str | None = None) -> str:
+    """Who reads, which decides what personal missions give; with a name, sets it for this process."""
+    if name is not None:
+        os.environ["DTFM_LAB_READER"] = name
+    return current_reader()
+
+
+def assignment(lesson: str, *, answers: bool = False, hints: bool = True, variant: str = "") -> Card:
+    """Make a lesson graded work for this reader, in all notebooks and in the lab; the first cell of an assignment.
+
+    Its worked answers are off, and its hints too where ``hints`` is false; a ``variant``, which the teacher's key made,
+    takes the place of the reader's name in drawing numbers. Raises UnknownName, and FileError.
+    """
+    in_order(lesson)
+    kept = load_progress(current_reader())
+    kept.assignments[lesson] = Assignment(answers=answers, hints=hints, variant=variant)
+    save_progress(kept)
+    left = f"worked answers are {'on' if answers else 'off'}, hints are {'on, and counted' if hints else 'off'}"
+    return Card(f"**{kept.reader}** hands in {lesson}: {left}. Tries are counted; the last cell shows them.")
+
+
+def show(name: str) -> Card:
+    """The task of a mission, with this reader's numbers. Raises UnknownName."""
+    mission = registry[name]
+    task = mission.task_of(drawn_for(mission, current_reader()))
+    return Card(f"**{mission.title}** (`{name}`, {mission.minutes} min)\n\n{task}")
+
+
+def given(name: str) -> Given:
+    """What this reader is given: numbers, a network, a job; empty where all have the same task. Raises UnknownName.
+
+    Names that begin with an underscore are left out: they are the check's own.
+    """
+    mission = registry[name]
+    everything = vars(mission.given(drawn_for(mission, current_reader())))
+    return Given(**{key: value for key, value in everything.items() if not key.startswith("_")})
+
+
+def check(name: str, answer: object) -> Verdict:
+    """Whether an answer wins a mission, and why; true where it does. The try is kept in the reader's progress.
+
+    Raises UnknownName for a mission that there is not, and FileError where progress cannot be written.
+    """
+    return check_any(name, [answer])
+
+
+def check_any(name: str, answers: Sequence[object]) -> Verdict:
+    """The same of several answers, as one try: the verdict of the first that wins, else of the first.
+
+    Raises UnknownName, and FileError where progress cannot be written.
+    """
+    mission, kept = registry[name], load_progress(current_reader())
+    drawn = drawn_for(mission, kept.reader)
+    said: list[Verdict] = []
+    for answer in answers or [None]:
+        said.append(mission.verdict(answer, drawn))
+        if said[-1]:
+            break
+    verdict = said[-1] if said[-1] else said[0]
+    kept = load_progress(kept.reader)  # another page may have written while it was evaluated
+    tries = kept.note_verdict(verdict)
+    save_progress(kept)
+    return replace(verdict, tries=tries)
+
+
+def hint(name: str) -> Card:
+    """The next hint of a mission, and those before it. Raises UnknownName, and LabError where hints are off."""
+    mission, kept = registry[name], load_progress(current_reader())
+    require_shown(mission, kept.reader, "hints")
+    attempts = kept.of(name)
+    attempts.hints = min(attempts.hints + 1, len(mission.hints))
+    save_progress(kept)
+    lines = [f"{step}. {text}" for step, text in enumerate(mission.hints[: attempts.hints], 1)]
+    left = len(mission.hints) - attempts.hints
+    worked = f"; `lab.missions.answer({name!r})` works it out" if assignment_of(mission, kept.reader).answers else ""
+    after = f"{left} more" if left else f"that was the last{worked}"
+    return Card("\n".join(lines) + f"\n\n({after})")
+
+
+def answer(name: str) -> Card:
+    """The worked answer of a mission, as code; the progress says that it was looked at.
+
+    Raises UnknownName, and LabError where worked answers are off.
+    """
+    code, kept = answer_code(name), load_progress(current_reader())
+    kept.of(name).answer_shown = True
+    save_progress(kept)
+    return Card(f"```python\n{code}\n```")
+
+
+def answer_code(name: str) -> str:
+    """The cell that works a mission out; nothing is kept of who reads it.
+
+    Raises UnknownName, and LabError where worked answers are off.
+    """
+    mission = registry[name]
+    require_shown(mission, current_reader(), "answers")
+    given_to_reader = f"given = lab.missions.given({name!r})\n" if mission.give else ""
+    return f"import dtfm_lab as lab\n\n{given_to_reader}{mission.answer}\nlab.missions.check({name!r}, answer)"
+
+
+def progress() -> Progress:
+    """What this reader has done so far. Raises FileError where the file is not what it should be."""
+    return load_progress(current_reader())
+
+
+def export(folder: str | os.PathLike[str]) -> Path:
+    """Write this reader's progress and guesses into a folder, to hand in, as one JSON file; returns it.
+
+    Raises FileError.
+    """
+    kept = load_progress(current_reader())
+    return save_progress(kept, Path(folder) / progress_path(kept.reader).name)
+
+
+def guesses(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """The first guesses of a class: a row for each reader and question, from the files that readers exported.
+
+    Raises FileError where the folder has none, or one cannot be read.
+    """
+    files = sorted(Path(folder).rglob("*.json"))
+    if not files:
+        raise FileError(f"{folder}: no file in it; wanted those that lab.missions.export writes, one a reader")
+    handed_in = [read_progress(path) for path in files]
+    return pd.DataFrame(
+        [(kept.reader, *(getattr(each, name) for name in GUESS)) for kept in handed_in for each in kept.guesses],
+        columns=["reader", *GUESS],
+    )
+
+
+def board(lesson: str | None = None) -> Board:
+    """A row for each mission of all lessons, or of one; the columns are those of ``BOARD``. Raises UnknownName."""
+    kept = load_progress(current_reader())
+    rows = []
+    for each in in_order(lesson):
+        done = kept.missions.get(each.name) or Attempts()
+        about = (each.lesson, each.name, each.title, each.minutes)
+        rows.append((*about, bool(done.passed_at), done.tries, done.hints, done.answer_shown))
+    board = Board(rows, columns=list(BOARD))
+    board.attrs["reader"] = kept.reader
+    return board
+
+
+GUESS = ("name", "question", "guess", "answer", "unit")
+"""What a table of guesses has of each, beside its reader."""
+RECORD = "application/vnd.dtfm-lab.record+json"
+"""Type of what a board in a saved notebook says to a marker: whose it is, and tries, hints and answers looked at."""
+BOARD = ("lesson", "mission", "title", "minutes", "passed", "tries", "hints", "answer_shown")
+"""Columns of the table."""
+LEFT = ' style="text-align:left"'
+
+
+class Board(pd.DataFrame):
+    """A row for each mission, shown with what is won and what is next; every operation returns a plain table."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    @property
+    def sentence(self) -> str:
+        """``2 of 5 missions won; next: half-and-half``."""
+        words = f"{int(self['passed'].sum())} of {len(self)} {'mission' if len(self) == 1 else 'missions'} won"
+        left = self.loc[~self["passed"].astype(bool), "mission"]
+        return f"{words}; next: {left.iloc[0]}" if len(left) else words
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        """Beside the table, for whoever marks the notebook: what this reader did so far."""
+        if not set(BOARD) <= set(self.columns):
+            return {}
+        done = self.to_dict("records")
+        record = {
+            each["mission"]: [int(each["tries"]), int(each["hints"]), bool(each["answer_shown"])] for each in done
+        }
+        return {RECORD: {"reader": self.attrs.get("reader", ""), "missions": record}}
+
+    def _repr_html_(self) -> str:
+        if not set(BOARD) <= set(self.columns) or not len(self):
+            return str(pd.DataFrame(self)._repr_html_())  # type: ignore[operator]  # pandas types it as optional
+        rows = []
+        for lesson, some in self.groupby("lesson", sort=False):
+            won = f"{int(some['passed'].sum())} of {len(some)}"
+            title = LESSONS[str(lesson)].title if lesson in LESSONS else str(lesson)
+            head = f"<th colspan='3'{LEFT}>{escape(str(lesson)[:2])} {escape(title)}</th><th{LEFT}>{won}</th>"
+            rows.append(f"<tr>{head}</tr>")
+            rows += [_row(each) for each in some.to_dict("records")]
+        return f"<p><b>{escape(self.sentence)}</b></p><table>{''.join(rows)}</table>"
+
+
+def _row(mission: Mapping[Any, Any]) -> str:
+    mark = "✓" if mission["passed"] else "○"
+    counted = ((mission["tries"], "try", "tries"), (mission["hints"], "hint", "hints"))
+    notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
+    notes += ["answer looked at"] if mission["answer_shown"] else []
+    cells = [mark, escape(str(mission["title"])), f"<code>{escape(str(mission['mission']))}</code>"]
+    cells += [", ".join(notes) or f"{mission['minutes']} min"]
+    return f"<tr>{''.join(f'<td{LEFT}>{cell}</td>' for cell in cells)}</tr>"
+
+
+def guess(
+    name: str, question: str, answer: Answer, unit: str = "", low: float | None = None, high: float | None = None
+) -> Any:
+    """Ask for a guess before the answer is shown, and keep the score; the first guess counts.
+
+    In a cell of its own, before the one that shows the answer. ``name`` is unique across lessons; ``answer`` is a
+    number, or a function without arguments that is called after the guess, beside the page. With ``low`` and ``high``
+    there is a slider, even in factors where they are a hundredfold apart. ``lab.missions.progress().guesses`` are all.
+    Without ipywidgets the question is shown as text, and ``.guess(12)`` answers it. Raises LabError.
+    """
+    asked = Question(name, question, answer, unit, low, high)
+    try:
+        return import_module("dtfm_lab.extensions.course.views.guess").GuessView(asked)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("dtfm_lab"):
+            raise
+        return asked

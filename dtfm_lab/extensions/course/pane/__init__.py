@@ -1,0 +1,305 @@
+"""The pane Course: lessons and missions, hints in steps, and a check of what is on the screen, or of what is typed."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import ipywidgets as w
+
+from dtfm_lab import lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import counted
+from dtfm_lab.extensions.course import missions as board
+from dtfm_lab.extensions.course.api import LESSONS, Mission, Verdict, missions
+from dtfm_lab.extensions.course.graded import assignment_of
+from dtfm_lab.extensions.course.guessing import score_of
+from dtfm_lab.extensions.course.progress import Assignment, Progress, current_reader
+from dtfm_lab.extensions.course.views.course import CourseView
+from dtfm_lab.extensions.systems.api import Outcome, Outcomes
+from dtfm_lab.widgets.controls import Panel, classed
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.markup import inline_markdown, markdown
+from dtfm_lab.widgets.shell.panes import LabStep
+from dtfm_lab.widgets.tasks import begin, shared_interpreter
+
+if TYPE_CHECKING:
+    from dtfm_lab.widgets.workbench import Lab
+
+STEP = "course"
+"""Name of this pane."""
+NOTHING_SHOWN = "There is none on the screen yet."
+TYPED = (float, str, list, tuple)
+"""Types of answers that can be typed in the pane."""
+MADE_BY = {
+    Topology: "the network that is drawn",
+    Job: "the job that is chosen",
+    Plan: "the plan",
+    Schedule: "the schedule that is chosen",
+    Trace: "the measured trace, else the predicted one",
+    Outcomes: "the systems that were asked",
+    Outcome: "the system that is chosen",
+}
+"""What is handed in of the screen, by the type that a mission takes."""
+
+Systems = Callable[[], tuple[Outcomes | None, Outcome | None]]
+Noun = TypeVar("Noun")
+
+
+class CoursePanel(Panel):
+    """Shows the board of this reader, and checks the lab's own plan, traces, network or job against a mission."""
+
+    def __init__(
+        self,
+        lab_state: LabState,
+        open_network: Callable[[Topology, Job | None], None] = lambda *_: None,
+        systems: Systems = lambda: (None, None),
+    ) -> None:
+        """``open_network`` draws a network that a mission gives; ``systems``: the outcomes, and the one chosen."""
+        self._lab_state, self._open_network, self._systems = lab_state, open_network, systems
+        self._verdicts: dict[str, Verdict] = {}
+        """The last verdict of each mission that was checked here."""
+        self._has_looked = False
+        self.checking = ""
+        """The mission that is being checked; empty while none is."""
+        self.board = CourseView()
+        self.view = classed(w.VBox([self.board]), "dtfm-pane")
+        self.board.on_msg(self._received)
+        self.board.observe(lambda _: self._show_detail(), "chosen")
+        lab_state.observe(lambda _: self._look(), "shown_panes")
+        lab_state.observe(lambda _: self._follow(), ["topology", "job", "plan", "predicted", "measured"])
+        self._look()
+
+    def settings(self) -> dict[str, Any]:
+        return {"chosen": self.board.chosen}
+
+    def restore(self, settings: dict[str, Any]) -> None:
+        """Open the mission that was open; progress has a file of its own."""
+        if settings.get("chosen") in missions:
+            self.board.chosen = settings["chosen"]
+
+    def redo(self) -> None:
+        """Read the reader's file again, in which other notebooks may have written."""
+        self._show_board()
+        self._show_detail()
+
+    def result(self, _: LabState) -> str:
+        """How many missions are won; empty before the first, and before the pane was looked at."""
+        return self.board.caption.split(" · ")[0] if self._has_looked and self.board.n_passed else ""
+
+    def _look(self) -> None:
+        """Read the registry and the reader's file when the pane comes to the screen, not before."""
+        if self._lab_state.shows(STEP):
+            self._has_looked = True
+            self.redo()
+
+    def _follow(self) -> None:
+        if self._has_looked and self._lab_state.shows(STEP):
+            self._show_detail()
+
+    def _progress(self) -> Progress:
+        try:
+            return board.progress()
+        except LabError as error:
+            self.board.problem = str(error)
+            return Progress(current_reader(), {}, [])
+
+    def _allowed(self, mission: Mission) -> Assignment:
+        try:
+            return assignment_of(mission, current_reader())
+        except LabError:  # a file that cannot be read is told of already, and allows nothing
+            return Assignment(hints=False)
+
+    def _drawn(self, mission: Mission) -> str:
+        return self._allowed(mission).variant or current_reader()
+
+    def _given(self, mission: Mission, kind: type[Noun]) -> Noun | None:
+        """The network or the job that a mission gives this reader; None where it gives none."""
+        given = () if mission.give is None else vars(mission.given(self._drawn(mission))).values()
+        return next((each for each in given if isinstance(each, kind)), None)
+
+    def _show_board(self) -> None:
+        self.board.problem = ""
+        progress = self._progress()
+        passed = set(progress.passed())
+        names = board.names()
+        with self.board.hold_sync():
+            self.board.lessons = [
+                {what: getattr(lesson, what) for what in ("name", "title", "question", "minutes")}
+                | {"missions": [_row(missions[name], progress) for name in board.names(lesson.name)]}
+                for lesson in LESSONS.values()
+            ]
+            n_passed = sum(name in passed for name in names)
+            self.board.n_passed, self.board.n_missions = n_passed, len(names)
+            caption = [f"{n_passed} of {counted(len(names), 'mission')} won"]
+            caption += [score_of(progress.guesses)] if progress.guesses else []
+            self.board.caption = " · ".join([*caption, f"reader: {progress.reader}"])
+            self.board.next = next((name for name in names if name not in passed), "")
+
+    def _show_detail(self) -> None:
+        name = self.board.chosen
+        if name not in missions:
+            self.board.detail = {}
+            return
+        mission, attempts = missions[name], self._progress().missions.get(name)
+        allowed = self._allowed(mission)
+        n_hints = attempts.hints if attempts is not None and allowed.hints else 0
+        has_answer = attempts is not None and attempts.answer_shown and allowed.answers
+        verdict = self._verdicts.get(name)
+        shown = bool(candidates(mission, self._lab_state, self._systems)) if is_shown(mission) else False
+        task = mission.task_of(self._drawn(mission))
+        given = "your_function" if FunctionType in kinds_of(mission) else "answer"  # which only a cell has
+        self.board.detail = {
+            "name": name,
+            "task": markdown(task),
+            "wanted": f"Hand in {mission.wanted}.",
+            "hints": [inline_markdown(text) for text in mission.hints[:n_hints]],
+            "n_hints": len(mission.hints) if allowed.hints else 0,
+            "answer": board.answer_code(name) if has_answer else "",
+            "has_answer": allowed.answers,
+            "off": "" if allowed.answers else f"Graded: {_off(allowed)} by the assignment.",
+            "verdict": {} if verdict is None else {"passed": verdict.passed, "reason": inline_markdown(verdict.reason)},
+            "checks": words_for(mission),
+            "why_not": "" if shown or not is_shown(mission) else NOTHING_SHOWN,
+            "typed": is_typed(mission),
+            "is_number": mission.takes is float,
+            "cell": f"lab.missions.check({name!r}, {given})",
+            "network": getattr(self._given(mission, Topology), "name", ""),
+            "busy": self.checking == name,
+        }
+
+    def _received(self, _: Any, content: dict[str, Any], __: Any) -> None:
+        name = self.board.chosen
+        if name not in missions or self.checking:
+            return
+        try:
+            match content.get("kind"):
+                case "hint":
+                    board.hint(name)
+                case "answer":
+                    board.answer(name)
+                case "check":
+                    return self.check(candidates(missions[name], self._lab_state, self._systems))
+                case "typed":
+                    return self.check([typed(missions[name], str(content.get("text", ""))[:100_000])])
+                case "open":
+                    network = self._given(missions[name], Topology)
+                    if network is not None:
+                        self._open_network(network, self._given(missions[name], Job))
+                    return None
+        except LabError as error:
+            self.redo()
+            self.board.problem = str(error)
+            return None
+        self.redo()
+
+    def check(self, answers: Sequence[Any]) -> None:
+        """Check answers to the chosen mission on a thread; one that wins is enough, and all together are one try."""
+        name = self.board.chosen
+        if not answers:
+            return
+        self.checking = name
+        self._show_detail()
+        begin(self._check(name, answers), self._fail)
+
+    async def _check(self, name: str, answers: Sequence[Any]) -> None:
+        def work() -> Verdict:
+            with shared_interpreter():
+                return board.check_any(name, answers)
+
+        try:
+            self._verdicts[name] = await asyncio.to_thread(work)
+        finally:
+            self.checking = ""
+        self.redo()
+
+    def _fail(self, problem: str) -> None:
+        self.redo()
+        self.board.problem = problem
+
+
+def _off(allowed: Assignment) -> str:
+    return "the worked answer is off" if allowed.hints else "hints and the worked answer are off"
+
+
+def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
+    attempts = progress.missions.get(mission.name)
+    row = {"name": mission.name, "title": mission.title, "minutes": mission.minutes}
+    if attempts is None:
+        return row | {"passed": False, "note": ""}
+    notes = [f"{attempts.tries} {'try' if attempts.tries == 1 else 'tries'}"] if attempts.tries else []
+    notes += [counted(attempts.hints, "hint")] if attempts.hints else []
+    notes += ["answer looked at"] if attempts.answer_shown else []
+    return row | {"passed": bool(attempts.passed_at), "note": ", ".join(notes)}
+
+
+def kinds_of(mission: Mission) -> tuple[type, ...]:
+    """The types that a mission takes."""
+    return mission.takes if isinstance(mission.takes, tuple) else (mission.takes,)
+
+
+def is_typed(mission: Mission) -> bool:
+    """Whether the answer is a number, a text or a list, which can be typed."""
+    return any(kind in TYPED for kind in kinds_of(mission))
+
+
+def is_shown(mission: Mission) -> bool:
+    """Whether the answer may be on the screen."""
+    return any(kind in MADE_BY for kind in kinds_of(mission))
+
+
+def words_for(mission: Mission) -> str:
+    """What of the screen is checked: "the plan"; empty where a mission takes nothing that the lab shows."""
+    return ", or ".join(MADE_BY[kind] for kind in kinds_of(mission) if kind in MADE_BY)
+
+
+def candidates(mission: Mission, state: LabState, systems: Systems) -> list[Any]:
+    """What is on the screen of the types that a mission takes: a measurement before a prediction, chosen before all."""
+    outcomes, outcome = systems()
+    plan = state.plan
+    jobs = [state.job, None if plan is None else plan.job]
+    found: list[Any] = [state.measured, state.predicted, plan, state.topology, *jobs, outcome, outcomes]
+    if Schedule in kinds_of(mission):
+        found.append(_schedule(state))
+    return [each for each in found if each is not None and isinstance(each, kinds_of(mission))]
+
+
+def _schedule(state: LabState) -> Schedule | None:
+    """The chosen schedule for the plan's pipelines; None where it cannot be built from their numbers alone."""
+    job = None if state.plan is None else state.plan.job
+    if job is None or job.n_stages is None:
+        return None
+    try:
+        return lab.schedules[state.schedule](job.n_stages, job.n_microbatches)
+    except LabError:
+        return None
+
+
+def typed(mission: Mission, text: str) -> Any:
+    """The answer that a text stands for; the text itself where it is no number or list, so that the check says so."""
+    text = text.strip()
+    if str in kinds_of(mission) and not text.startswith(("'", '"')):
+        return text
+    try:
+        return ast.literal_eval(text) if text else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def course_step(the_lab: Lab) -> LabStep:
+    """Return the pane Course for a lab."""
+
+    def systems() -> tuple[Outcomes | None, Outcome | None]:
+        panel = the_lab.panels.get("systems")
+        return getattr(panel, "outcomes", None), getattr(panel, "chosen", None)
+
+    panel = CoursePanel(the_lab.lab_state, the_lab.draw_network, systems)
+    return LabStep(STEP, panel, "Course", panel.result, position=100)

@@ -1,0 +1,153 @@
+"""What one reader has done so far: tries, hints, answers looked at, missions won, guesses. A small file a reader."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import re
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from platformdirs import user_state_path
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.extensions.course.mission import Verdict
+from dtfm_lab.files.reading import parse, read_mapping, write_text
+
+VERSION = 1
+KEY = "dtfm_progress"
+
+
+@dataclass(config=ConfigDict(extra="forbid"))
+class Attempts:
+    """What a reader did about one mission."""
+
+    tries: int = 0
+    hints: int = 0
+    """Number of hints taken."""
+    answer_shown: bool = False
+    passed_at: str = ""
+    """Moment of the first answer that won, in UTC; empty before."""
+    passed_before_answer: bool = False
+    """Whether that was before the worked answer was asked for."""
+
+
+@dataclass(config=ConfigDict(extra="forbid"))
+class Guess:
+    """A number that a reader said before they saw the answer."""
+
+    name: str
+    """Of the question, unique across the lessons."""
+    question: str
+    guess: float
+    answer: float
+    unit: str = ""
+    at: str = ""
+
+
+@dataclass(config=ConfigDict(extra="forbid"))
+class Assignment:
+    """What a graded assignment leaves its reader of a lesson's missions."""
+
+    answers: bool = False
+    """Whether worked answers are shown."""
+    hints: bool = True
+    variant: str = ""
+    """What the numbers are drawn from; empty for the reader's name."""
+
+
+@dataclass(config=ConfigDict(extra="forbid"))
+class Progress:
+    """Everything that a reader's file holds."""
+
+    reader: str
+    missions: dict[str, Attempts]
+    guesses: list[Guess]
+    dtfm_progress: int = VERSION
+    assignments: dict[str, Assignment] = field(default_factory=dict)
+    """By lesson, where it was handed out as graded work."""
+
+    def of(self, mission: str) -> Attempts:
+        """What was done about a mission, added where it was nothing."""
+        return self.missions.setdefault(mission, Attempts())
+
+    def passed(self) -> list[str]:
+        """Names of the missions that are won."""
+        return sorted(name for name, each in self.missions.items() if each.passed_at)
+
+    def guess_of(self, name: str) -> Guess | None:
+        """The first guess at a question, which is the one that counts; None before."""
+        return next((each for each in self.guesses if each.name == name), None)
+
+    def note_guess(self, guess: Guess) -> bool:
+        """Keep a guess where it is the first at its question; return whether it was."""
+        if self.guess_of(guess.name) is not None:
+            return False
+        self.guesses.append(guess)
+        return True
+
+    def note_verdict(self, verdict: Verdict) -> int:
+        """Count a try, and note when the mission was first won. Returns the number of tries so far."""
+        attempts = self.of(verdict.mission)
+        attempts.tries += 1
+        if verdict and not attempts.passed_at:
+            attempts.passed_at = now()
+            attempts.passed_before_answer = not attempts.answer_shown
+        return attempts.tries
+
+
+def now() -> str:
+    """The moment, as files hold it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def current_reader() -> str:
+    """Name of who reads: DTFM_LAB_READER, a JupyterHub's user, or the user of this machine."""
+    named = os.environ.get("DTFM_LAB_READER") or os.environ.get("JUPYTERHUB_USER")
+    if named:
+        return named
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may run under a number that has no name
+        return "reader"
+
+
+def progress_path(reader: str) -> Path:
+    """File of a reader's progress, in the folder DTFM_LAB_PROGRESS or the user's own state folder."""
+    folder = Path(os.environ.get("DTFM_LAB_PROGRESS") or user_state_path("dtfm_lab") / "progress")
+    safe = re.sub(r"[^\w.-]+", "-", reader).strip(".-")[:60] or "reader"
+    if safe != reader:  # "ada b" and "ada-b" are two
+        safe += "-" + hashlib.sha256(reader.encode()).hexdigest()[:6]
+    return folder / f"{safe}.json"
+
+
+def load_progress(reader: str) -> Progress:
+    """A reader's progress, empty where there is no file. Raises FileError where the file is not what it should be."""
+    path = progress_path(reader)
+    return read_progress(path) if path.exists() else Progress(reader, {}, [])
+
+
+def read_progress(path: Path) -> Progress:
+    """Progress from a file. Raises FileError."""
+    data = read_mapping(path)
+    if data.get(KEY) != VERSION:
+        raise FileError(f"{path}: {KEY} is {data.get(KEY)!r}; wanted {VERSION}")
+    for attempts in data["missions"].values() if isinstance(data.get("missions"), dict) else ():
+        if isinstance(attempts, dict):
+            attempts.pop("answer_digest", None)  # files of earlier releases have it
+    return parse(Progress, data, str(path))
+
+
+def save_progress(progress: Progress, path: Path | None = None) -> Path:
+    """Write a reader's file, their own where no other is given, all or nothing; raises FileError."""
+    path = path or progress_path(progress.reader)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{path.parent}: cannot be made: {error.strerror}") from None
+    return write_text(path, json.dumps(progress, default=vars, indent=1) + "\n")

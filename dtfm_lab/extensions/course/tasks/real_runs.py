@@ -1,0 +1,223 @@
+"""Missions about real runs: to predict one, to find a link that is not as drawn, to survive a worker that dies; and the
+capstone, which ends with a run."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.compare import compare
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan, cut_subplan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import counted, format_share, signed_share
+from dtfm_lab.extensions.course.checks import (
+    MissionsOf,
+    Number,
+    Told,
+    fits,
+    iteration_again_s,
+    parts_of,
+    predicted_before,
+    ran_plan,
+    require,
+)
+from dtfm_lab.extensions.course.mission import Given
+from dtfm_lab.extensions.course.small_networks import plan_of_laptops
+from dtfm_lab.files import load_topology, topology_names
+from dtfm_lab.planning import plan as search_plan
+from dtfm_lab.simulation import simulate
+
+runs = MissionsOf("10_real_run")
+
+
+@runs.mission("predicted-within-5", takes=(list, tuple), give=lambda rng: {"plan": plan_of_laptops(rng, bandwidth=0.2)})
+def predicted_within_5(answer: Sequence[object], given: Given) -> Told:
+    predicted, measured = parts_of(answer, "[predicted, measured], two Traces", Trace, Trace)
+    ran_plan(measured, given.plan, iterations=4)
+    require(
+        measured.context.clock != "paced",
+        "on the paced clock computations are padded to what the prediction knows: it agrees by construction",
+    )
+    require(
+        measured.context.clock == "virtual",
+        "on the real clock workers wait for each other's cores, which no profile knows, and no link is emulated; "
+        "wanted the virtual clock",
+    )
+    predicted_before(predicted, measured, given.plan)
+    error = compare(predicted, measured).iteration_error
+    require(
+        abs(error) < 0.05,
+        f"it is off by {signed_share(error)}; wanted less than 5 %. Is this machine busy with other things?",
+    )
+    return {"error": signed_share(error)}
+
+
+def give_secret(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A plan, and a network on which one of the links that it uses is slower, one way."""
+    plan = plan_of_laptops(rng, bandwidth=0.2)
+    here, there = (int(place) for place in plan.placement.devices[:, int(rng.integers(2))])
+    if rng.random() < 0.5:
+        here, there = there, here
+    bandwidth = plan.topology.bandwidth_bytes_per_s.copy()
+    bandwidth[here, there] /= int(rng.integers(4, 9))
+    return {"plan": plan, "secretly": replace(plan.topology, bandwidth_bytes_per_s=bandwidth)}
+
+
+def secret_link(given: Given) -> tuple[str, str]:
+    """Names of the two ends of the link that is not as drawn, from sender to receiver."""
+    drawn, truth = given.plan.topology, given.secretly
+    here, there = np.argwhere(drawn.bandwidth_bytes_per_s != truth.bandwidth_bytes_per_s)[0]
+    return drawn.names[here], drawn.names[there]
+
+
+@runs.mission("mystery-link-measured", takes=(list, tuple), give=give_secret)
+def mystery_link_measured(answer: Sequence[object], given: Given) -> Told:
+    measured, name = parts_of(answer, '[measured, "a -> b"]', Trace, str)
+    ran_plan(measured, given.plan, iterations=4)
+    require(measured.context.links == "emulated", "no link was emulated in this run; wanted the virtual clock")
+    source, target = secret_link(given)
+    links = compare(simulate(given.plan, like=measured), measured).links
+    wanted = f"{source} -> {target}"
+    late = float((links["measured_s"] / links["predicted_s"])[wanted])
+    require(late > 2, "all its messages took what was drawn: this run was not on emulated=given.secretly")
+    said = " -> ".join(part.strip() for part in name.split("->"))
+    require(said != f"{target} -> {source}", "that is the way back; each direction is a link of its own")
+    require(
+        said not in given.plan.topology.names,
+        "that is a device. Its computations took what they should; what did it send, or wait for?",
+    )
+    require(said == wanted, f"messages of {said} took what was drawn: if it was late, then it waited for another")
+    return {"wanted": wanted, "late": late}
+
+
+faults = MissionsOf("11_faults")
+
+ITERATIONS = 4
+
+
+def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A plan of four laptops, and the one that is to die."""
+    plan = plan_of_laptops(rng, bandwidth=0.2)
+    return {"plan": plan, "victim": str(rng.choice(plan.topology.names))}
+
+
+@faults.mission("survive-a-kill", takes=(list, tuple), give=give_victim)
+def survive_a_kill(answer: Sequence[object], given: Given) -> Told:
+    calm, disturbed = parts_of(answer, "[undisturbed, disturbed], two Traces", Trace, Trace)
+    for trace in (calm, disturbed):
+        ran_plan(trace, given.plan, iterations=ITERATIONS)
+    require(not calm.context.faults, "a worker was lost in the first run, too; wanted [undisturbed, disturbed]")
+    require(bool(disturbed.context.faults), "no worker was lost in the second run; wanted [undisturbed, disturbed]")
+    lost = {fault.device: fault for fault in disturbed.context.faults}
+    require(given.victim in lost, f"lost were {', '.join(lost)}; wanted {given.victim}")
+    fault = lost[given.victim]
+    require("SIGKILL" in fault.how, f"{given.victim} {fault.how}; wanted it killed, as by a power cut")
+    require(fault.state_from in given.plan.topology.names, f"its state is from {fault.state_from}; wanted a peer's")
+    require(
+        calm.context.losses == disturbed.context.losses,
+        "the losses differ; wanted the same job, seed, rate and number of iterations in both runs, and nothing else",
+    )
+    return {"peer": fault.state_from, "lost_s": fault.lost_s}
+
+
+def give_failures(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Devices that fail, and what a checkpoint takes."""
+    return {
+        "devices": int(rng.choice([16, 32, 64, 128])),
+        "days": int(rng.integers(5, 60)),
+        "write_s": int(rng.integers(10, 120)),
+    }
+
+
+@faults.number("checkpoint-every", give=give_failures)
+def checkpoint_every(given: Given) -> Number:
+    of_one_s = given.days * 86_400
+    wanted_s = math.sqrt(2 * given.write_s * of_one_s / given.devices)
+    share = given.write_s / wanted_s + wanted_s / 2 / (of_one_s / given.devices)
+    slips = {"one_device": wanted_s * math.sqrt(given.devices), "whole_interval": wanted_s / math.sqrt(2)}
+    return Number(wanted_s, slips | {"minutes": wanted_s / 60}, {"share": format_share(share)}, within=0.02)
+
+
+capstone = MissionsOf("18_capstone")
+
+LEAST_DEVICES = 6
+UNEQUAL = 3.0
+"""Least ratio of the fastest link to the slowest."""
+LEAST_WORDS = 15
+"""Words of a description that says where the numbers are from."""
+NEAR_BOUND = 1.5
+AT_MOST = 64
+"""Most devices of a network whose bound is computed again within seconds."""
+
+
+def own_network(network: Topology) -> None:
+    """Raise NotYet unless a network is no bundled one, has devices enough, and links that differ."""
+    n = len(network)
+    require(n >= LEAST_DEVICES, f"it has {counted(n, 'device')}; wanted {LEAST_DEVICES} or more")
+    require(n <= AT_MOST, f"it has {counted(n, 'device')}; wanted {AT_MOST} at most, so that its bound takes seconds")
+    for name in topology_names():
+        bundled = load_topology(name)
+        if len(bundled) != n:
+            continue
+        between = ~np.eye(n, dtype=bool)
+        apart = np.abs(np.log(network.bandwidth_bytes_per_s[between] / bundled.bandwidth_bytes_per_s[between]))
+        late = np.abs(network.latency_s - bundled.latency_s).max()
+        require(apart.max() > 0.01 or late > 1e-4, f"its links are those of {name}, which comes with the lab")
+    bandwidth = network.bandwidth_bytes_per_s[~np.eye(n, dtype=bool)]
+    ratio = float(bandwidth.max() / bandwidth.min())
+    require(
+        ratio >= UNEQUAL,
+        f"its fastest link is {ratio:.2g} times its slowest; where all are alike, no placement is better than another: "
+        f"wanted {UNEQUAL:g} times or more",
+    )
+
+
+@capstone.mission("capstone-network", takes=Topology)
+def capstone_network(network: Topology, given: Given) -> Told:
+    own_network(network)
+    require(len(network.regions) >= 2, f"it has {len(network.regions)} region; wanted two or more")
+    without = [device.name for device in network.devices if not device.peak_flop_per_s and not device.gpu]
+    require(not without, f"{', '.join(without[:3])} have neither a GPU nor a peak; wanted one")
+    words = len(network.description.split())
+    require(
+        words >= LEAST_WORDS, f"its description has {words} words; wanted {LEAST_WORDS}: where are the numbers from?"
+    )
+    return {"devices": counted(len(network), "device"), "n_regions": len(network.regions)}
+
+
+@capstone.mission("capstone-plan", takes=Plan)
+def capstone_plan(plan: Plan, given: Given) -> Told:
+    own_network(plan.topology)
+    fits(plan)
+    found_s = iteration_again_s(plan)
+    open_job = plan.job.with_fields(
+        n_stages=None, n_replicas=None, blocks_per_stage=None, microbatches_per_replica=None, warmups=None
+    )
+    bound_s = search_plan(plan.topology, open_job, objective="iteration", seed=0, steps=1).iteration_lower_bound_s
+    assert bound_s is not None, "a search for seconds has a bound"
+    require(
+        found_s <= NEAR_BOUND * bound_s,
+        f"it takes {found_s:.4g} s, {found_s / bound_s:.2f} times the bound of {bound_s:.4g} s; wanted "
+        f"{NEAR_BOUND:g} times at most",
+    )
+    return {"found_s": found_s, "times": found_s / bound_s}
+
+
+@capstone.mission("capstone-run", takes=(list, tuple))
+def capstone_run(answer: Sequence[object], given: Given) -> Told:
+    wanted = "[plan, predicted, measured]: a Plan and two Traces"
+    plan, predicted, measured = parts_of(answer, wanted, Plan, Trace, Trace)
+    own_network(plan.topology)
+    ran_plan(measured, cut_subplan(plan, measured.context.rehearsed), iterations=4)
+    predicted_before(predicted, measured, plan)
+    require(measured.context.clock == "virtual", "wanted the virtual clock, on which agreement is not by construction")
+    error = compare(predicted, measured).iteration_error
+    require(
+        abs(error) < 0.1, f"it is off by {signed_share(error)}; wanted less than 10 %. Whom does the comparison name?"
+    )
+    part = measured.context.rehearsed
+    ran = "all of it" if part is None else part.sentence
+    return {"error": signed_share(error), "ran": ran}

@@ -1,0 +1,97 @@
+"""Missions about what the closed form does not see: overlap, and a proven plan that loses to chance."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted
+from dtfm_lab.extensions.course.checks import (
+    MissionsOf,
+    Number,
+    Told,
+    iteration_again_s,
+    parts_of,
+    plan_of,
+    priced_again,
+    require,
+)
+from dtfm_lab.extensions.course.mission import Given
+from dtfm_lab.extensions.course.small_networks import of_sites
+from dtfm_lab.files import load_job
+from dtfm_lab.planning import plan as search_plan
+
+lesson = MissionsOf("07_communication_or_seconds")
+
+FASTER = 0.95
+"""Seconds of the plan that wins by chance, at most, as a share of the proven plan's."""
+FAST, SLOW = ("A100", "RTX 4090"), ("V100", "T4")
+
+
+def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A pipeline over equal links between devices that compute in no time."""
+    n_stages, n_microbatches = int(rng.integers(3, 9)), int(rng.integers(4, 40))
+    network = Topology.from_matrices(
+        latency_ms=np.zeros((n_stages, n_stages)),
+        bandwidth_gbps=np.ones((n_stages, n_stages)),
+        peak_flop_per_s=1e24,
+        memory_bytes=1e15,
+        name="row",
+    )
+    job = load_job(
+        "llama-3-8b", n_stages=n_stages, n_replicas=1, global_batch=n_microbatches, microbatch=1, schedule="gpipe"
+    )
+    return {"network": network, "job": job, "n_stages": n_stages, "n_microbatches": n_microbatches}
+
+
+@lesson.number("charged-too-much", give=give_row)
+def charged_too_much(given: Given) -> Number:
+    hops, count = given.n_stages - 1, given.n_microbatches
+    slips = {"endless": float(hops), "stages": given.n_stages * count / (count + given.n_stages - 1)}
+    slips |= {"microbatches": float(count), "inverse": (count + hops - 1) / (hops * count)}
+    told = {"hops": hops, "count": counted(count, "micro-batch")}
+    return Number(hops * count / (count + hops - 1), slips, told)
+
+
+def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Two machines with four GPUs each, of two kinds, listed in any order."""
+    machine = rng.permutation(np.repeat(np.arange(2), 4))
+    kinds = rng.permutation([str(rng.choice(FAST)), str(rng.choice(SLOW))]).tolist()
+    between_gbps = int(rng.integers(10, 26))
+    network = of_sites(
+        [f"machine-{each}" for each in machine],
+        (0.01, 200.0),
+        (0.05, between_gbps),
+        names=[f"{kinds[each].lower().replace(' ', '')}-{number}" for number, each in enumerate(machine)],
+        gpu=[kinds[each] for each in machine],
+        name="two-machines",
+    )
+    shape = {"n_stages": 4, "n_replicas": 2, "tensor_parallel": 1}
+    job = load_job("gpt3-xl", **shape, global_batch=128, microbatch=1, schedule="1f1b").settled
+    return {"network": network, "job": job, "between_gbps": between_gbps, "kinds": " and ".join(kinds)}
+
+
+@lesson.mission("proven-and-beaten", takes=(list, tuple), give=give_mixed)
+def proven_and_beaten(plans: list[Any], given: Given) -> Told:
+    for each in parts_of(plans, "two Plans, the proven one first", Plan, Plan):
+        plan_of(each, given.network, given.job)
+    proven, faster = (priced_again(each) for each in plans)
+    least = search_plan(
+        given.network, given.job, planner="exact", objective="communication", seed=0, steps=1000
+    ).cost.total_s
+    require(
+        proven.cost.total_s <= least * (1 + 1e-9),
+        f"the first costs {proven.cost.total_s:.4f} s of communication, and a placement exists that costs less",
+    )
+    require(
+        faster.cost.total_s > least * (1 + 1e-9),
+        "the second has the least communication cost, too; wanted one that is dearer in communication",
+    )
+    proven_s, faster_s = iteration_again_s(proven), iteration_again_s(faster)
+    require(
+        faster_s <= FASTER * proven_s,
+        f"the second takes {faster_s:.2f} s an iteration, the first {proven_s:.2f} s; wanted at least 5 % less",
+    )
+    return {"faster_s": faster_s, "proven_s": proven_s, "dearer": faster.cost.total_s / least}

@@ -1,0 +1,139 @@
+"""Missions about compression and local updates, and what they cost the loss."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import counted
+from dtfm_lab.extensions.course.checks import MissionsOf, Number, Told, really_measured, require
+from dtfm_lab.extensions.course.mission import Given
+from dtfm_lab.files import load_job
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+
+lesson = MissionsOf("13_compression_and_local_updates")
+
+
+def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
+    """How gradients are rounded, and how often they are averaged."""
+    return {"block": int(rng.choice([16, 32, 64, 128])), "every": int(rng.integers(3, 40))}
+
+
+@lesson.number("times-fewer-bytes", give=give_messages)
+def times_fewer_bytes(given: Given) -> Number:
+    rounded = 4 * given.block / (given.block + 4)
+    slips = {"no_scales": 4 * given.every, "once": rounded, "rounding": 4.0, "inverse": 1 / (rounded * given.every)}
+    return Number(rounded * given.every, slips, {"rounded": rounded}, within=0.005)
+
+
+def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Seconds of computing and averaging, and the iterations to a loss by H."""
+    first, worse = int(rng.integers(200, 400)), float(rng.uniform(0.02, 0.06))
+    iterations = {every: round(first * (1 + worse * (every - 1) ** 0.8)) for every in (1, 2, 4, 8, 16, 32, 64)}
+    return {
+        "compute_s": int(rng.integers(20, 80)) / 100,
+        "averaging_s": int(rng.integers(15, 80)) / 10,
+        "iterations": iterations,
+    }
+
+
+@lesson.number("which-h", give=give_local_updates)
+def which_h(given: Given) -> Number:
+    to_loss = {every: n * (given.compute_s + given.averaging_s / every) for every, n in given.iterations.items()}
+    best = min(to_loss, key=lambda every: to_loss[every])
+    most = max(to_loss)
+    slips = {
+        "fewest": to_loss[1],
+        "shortest": to_loss[most],
+        "one_iteration": given.compute_s + given.averaging_s / best,
+        "as_few": given.iterations[1] * (given.compute_s + given.averaging_s / most),
+    }
+    told = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
+    return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, told, within=0.002)
+
+
+LOSS = 3.0
+"""Nats a byte; a run of ``tiny`` on eight sequences an iteration is there within some twenty iterations."""
+LEFT = 0.2
+"""Of the seconds that messages add to a run that averages whole numbers in every iteration."""
+MEAN_OF = 5
+"""Iterations over which the training loss is averaged."""
+TEXT_NATS = 3.06
+"""Unigram entropy of the lab's own text, by which a run on another one is told."""
+AT_LEAST = 0.5
+"""Shorter than this share of what its own profile says is no measurement."""
+
+
+def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Four laptops on slow links, and the job that they are to train."""
+    gbps, latency_ms = int(rng.integers(50, 100)) / 1000, int(rng.integers(2, 9))
+    network = Topology.from_matrices(
+        np.full((4, 4), latency_ms),
+        np.full((4, 4), gbps),
+        name="four-laptops",
+        names=["ada", "alan", "barbara", "claude"],
+        gpu="laptop",
+    )
+    job = load_job("tiny", n_stages=2, n_replicas=2, global_batch=8, microbatch=2)
+    plan = evaluate(network, job, stages=[["ada", "alan"], ["barbara", "claude"]])
+    return {"plan": plan, "mbps": round(1000 * gbps), "latency_ms": latency_ms}
+
+
+@lesson.mission("sooner-at-the-loss", takes=Trace, give=give_laptops)
+def sooner_at_the_loss(trace: Trace, given: Given) -> Told:
+    really_measured(trace)
+    context, plan = trace.context, given.plan
+    same_network_as(trace, plan.topology)
+    require(context.clock == "virtual", f"the clock is {context.clock}; wanted virtual")
+    shape = (len(context.devices), len(context.devices[0]))
+    require(shape == (2, 2), f"it ran {counted(shape[0], 'stage')} of {counted(shape[1], 'replica')}; wanted 2 of 2")
+    require(not context.stand_in, "a stand-in was trained; wanted the job's own model")
+    plain = simulate(plan, "1f1b").context
+    require(
+        (context.tokens, context.flop) == (plain.tokens, plain.flop),
+        f"an iteration has {context.tokens} tokens and {context.flop:.3g} FLOP; wanted {plain.tokens} and "
+        f"{plain.flop:.3g}, those of given.plan's model and batch",
+    )
+    entropy = context.unigram_entropy
+    require(entropy is not None and abs(entropy - TEXT_NATS) < 0.05, "it was trained on another text")
+    n_done, every = len(context.losses), context.synchronise_every
+    require(
+        every <= n_done,
+        f"{counted(n_done, 'iteration')} never averaged, which happens every {every}; they trained apart",
+    )
+    means = np.convolve(context.losses, np.ones(MEAN_OF) / MEAN_OF, mode="valid")
+    below = np.flatnonzero(means < LOSS)
+    require(len(below) > 0, f"the mean loss of five iterations comes to {means.min(initial=9.9):.2f}; wanted below 3.0")
+    spent_s, wanted_s, whole_s = _seconds(trace, plan)
+    require(
+        spent_s <= wanted_s,
+        f"an iteration takes {spent_s:.3f} s where whole numbers every time take {whole_s:.3f} s; wanted at most "
+        f"{wanted_s:.3f} s",
+    )
+    n_needed = int(below[0]) + MEAN_OF
+    return {"iterations": counted(n_needed, "iteration"), "taken_s": n_needed * spent_s, "times": whole_s / spent_s}
+
+
+def same_network_as(trace: Trace, network: Topology) -> None:
+    """Raise NotYet unless the trace is of this network, by its fingerprint, and of its devices."""
+    require(
+        trace.context.topology_fingerprint == network.fingerprint,
+        f"it ran on {trace.context.topology or 'another network'}; wanted given.plan's own links",
+    )
+    require(trace.context.links == "emulated", f"its links were {trace.context.links}; wanted those of the network")
+
+
+def _seconds(trace: Trace, plan: Any) -> tuple[float, float, float]:
+    """Seconds an iteration: measured, at most wanted, and with whole numbers averaged every time.
+
+    The last two are simulated from the trace's own profile, so that a slow machine and a fast one are judged alike.
+    """
+    computing = [time for time in trace.context.profile if time.kind.value in ("F", "B", "STEP", "REDUCE")]
+    free = plan.changed(topology=plan.topology.scaled(bandwidth=1e6, latency=1e-6))
+    whole_s, free_s = (simulate(each, "1f1b", profile=computing).iteration_s for each in (plan, free))
+    spent_s = trace.iteration_s
+    require(spent_s > AT_LEAST * free_s, "its iterations are shorter than what its own profile computes")
+    return spent_s, free_s + LEFT * (whole_s - free_s), whole_s

@@ -1,0 +1,229 @@
+"""Missions about training systems: which wins where and why, what makes a network compute-bound, and what published
+numbers say of an assumption and of a fit."""
+
+import math
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted, format_share
+from dtfm_lab.extensions.course.checks import (
+    TRAINED,
+    MissionsOf,
+    Told,
+    Trial,
+    fits,
+    fresh_cases,
+    near,
+    parts_of,
+    plan_of,
+    require,
+    same_job,
+    same_network,
+    value_of,
+)
+from dtfm_lab.extensions.course.mission import Given, NotYet
+from dtfm_lab.extensions.course.small_networks import plan_of_laptops, two_rooms
+from dtfm_lab.extensions.systems.ablations import with_free_messages
+from dtfm_lab.extensions.systems.api import Outcome, Strategy, outcome_of, variant
+from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED
+from dtfm_lab.files import load_job
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+
+systems = MissionsOf("14_systems")
+
+RIVALS = ("ddp", "deepspeed-pipeline", "dt-fm")
+"""Each on all devices, with the micro-batch of the job."""
+CLEARLY = 1.05
+"""Times the winner's seconds that the next must take at least."""
+SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
+    {"order": "pp-dp"},
+    {"overlap": True},
+    {"sharding": "zero-1"},
+    {"devices": "tried"},
+    {"transport": "overlapped"},
+    {"synchronisation": "tree"},
+    {"stages_per_device": 2},
+    {"gradient_dtype": "fp16"},
+)
+"""Assumptions of Megatron-LM as it is without flags, each changed to its other value."""
+
+
+def give_winner(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Eight devices, a batch, and the system that is to win."""
+    return {"network": two_rooms(rng), "batch": int(rng.choice([48, 64, 96])), "winner": str(rng.choice(RIVALS))} | {
+        "systems": _rivals()
+    }
+
+
+def _rivals() -> list[Strategy]:
+    return [variant(name, devices="all", microbatches="given") for name in RIVALS]
+
+
+@systems.mission("a-system-that-wins-here", takes=Topology, give=give_winner)
+def a_system_that_wins_here(network: Topology, given: Given) -> Told:
+    require(
+        len(network) == len(given.network),
+        f"it has {counted(len(network), 'device')}; wanted the eight of your network",
+    )
+    plain = replace(
+        network, latency_s=given.network.latency_s, bandwidth_bytes_per_s=given.network.bandwidth_bytes_per_s
+    )
+    same_network(replace(plain, message_bytes=None, message_s=None), given.network)
+    job = load_job("gpt2-small", global_batch=given.batch)
+    found = {one.name: outcome_of(one, network, job) for one in _rivals()}
+    seconds = {name: one.iteration_s for name, one in found.items() if one.iteration_s is not None}
+    first = min(seconds, key=lambda name: seconds[name], default="none")
+    require(first == given.winner, f"fastest here is {first}; wanted {given.winner}")
+    next_s = min((s for name, s in seconds.items() if name != first), default=np.inf)
+    require(
+        next_s >= CLEARLY * seconds[first],
+        f"the next takes {next_s / seconds[first]:.3f} times as long; wanted {CLEARLY} times or more",
+    )
+    return {"title": found[first].title, "first_s": seconds[first], "times": next_s / seconds[first]}
+
+
+def give_rooms(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Eight devices, and a job for them."""
+    return {"network": two_rooms(rng), "job": load_job("gpt2-small", global_batch=64), "shipped": AS_SHIPPED}
+
+
+@systems.mission("which-assumption", takes=Outcome, give=give_rooms)
+def which_assumption(outcome: Outcome, given: Given) -> Told:
+    strategy = outcome.strategy
+    require(strategy.name == "megatron", f"this is {strategy.title}; wanted Megatron-LM with one assumption changed")
+    shipped = variant("megatron", **AS_SHIPPED)
+    changed = [one.name for one in strategy.assumptions if getattr(strategy, one.field) != getattr(shipped, one.field)]
+    require(len(changed) == 1, f"{len(changed)} assumptions are changed ({', '.join(changed) or 'none'}); wanted one")
+    require(changed[0] not in ("n_stages", "tensor_parallel"), f"{changed[0]} is tried already in every value")
+    same_network(outcome.plan.topology, given.network)
+    same_job(outcome.job, given.job, "model", "global_batch")
+    again_s = outcome_of(strategy, given.network, given.job).iteration_s
+    before_s = outcome_of(shipped, given.network, given.job).iteration_s
+    variants = [variant("megatron", **AS_SHIPPED | change) for change in SINGLE_CHANGES]
+    others = [outcome_of(one, given.network, given.job) for one in variants]
+    best_s = min(one.iteration_s for one in others if one.iteration_s is not None)
+    assert again_s is not None, "an outcome with a plan has seconds"
+    assert before_s is not None, "eight V100s hold this model"
+    require(again_s < before_s, f"{changed[0]} saves nothing here")
+    require(again_s <= best_s * 1.001, f"{changed[0]} saves {before_s - again_s:.3g} s; another one saves more")
+    return {"which": changed[0], "again_s": again_s, "before_s": before_s}
+
+
+codesign = MissionsOf("15_codesign")
+
+MOST_BATCH = 64
+TIMES = 2.0
+"""Times the tokens a second of the given plan that are wanted."""
+
+
+def seconds_of(plan: Plan) -> tuple[float, float]:
+    """Seconds of the plan's iteration, and those of the same passes in the same order with free messages."""
+    trace = simulate(plan, queueing=plan.queueing)
+    free = plan.changed(topology=with_free_messages(plan.topology))
+    return trace.iteration_s, simulate(free, trace.context.recorded_schedule, queueing=plan.queueing).iteration_s
+
+
+@codesign.mission("make-it-compute-bound", takes=Plan, give=lambda rng: {"plan": plan_of_laptops(rng)})
+def make_it_compute_bound(plan: Plan, given: Given) -> Told:
+    plan_of(plan, given.plan.topology, given.plan.job, *TRAINED)
+    require(not plan.idle_devices, f"{len(plan.idle_devices)} laptops are idle; a single one would never wait")
+    require(plan.job.global_batch <= MOST_BATCH, f"the batch is {plan.job.global_batch}; wanted {MOST_BATCH} at most")
+    fits(plan)
+    (before_s, before_free_s), (after_s, after_free_s) = seconds_of(given.plan), seconds_of(plan)
+    computing = after_free_s / after_s
+    require(computing >= 0.5, f"{format_share(computing, 0)} of its iteration would remain; wanted half or more")
+    times = (plan.job.tokens / after_s) / (given.plan.job.tokens / before_s)
+    require(
+        times >= TIMES,
+        f"it is compute-bound, but trains {times:.2f} times as many tokens a second; wanted {TIMES:g}. Waiting for a "
+        "pipeline to fill counts as computing, and trains nothing",
+    )
+    return {"before": format_share(before_free_s / before_s, 0), "now": format_share(computing, 0), "times": times}
+
+
+@codesign.function("least-batch")
+def least_batch(rng: np.random.Generator) -> Iterator[Trial]:
+    for _ in range(20):
+        compute_s, synchronise_s = float(rng.uniform(0.01, 2)), float(rng.uniform(0.1, 60))
+        n_replicas, target = int(rng.integers(2, 65)), float(rng.uniform(0.3, 0.95))
+        each = max(1, math.ceil(target / (1 - target) * synchronise_s / compute_s))
+        case = (
+            f"{compute_s:.3g} s, {synchronise_s:.3g} s, {counted(n_replicas, 'replica')} and a target of {target:.2f}"
+        )
+        slips = {
+            "one_replica": float(each),
+            "of_averaging": float(n_replicas * max(1, math.ceil(target * synchronise_s / compute_s))),
+        }
+        arguments = compute_s, synchronise_s, n_replicas, target
+        yield Trial(arguments, n_replicas * each, slips, within=0, about=f"for {case}")
+
+
+ledger = MissionsOf("16_published")
+
+TRANSPORTS = ("overlapped", "blocking")
+
+
+def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Two plans and their "measured" seconds, by an efficiency and a transport that are not told."""
+    network = two_rooms(rng)
+    stages = [list(range(4)), list(range(4, 8))]
+    efficiency, transport = int(rng.integers(250, 450)) / 1e3, str(rng.choice(TRANSPORTS))
+    plans, measured_s = [], []
+    for batch in (32, 256):
+        job = load_job("gpt2-small", n_stages=2, n_replicas=4, global_batch=batch, microbatch=2, dtype="fp16")
+        plan = evaluate(network, job, stages=stages)
+        plans.append(plan)
+        run = plan.changed(job=plan.job.with_fields(transport=transport))
+        measured_s.append(round(simulate(run, "1f1b", efficiency=efficiency).iteration_s, 5))
+    return {"plans": plans, "measured_s": measured_s, "small_s": measured_s[0], "large_s": measured_s[1]} | {
+        "_measured_with": (transport, efficiency)
+    }
+
+
+@ledger.mission("what-was-measured", takes=(list, tuple), give=give_measured)
+def what_was_measured(answer: Sequence[object], given: Given) -> Told:
+    transport, efficiency = parts_of(answer, "[transport, efficiency]", str, float)
+    hidden_transport, hidden_efficiency = given._measured_with
+    require(transport in TRANSPORTS, f"transport is {transport!r:.30}; wanted one of {', '.join(TRANSPORTS)}")
+    require(
+        transport == hidden_transport,
+        "with that transport one of the two rows may be met, but not both with one efficiency",
+    )
+    near(float(efficiency), hidden_efficiency, slips={hidden_efficiency * 100: "that is per cent; wanted a share"})
+    return {"transport": hidden_transport, "share": format_share(hidden_efficiency)}
+
+
+@ledger.mission("judged-on-the-unseen", takes=types.FunctionType)
+def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> Told:
+    rng = fresh_cases()
+    for n in (3, 4, 9):
+        full_s = rng.uniform(1, 20, n)
+        measured_s = full_s / rng.uniform(0.2, 0.6, n)
+        reached = full_s / measured_s
+        others = np.array([np.median(np.delete(reached, i)) for i in range(n)])
+        wanted = measured_s * others / full_s - 1
+        found = value_of(function, full_s.tolist(), measured_s.tolist())
+        try:
+            errors = np.asarray(found, dtype=float)
+        except (TypeError, ValueError):
+            raise NotYet(f"your function returned {found!r:.60}; wanted a list of numbers") from None
+        require(
+            errors.shape == (n,),
+            f"for {counted(n, 'row')} it returns {counted(errors.size, 'number')}; wanted one each",
+        )
+        seen = measured_s * np.median(reached) / full_s - 1
+        if np.allclose(errors, seen) and not np.allclose(seen, wanted):
+            raise NotYet("each row was among those that its prediction was fitted to: leave it out")
+        by_mean = measured_s * np.array([np.delete(reached, i).mean() for i in range(n)]) / full_s - 1
+        require(not np.allclose(errors, by_mean) or np.allclose(by_mean, wanted), "that is the mean of the others")
+        signs = "measured over predicted less 1 is wanted, not the other way round: plus is longer than predicted"
+        require(not np.allclose(errors, 1 / (wanted + 1) - 1), signs)
+        require(bool(np.allclose(errors, wanted)), f"for {counted(n, 'row')} the errors differ from the wanted ones")
+    return {}

@@ -1,0 +1,151 @@
+"""What a teacher needs: assignments in nbgrader's format, and slides.
+
+What begins a slide follows from headings, so that no cell has to be marked by hand: the first heading and each of the
+second level begin one, those of the third a slide below. A question that asks for a guess gets a slide of its own, so
+that nobody sees the answer first. Cells in which a reader writes are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.extensions.course.mission import LESSONS, TEXTS, Mission, in_order
+from dtfm_lab.files.reading import read_mapping
+
+Cell = dict[str, Any]
+MINUTES_A_POINT = 5
+VARIANT = "variant="
+"""How the first cell of a notebook begins to say the variant of its numbers."""
+TEXTS_OF_ONE = read_mapping(TEXTS / "assignment.yaml")
+
+
+def points_of(mission: Mission) -> int:
+    """Points of a mission: one for every five minutes that it is said to take, at least one."""
+    return max(1, round(mission.minutes / MINUTES_A_POINT))
+
+
+@dataclass(frozen=True)
+class Own:
+    """Whose notebook it is, where each student gets one of their own."""
+
+    reader: str
+    variant: str
+
+
+def assignment(lesson: str, *, solved: bool, hints: bool = True, own: Own | None = None) -> dict[str, Any]:
+    """The notebook of a lesson's missions, as JSON: the instructor's where ``solved``, or else the student's.
+
+    Its first cell turns the worked answers off, and the hints where ``hints`` is false. Raises UnknownName for a lesson
+    that there is not, and LabError for one without missions.
+    """
+    chosen = in_order(lesson)
+    if not chosen:
+        raise LabError(f"lesson {lesson} has no missions; wanted one that has")
+    about = LESSONS[lesson]
+    rules = "" if hints else ", hints=False"
+    if own is None:
+        named, first = TEXTS_OF_ONE["own_name"], TEXTS_OF_ONE["reader"]
+    else:
+        named, first = TEXTS_OF_ONE["its_name"], f"import dtfm_lab as lab\n\nlab.missions.reader({own.reader!r})\n"
+        rules += f", {VARIANT}{own.variant!r}"
+    helped = TEXTS_OF_ONE["hints"]["on" if hints else "off"]
+    text = TEXTS_OF_ONE["beginning"].format(title=about.title, question=about.question, helped=helped, named=named)
+    first += f"lab.missions.assignment({lesson!r}{rules})"
+    cells = [_markdown("about", text), _code("reader", first, _locked("reader"))]
+    for mission in chosen:
+        cells += _cells_of(mission, solved=solved)
+    cells.append(_code("record", f"lab.missions.board({lesson!r})", _locked("record")))
+    python = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"cells": cells, "metadata": {"kernelspec": python}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def answer_id(mission: str) -> str:
+    """The id of the cell in which a student answers a mission."""
+    return f"answer-{mission}"
+
+
+def _cells_of(mission: Mission, *, solved: bool) -> list[Cell]:
+    name = mission.name
+    given = f"given = lab.missions.given({name!r})\n" if mission.give else ""
+    solution = f"### BEGIN SOLUTION\n{given}{mission.answer}\n### END SOLUTION" if solved else TEXTS_OF_ONE["stub"]
+    check = f"verdict = lab.missions.check({name!r}, answer)\nassert verdict, verdict.reason\nprint(verdict.reason)"
+    graded = {"grade": True, "locked": True, "points": points_of(mission), "solution": False}
+    open_to_all = {"grade": False, "locked": False, "solution": True}
+    return [
+        _code(f"task-{name}", f"answer = None\nlab.missions.show({name!r})", _locked(f"task-{name}")),
+        _code(answer_id(name), solution, {"grade_id": answer_id(name), **open_to_all}),
+        _code(f"check-{name}", check, {"grade_id": f"check-{name}", **graded}),
+    ]
+
+
+def _locked(grade_id: str) -> dict[str, Any]:
+    return {"grade_id": grade_id, "grade": False, "locked": True, "solution": False}
+
+
+def _code(cell_id: str, source: str, nbgrader: dict[str, Any]) -> Cell:
+    about = {"nbgrader": {**nbgrader, "schema_version": 3, "task": False}}
+    code: Cell = {"cell_type": "code", "id": cell_id[:64], "metadata": about, "execution_count": None, "outputs": []}
+    return code | {"source": source}
+
+
+def _markdown(cell_id: str, source: str) -> Cell:
+    return {"cell_type": "markdown", "id": cell_id, "metadata": {}, "source": source}
+
+
+ASKS = re.compile(r"^lab\.guess\(", re.MULTILINE)
+READERS = re.compile(r"^#\s*(answer\s*=|lab\.missions\.check)", re.MULTILINE)
+HEADING = re.compile(r"^(#{1,3}) ", re.MULTILINE)
+LONG = 900
+"""Characters of a Markdown cell after which the next cell begins a slide below."""
+
+
+def with_slides(notebook: dict[str, Any]) -> dict[str, Any]:
+    """The notebook with ``slide_type`` in each cell's metadata, longer cells cut at their headings."""
+    cells: list[Cell] = []
+    after_question = after_long = False
+    for cell in (part for whole in notebook["cells"] for part in _parts(whole)):
+        source = _source(cell)
+        kind = _kind(cell, source)
+        if kind == "-" and (after_question or after_long):
+            kind = "subslide"
+        if kind != "skip":
+            after_question = cell["cell_type"] == "code" and bool(ASKS.search(source))
+            after_long = cell["cell_type"] == "markdown" and len(source) > LONG
+        about = cell.get("metadata", {}) | {"slideshow": {"slide_type": kind}}
+        cells.append(cell | {"metadata": about})
+    return notebook | {"cells": cells}
+
+
+def _kind(cell: Cell, source: str) -> str:
+    if not source.strip() or (cell["cell_type"] == "code" and READERS.search(source)):
+        return "skip"
+    if cell["cell_type"] == "code":
+        return "subslide" if ASKS.search(source) else "-"
+    found = HEADING.match(source.lstrip())
+    return "-" if found is None else "subslide" if len(found[1]) == 3 else "slide"
+
+
+def _parts(cell: Cell) -> list[Cell]:
+    """A Markdown cell cut before each heading, or the cell; a # in a fenced block is no heading."""
+    if cell["cell_type"] != "markdown":
+        return [cell]
+    parts: list[list[str]] = [[]]
+    fenced = False
+    for line in _source(cell).splitlines(keepends=True):
+        fenced ^= line.startswith("```")
+        if not fenced and HEADING.match(line) and any(each.strip() for each in parts[-1]):
+            parts.append([])
+        parts[-1].append(line)
+    if len(parts) == 1:
+        return [cell]
+    base = str(cell.get("id", "part"))[:50]
+    about = {"metadata": cell.get("metadata", {})}
+    return [_markdown(f"{base}-{number}", "".join(part)) | about for number, part in enumerate(parts)]
+
+
+def _source(cell: Cell) -> str:
+    source = cell["source"]
+    return "".join(source) if isinstance(source, list) else source

@@ -1,0 +1,108 @@
+"""A question that asks for a guess before it shows the answer."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.extensions.course.guessing import DECADES, Question, in_words, score_of, with_unit
+from dtfm_lab.extensions.course.progress import Guess, current_reader, load_progress
+from dtfm_lab.widgets.tasks import begin, has_event_loop, shared_interpreter
+from dtfm_lab.widgets.views.view import View
+
+NOTHING = Question("nothing", "There is no question here yet.", 1.0)
+
+
+class GuessView(View):
+    """Asks a Question. The page sends {"kind": "guess", "value"}; the answer is no trait before that."""
+
+    question = traitlets.Unicode().tag(sync=True)
+    unit = traitlets.Unicode().tag(sync=True)
+    low = traitlets.Float(None, allow_none=True).tag(sync=True)
+    """Ends of the slider; None for none."""
+    high = traitlets.Float(None, allow_none=True).tag(sync=True)
+    is_log = traitlets.Bool(False).tag(sync=True)
+    """Whether the slider is even in factors."""
+    busy = traitlets.Bool(False).tag(sync=True)
+    """Whether the answer is being computed."""
+    marks = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """What stands on the scale after a guess: {"value", "text", "kind": "guess" | "answer"}."""
+    words = traitlets.Unicode("").tag(sync=True)
+    """How far off the guess is; empty before it."""
+    score = traitlets.Unicode("").tag(sync=True)
+    problem = traitlets.Unicode("").tag(sync=True)
+    """Why there is no answer, or why the guess is not kept; empty where all is well."""
+
+    def __init__(self, asked: Question = NOTHING, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.asked = asked
+        low, high = asked.low, asked.high
+        with self.hold_sync():
+            self.question, self.unit, self.low, self.high = asked.question, asked.unit, low, high
+            self.is_log = low is not None and high is not None and low > 0 and high / low >= DECADES
+        try:
+            if (kept := asked.kept()) is not None:
+                self._show(kept, kept)
+        except LabError as error:
+            self.problem = f"guesses are not kept: {error}"
+
+    def guess(self, value: float) -> None:
+        """Guess, as the page does. The answer comes when it is computed, at once where no event loop runs."""
+        if self.busy:
+            return
+        self.problem = ""
+        if not has_event_loop():
+            self._take(value, self.asked.compute())
+            return
+        self.busy = True
+        begin(self._answer(value), self._fail)
+
+    async def _answer(self, value: float) -> None:
+        answer = await asyncio.to_thread(self._compute)
+        self._take(value, answer)
+        self.busy = False
+
+    def _compute(self) -> float:
+        with shared_interpreter():
+            return self.asked.compute()
+
+    def _fail(self, problem: str) -> None:
+        self.problem, self.busy = problem, False
+
+    def _take(self, value: float, answer: float) -> None:
+        try:
+            said, first = self.asked.keep(value, answer)
+        except LabError as error:
+            asked = self.asked
+            said = first = Guess(asked.name, asked.question, float(value), answer, asked.unit)
+            self.problem = f"this guess is not kept: {error}"
+        self._show(said, first)
+
+    def _show(self, said: Guess, first: Guess) -> None:
+        with self.hold_sync():
+            self.words = in_words(said, first)
+            self.marks = [
+                {"kind": "guess", "value": said.guess, "text": with_unit(said.guess, said.unit)},
+                {"kind": "answer", "value": said.answer, "text": with_unit(said.answer, said.unit)},
+            ]
+            try:
+                self.score = score_of(load_progress(current_reader()).guesses)
+            except LabError:
+                self.score = ""
+
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        value = content.get("value")
+        if content.get("kind") == "guess" and isinstance(value, (int, float)) and abs(value) < 1e300:
+            self.guess(float(value))
+
+    def alt_text(self) -> str:
+        return f"{self.asked!r} {self.words}".strip()
+
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Add the question as Markdown, for readers without widgets."""
+        bundle = super()._repr_mimebundle_(**options)
+        if bundle is not None:
+            bundle[0]["text/markdown"] = f"{self.asked._repr_markdown_()} {self.words}".strip()
+        return bundle

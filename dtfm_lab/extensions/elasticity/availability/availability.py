@@ -1,0 +1,329 @@
+"""Which devices are there when: the changes of a fleet over hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from heapq import heappop, heappush
+from typing import NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
+from dtfm_lab.extensions.elasticity.availability.rates import LONGEST_S, Rates
+
+
+class Change(NamedTuple):
+    """What changes at one instant. Who leaves and comes again is in both; who comes and leaves is in neither."""
+
+    time_s: float
+    left: tuple[int, ...]
+    """Indices of devices that leave."""
+    came: tuple[int, ...]
+    """Indices of devices that come."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Availability:
+    """Comings and goings of devices from second 0 to the end; who never comes is never there.
+
+    Events are sorted by time when it is made; at one instant, those who were there leave before others come. Raises
+    TraceError where a device comes while it is there or leaves while it is not, a time is outside 0 to the end, or a
+    name stands twice.
+    """
+
+    devices: tuple[str, ...]
+    time_s: FloatArray
+    """(E,) when something changes, ascending."""
+    device: IntArray
+    """(E,) index of the device that comes or leaves."""
+    comes: BoolArray
+    """(E,) True where it comes, False where it leaves."""
+    end_s: float
+    """Until when it is known; what is there then may stay on."""
+    name: str = "availability"
+    source: str = ""
+    """Where it is from: a publication and its licence, or the rates and the seed that it was drawn with."""
+    left_out: int = field(default=0)
+    """Events of devices for which a network had no seat (``on``)."""
+
+    def __post_init__(self) -> None:
+        time_s = np.array(self.time_s, dtype=np.float64)
+        device, comes = np.array(self.device, dtype=np.int64), np.array(self.comes, dtype=bool)
+        devices, end_s = tuple(self.devices), as_number(self.end_s)
+        if end_s is None or not 0 < end_s <= LONGEST_S:
+            wanted = f"more than 0, at most {LONGEST_S:.3g} (ten years)"
+            raise TraceError(f"{self.name}: ends after {shortened(self.end_s)} s; wanted {wanted}")
+        order = checked_order(self.name, devices, end_s, time_s, device, comes)
+        for field_, values in (("time_s", time_s[order]), ("device", device[order]), ("comes", comes[order])):
+            values.setflags(write=False)
+            object.__setattr__(self, field_, values)
+        object.__setattr__(self, "devices", devices)
+        object.__setattr__(self, "end_s", end_s)
+
+    def __repr__(self) -> str:
+        present = self.counts()
+        return (
+            f"<Availability {self.name}: {counted(len(self.devices), 'device')}, {int((~self.comes).sum())} losses in "
+            f"{self.end_s / 3600:.3g} h, {present.min()} to {present.max()} present at a time>"
+        )
+
+    @classmethod
+    def from_intervals(
+        cls, present: Mapping[str, Iterable[Sequence[float]]], end_s: float, *, name: str = "drawn by hand"
+    ) -> Self:
+        """From the intervals, (come, leave) in seconds, in which each device is there; one that reaches the end does
+        not leave."""
+        events: list[tuple[float, int, bool]] = []
+        until_s = as_number(end_s)
+        if not isinstance(present, Mapping):
+            raise TraceError(f"{name}: {shortened(present)} is there; wanted intervals by the names of devices")
+        for index, (device, intervals) in enumerate(present.items()):
+            for interval in intervals if isinstance(intervals, Iterable) else [intervals]:
+                ends = [as_number(end) for end in interval] if isinstance(interval, Iterable) else []
+                if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
+                    wanted = "when it comes and, later, leaves, in seconds"
+                    raise TraceError(f"{name}: {device} is there from and to {shortened(interval)}; wanted {wanted}")
+                events.append((ends[0], index, True))
+                if until_s is None or ends[1] < until_s:
+                    events.append((ends[1], index, False))
+        time_s, index_of, comes = np.array(events, dtype=float).reshape(-1, 3).T
+        return cls(devices=tuple(present), time_s=time_s, device=index_of, comes=comes, end_s=end_s, name=name)
+
+    @classmethod
+    def drawn(
+        cls,
+        devices: Topology | Sequence[str],
+        end_s: float,
+        *,
+        mean_life_s: float,
+        mean_absence_s: float,
+        shape: float = 1.0,
+        daily: float = 0.0,
+        weekends: bool = False,
+        region_loss_s: float | None = None,
+        seed: int = 0,
+        name: str = "drawn",
+    ) -> Self:
+        """By chance, of a network's devices or of names: the same seed gives the same events.
+
+        A device is there for a lifetime (Weibull of this ``shape``: 1 is exponential, below 1 the young leave most) and
+        then away for an exponential time; an infinite ``mean_absence_s`` is for good. It begins in the middle: some are
+        there, and have been for a while; all are, and are new, where absence is for good. ``daily``, from 0 to 1, makes
+        noon the hour at which most leave and fewest come, and midnight, second 0, the opposite; with ``weekends`` days
+        6 and 7 of a week are like midnight. Every ``region_loss_s`` in the mean a region loses all that it has at once.
+        Raises TraceError for a rate that is none.
+        """
+        rates = Rates(
+            mean_life_s=mean_life_s,
+            mean_absence_s=mean_absence_s,
+            shape=shape,
+            daily=daily,
+            weekends=weekends,
+            region_loss_s=region_loss_s,
+        )
+        if isinstance(devices, str):
+            raise TraceError(f"{name}: devices are {shortened(devices)}; wanted a Topology, or a list of names")
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise TraceError(f"{name}: seed is {shortened(seed)}; wanted a whole number, 0 or more")
+        if isinstance(devices, Topology):
+            names, regions = devices.names, [device.region for device in devices.devices]
+        else:
+            names, regions = tuple(devices), [""] * len(devices)
+        time_s, device, comes = rates.events(regions, end_s, np.random.default_rng(seed))
+        source = f"drawn by the lab: {rates}; seed {seed}"
+        return cls(devices=names, time_s=time_s, device=device, comes=comes, end_s=end_s, name=name, source=source)
+
+    @classmethod
+    def steady(cls, topology: Topology, end_s: float) -> Self:
+        """All devices of a network, from the first second to the last."""
+        names = _names_of(topology)
+        n = len(names)
+        return cls(
+            devices=names, time_s=np.zeros(n), device=np.arange(n), comes=np.ones(n, bool), end_s=end_s, name="steady"
+        )
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """One for each instant at which something changes, in order."""
+        if not len(self.time_s):
+            return ()
+        begins = np.flatnonzero(np.append(True, np.diff(self.time_s) > 0))
+        turns = begins + np.add.reduceat(~self.comes, begins, dtype=np.int64)
+        ends = np.append(begins[1:], len(self.time_s))
+        device, comes = tuple(self.device.tolist()), self.comes.tolist()
+        order = np.lexsort((self.device, self.time_s))
+        again = (np.diff(self.device[order]) == 0) & (np.diff(self.time_s[order]) == 0)
+        twice = set(self.time_s[order[1:][again]].tolist())
+        found = []
+        instants = zip(self.time_s[begins].tolist(), begins.tolist(), turns.tolist(), ends.tolist(), strict=True)
+        for at_s, begin, turn, end in instants:
+            left, came = device[begin:turn], device[turn:end]
+            if at_s in twice:
+                first = {device[i]: comes[i] for i in reversed(range(begin, end))}
+                last = {device[i]: comes[i] for i in range(begin, end)}
+                left = tuple(sorted(who for who, came_first in first.items() if not came_first))
+                came = tuple(sorted(who for who, came_last in last.items() if came_last))
+            found.append(Change(at_s, left, came))
+        return tuple(found)
+
+    def counts(self) -> IntArray:
+        """(changes,) devices present from each instant to the next; a single 0 where nothing ever changes."""
+        if not len(self.time_s):
+            return np.zeros(1, dtype=np.int64)
+        last = np.append(np.diff(self.time_s) > 0, True)
+        present: IntArray = np.cumsum(np.where(self.comes, 1, -1))[last]
+        return present
+
+    def present_at(self, time_s: float) -> tuple[str, ...]:
+        """Names of the devices that are there at a time, in the order of ``devices``."""
+        count = np.zeros(len(self.devices), dtype=np.int64)
+        until = int(np.searchsorted(self.time_s, time_s, side="right"))
+        np.add.at(count, self.device[:until], np.where(self.comes[:until], 1, -1))
+        return tuple(name for name, there in zip(self.devices, count, strict=True) if there > 0)
+
+    def present_s(self) -> FloatArray:
+        """(devices,) seconds for which each device is there, to the end."""
+        seconds = np.zeros(len(self.devices))
+        np.add.at(seconds, self.device, np.where(self.comes, self.end_s - self.time_s, self.time_s - self.end_s))
+        return seconds
+
+    @property
+    def mean_between_losses_s(self) -> float:
+        """Seconds over the instants at which somebody leaves; infinite where nobody does."""
+        instants = len(np.unique(self.time_s[~self.comes]))
+        return self.end_s / instants if instants else np.inf
+
+    def on(self, topology: Topology) -> Self:
+        """The same with a network's devices, in its order.
+
+        Where all names are devices of the network they stay who they are. Otherwise, as in logs of a cloud that gives
+        every machine a new name, who comes takes the first free device, in the network's order; who finds none is left
+        out, and its events are counted in ``left_out``.
+        """
+        names = _names_of(topology)
+        place = {name: index for index, name in enumerate(names)}
+        if set(self.devices) <= set(names):
+            index = np.array([place[name] for name in self.devices], dtype=np.int64)
+            return replace(self, devices=names, device=index[self.device] if len(self.device) else self.device)
+        # the lowest free device is next, so that the same few serve most of the time
+        free = list(range(len(names)))
+        seat: dict[int, int] = {}
+        kept, seats = [], []
+        for event, (device, comes) in enumerate(zip(self.device.tolist(), self.comes.tolist(), strict=True)):
+            if comes and free:
+                seat[device] = heappop(free)
+            elif comes or device not in seat:
+                continue
+            kept.append(event)
+            seats.append(seat[device])
+            if not comes:
+                heappush(free, seat.pop(device))
+        return replace(
+            self,
+            devices=names,
+            time_s=self.time_s[kept],
+            device=np.array(seats, dtype=np.int64),
+            comes=self.comes[kept],
+            left_out=self.left_out + len(self.time_s) - len(kept),
+        )
+
+    def until(self, end_s: float) -> Self:
+        """Its first seconds, with what changes in the last. Raises TraceError where it is not known for so long."""
+        until_s = as_number(end_s)
+        if until_s is None or not 0 < until_s <= self.end_s:
+            found = shortened(end_s)
+            raise TraceError(f"{self.name} until {found} s; wanted more than 0, at most its {self.end_s:g} s")
+        kept = self.time_s <= until_s
+        return replace(self, time_s=self.time_s[kept], device=self.device[kept], comes=self.comes[kept], end_s=until_s)
+
+    def faster(self, factor: float) -> Self:
+        """The same changes in a ``factor`` less of time: an hour in a minute is ``faster(60)``."""
+        times = as_number(factor)
+        if times is None or not 0 < times < np.inf:
+            raise TraceError(f"{self.name} {shortened(factor)} times faster; wanted a factor above 0")
+        return replace(self, time_s=self.time_s / times, end_s=self.end_s / times)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Columns time_s, event (add or remove) and device, a row for each event."""
+        names = np.array(self.devices, dtype=object)
+        return pd.DataFrame(
+            {
+                "time_s": self.time_s,
+                "event": np.where(self.comes, "add", "remove"),
+                "device": names[self.device] if len(self.device) else [],
+            }
+        )
+
+
+def _names_of(topology: object) -> tuple[str, ...]:
+    """Names of a network's devices; a network's name is none."""
+    if not isinstance(topology, Topology):
+        raise TraceError(f"network is {shortened(topology)}; wanted a Topology, such as lab.load_topology loads")
+    return topology.names
+
+
+def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[IntArray, int | None]:
+    """Events in order, and the first at which a device comes while it is there, or leaves while it is not; None where
+    there is none.
+
+    At one instant those who were there leave, then others come; who both comes and leaves does so in the only order
+    that can be. In whatever order the events are given, they come out in the same.
+    """
+    if not len(device):
+        return np.arange(0), None
+    by_device = np.lexsort((comes, time_s, device))
+    of, at_s, coming = device[by_device], time_s[by_device], comes[by_device]
+    is_new = np.append(True, of[1:] != of[:-1])
+    # of the events of one device at one instant, of which those that leave stand first
+    begins = np.flatnonzero(is_new | np.append(True, at_s[1:] != at_s[:-1]))
+    sizes = np.diff(np.append(begins, len(of)))
+    n_leave = np.add.reduceat(~coming, begins, dtype=np.int64)
+    net = sizes - 2 * n_leave
+    total, firsts = np.cumsum(net), np.flatnonzero(is_new[begins])
+    there = total - np.repeat((total - net)[firsts], np.diff(np.append(firsts, len(begins))))
+    was_there = np.repeat(there - net == 1, sizes)
+    nth = np.arange(len(of)) - np.repeat(begins, sizes) - np.where(coming, np.repeat(n_leave, sizes), 0)
+    turn = 2 * nth + (coming == was_there)
+    order = by_device[np.lexsort((coming, turn, at_s))]
+    wrong = np.flatnonzero((there < 0) | (there > 1))
+    if not len(wrong):
+        return order, None
+    first = wrong[np.argmin(at_s[begins[wrong]])]
+    return order, int(by_device[begins[first] + (sizes[first] - 1 if there[first] > 1 else 0)])
+
+
+def checked_order(
+    name: str, devices: tuple[str, ...], end_s: float, time_s: FloatArray, device: IntArray, comes: BoolArray
+) -> IntArray:
+    """The events in order. Raises TraceError, with the availability's name, for any that cannot be."""
+    if not time_s.shape == device.shape == comes.shape or time_s.ndim != 1:
+        raise TraceError(
+            f"{name}: {counted(time_s.size, 'time')}, {counted(device.size, 'device')} and "
+            f"{counted(comes.size, 'kind')} of events; wanted as many of each"
+        )
+    if (stray := next((each for each in devices if not isinstance(each, str)), None)) is not None:
+        raise TraceError(f"{name}: a device is named {shortened(stray)}; wanted text")
+    if len(set(devices)) < len(devices):
+        twice = next(each for at, each in enumerate(devices) if each in devices[:at])
+        raise TraceError(f"{name}: device {twice} stands twice in the list; wanted each once")
+    outside = ~((time_s >= 0) & (time_s <= end_s))
+    if outside.any():
+        raise TraceError(f"{name}: an event at {time_s[outside][0]:g} s; wanted 0 to the end at {end_s:g} s")
+    unknown = (device < 0) | (device >= len(devices))
+    if unknown.any():
+        raise TraceError(
+            f"{name}: an event names device {device[unknown][0]}; wanted 0 to {len(devices) - 1}, "
+            "an index of the devices"
+        )
+    order, wrong = in_turns(time_s, device, comes)
+    if wrong is not None:
+        who, when = devices[int(device[wrong])], f"{time_s[wrong]:g} s"
+        if comes[wrong]:
+            raise TraceError(f"{name}: {who} comes at {when} while it is there; wanted it to leave before")
+        raise TraceError(f"{name}: {who} leaves at {when} while it is not there; wanted it to come before")
+    return order

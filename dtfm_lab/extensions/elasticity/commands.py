@@ -1,0 +1,65 @@
+"""The command that replays hours of training on devices that come and go."""
+
+from typing import Any
+
+import click
+from pandas import DataFrame, concat
+
+from dtfm_lab.cli.options import assigned, csv_option, json_option, plain_value
+from dtfm_lab.cli.terminal import print_json, print_table, row_progress
+from dtfm_lab.extensions.elasticity.api import policies
+from dtfm_lab.extensions.elasticity.replaying import replay
+from dtfm_lab.files.reading import write_text
+
+OURS = "goodput"
+"""The policy of a replay for which none is named."""
+SECONDS = ("start_s", "restart_s", "regroup_s", "checkpoint_s", "notice_s")
+"""Seconds of a replay that do not follow from its plans."""
+HOURS_SHOWN = ("policy", "samples_per_s", "share_of_bound", "training", "redone", "reconfiguring", "dollars")
+"""Of a history, what a terminal shows; --json has all."""
+
+
+@click.command()
+@click.argument("network", metavar="TOPOLOGY")
+@click.option("--job", "job_name", help="A job by name or a file; the network's default without.")
+@click.option(
+    "--availability",
+    required=True,
+    help="Who is there when: one that comes with the lab, or a file of events or counts.",
+)
+@click.option(
+    "--policy", "chosen", multiple=True, type=click.Choice(list(policies)), help="One or several; goodput without."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=SECONDS", help=f"Any of {', '.join(SECONDS)} or the policy's own."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the searches for plans.")
+@csv_option
+@json_option
+def hours(
+    network: str,
+    job_name: str | None,
+    availability: str,
+    chosen: tuple[str, ...],
+    settings: tuple[str, ...],
+    seed: int,
+    csv: str | None,
+    as_json: bool,
+) -> None:
+    """Predict hours of training on a TOPOLOGY whose devices come and go, under policies, beside what foresight would
+    make. Plans of all fleets are searched, which takes a while at first."""
+    given: dict[str, Any] = {
+        name: plain_value(text) for name, text in assigned("--set", settings, "restart_s=60").items()
+    }
+    told, segments = [], []
+    with row_progress("simulate --hours", noun="policies", total=len(chosen or (OURS,))) as show:
+        for policy in chosen or (OURS,):
+            history = replay(network, job_name, availability, policy, seed=seed, **given)
+            told.append(history.to_dict())
+            segments.append(history.to_frame().assign(policy=policy))
+            show(history)
+    if csv is not None:
+        write_text(csv, concat(segments).to_csv(index=False))
+    if as_json:
+        return print_json({"histories": told})
+    print_table(DataFrame([{name: one[name] for name in HOURS_SHOWN} for one in told]))

@@ -1,0 +1,101 @@
+"""Two histories of the same hours, predicted and measured: where their goodput parts, stretch by stretch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.units import FloatArray, format_s, signed_share
+from dtfm_lab.extensions.elasticity.history import History, State
+
+SAME = 1e-3
+"""Share of the hours below which two durations count as one."""
+SHOWN = (State.TRAINING, State.REDONE, State.RECONFIGURING, State.IDLE)
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryComparison:
+    """What was predicted of hours beside what came of them. Raises TraceError where they are not the same hours."""
+
+    predicted: History
+    measured: History
+
+    def __post_init__(self) -> None:
+        one, other = self.predicted.availability, self.measured.availability
+        if one.end_s != other.end_s or one.changes != other.changes:
+            raise TraceError(
+                f"histories of {one.name}, {one.end_s:g} s, and {other.name}, {other.end_s:g} s; wanted the same hours"
+            )
+
+    def __repr__(self) -> str:
+        return f"<HistoryComparison: {self.text}>"
+
+    @property
+    def goodput_error(self) -> float:
+        """Measured samples a second over predicted ones, less one; NaN where none were predicted."""
+        return _error(self.predicted.goodput, self.measured.goodput)
+
+    @property
+    def pace_error(self) -> float:
+        """The same of the samples in a second of training that counts: longer steps, or other plans."""
+        return _error(_pace(self.predicted), _pace(self.measured))
+
+    @property
+    def time_error(self) -> float:
+        """The same of the seconds of training that counts: changes that took longer, and work that was lost.
+
+        ``1 + goodput_error`` is the product of ``1 + pace_error`` and ``1 + time_error``.
+        """
+        return _error(self.predicted.seconds["training"], self.measured.seconds["training"])
+
+    @property
+    def text(self) -> str:
+        """Both goodputs and what parts them, in a line."""
+        was, now = self.predicted, self.measured
+        lost_s = now.seconds["reconfiguring"] - was.seconds["reconfiguring"]
+        changes = f"changes took {format_s(abs(lost_s))} {'more' if lost_s > 0 else 'less'}"
+        if abs(lost_s) < SAME * now.availability.end_s:
+            changes = "changes took as long"
+        return (
+            f"measured {now.goodput:.4g} samples a second, predicted {was.goodput:.4g} "
+            f"({signed_share(self.goodput_error)}): "
+            f"{signed_share(self.pace_error)} by the pace of the steps, {signed_share(self.time_error)} "
+            f"by the time for them; {changes}"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each stretch between two changes of the fleet: ``start_s``, ``end_s``, and of both histories the
+        steps that count and end in it, and its seconds of training, redone, reconfiguring and idle."""
+        times = [change.time_s for change in self.predicted.availability.changes]
+        end_s = self.predicted.availability.end_s
+        edges = np.unique([0.0, *(time for time in times if 0 < time < end_s), end_s])
+        columns: dict[str, FloatArray] = {"start_s": edges[:-1], "end_s": edges[1:]}
+        for which, history in (("predicted", self.predicted), ("measured", self.measured)):
+            columns[f"{which}_steps"] = _steps(history, edges)
+        for state in SHOWN:
+            for which, history in (("predicted", self.predicted), ("measured", self.measured)):
+                columns[f"{which}_{state.name.lower()}_s"] = _seconds(history, state, edges)
+        return pd.DataFrame(columns)
+
+
+def _pace(history: History) -> float:
+    training_s = history.seconds["training"]
+    return history.samples / training_s if training_s else 0.0
+
+
+def _error(predicted: float, measured: float) -> float:
+    return measured / predicted - 1 if predicted else np.nan
+
+
+def _steps(history: History, edges: FloatArray) -> FloatArray:
+    which = np.clip(np.searchsorted(edges, history.end_s, side="left") - 1, 0, len(edges) - 2)
+    return np.asarray(np.bincount(which, weights=history.steps, minlength=len(edges) - 1).astype(float))
+
+
+def _seconds(history: History, state: State, edges: FloatArray) -> FloatArray:
+    lasts = np.where(history.state == state, history.end_s - history.start_s, 0.0)
+    so_far = np.interp(edges, np.append(0.0, history.end_s), np.append(0.0, np.cumsum(lasts)))
+    return np.asarray(np.diff(so_far))

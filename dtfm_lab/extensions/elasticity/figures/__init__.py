@@ -1,0 +1,1 @@
+"""Availabilities, histories of hours, and races of policies as plotly figures."""

@@ -1,0 +1,154 @@
+"""The History of hours that were run for real, from the events of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.extensions.elasticity.availability import Availability
+from dtfm_lab.extensions.elasticity.history import History, Loss, Operation, State
+from dtfm_lab.runtime.client.record import Event
+from dtfm_lab.runtime.protocol.run_options import RunSpec
+
+
+class Departure(NamedTuple):
+    """An instant at which devices left."""
+
+    time_s: float
+    devices: tuple[str, ...]
+    serving: int
+    """How many of them served."""
+
+
+@dataclass(kw_only=True)
+class Booked:
+    """What is known of a run beside its events, in its own seconds."""
+
+    availability: Availability
+    name: str
+    """The policy's."""
+    followed: list[Operation] = field(default_factory=list)
+    """In the order in which the run was told to follow them; it may have skipped some."""
+    started_s: float = 0.0
+    """When the workers were started."""
+    first_step_s: float = 0.0
+    departures: list[Departure] = field(default_factory=list)
+    waits: list[tuple[float, float]] = field(default_factory=list)
+    """From when until when there was no plan for who was there."""
+
+
+def plan_of(operation: Operation, availability: Availability) -> Plan | None:
+    """The plan of an operation, without those who have left."""
+    plan = operation.plan
+    if plan is None or not operation.left:
+        return plan
+    return plan.changed(absent=tuple(availability.devices[device] for device in sorted(operation.left)))
+
+
+def measured_history(booked: Booked, events: Iterable[tuple[float, Event]]) -> History:
+    """Book every second: steps as their ends were heard, changes from a loss, or from the last step, to the moment at
+    which all workers have their state. ``events`` have the time at which each came."""
+    rows = _Rows(booked)
+    for time_s, event in events:
+        if time_s > booked.availability.end_s:
+            break
+        rows.add(time_s, event)
+    return rows.history()
+
+
+class _Rows:
+    """Segments so far; the step or the change under way has begun at ``since_s``."""
+
+    def __init__(self, booked: Booked) -> None:
+        self.booked, self.operation, self.changing = booked, 0, False
+        self.rows: list[list[Any]] = []  # start, end, state, operation, steps
+        self.since_s = 0.0
+        self.losses = [Loss(*departure, 0.0, 0.0, 0.0) for departure in booked.departures]
+        self.last_loss: int | None = None
+        self._row(booked.started_s, State.STOPPED)
+        self._book(booked.first_step_s, State.RECONFIGURING)
+
+    def add(self, time_s: float, event: Event) -> None:
+        """Book what has ended with an event."""
+        match event["event"]:
+            case "iteration":
+                self._book(time_s, State.TRAINING, steps=1)
+            case "lost":
+                self._lose(time_s)
+            case "replanned":
+                self._undo(event["undone"])
+                self.operation, self.changing = self._index(event["spec"]), True
+            case "resumed":
+                if self.last_loss is not None and self.changing:
+                    loss = self.losses[self.last_loss]
+                    self.losses[self.last_loss] = loss._replace(pause_s=loss.pause_s + time_s - self.since_s)
+                self._book(time_s, State.RECONFIGURING)
+                self.changing, self.last_loss = False, None
+
+    def history(self) -> History:
+        """All of it, to the end of the hours."""
+        booked = self.booked
+        last = State.RECONFIGURING if self.changing or self.last_loss is not None else State.TRAINING
+        self._book(booked.availability.end_s, last)
+        start_s, end_s, state, operation, steps = (np.array(column) for column in zip(*self.rows, strict=True))
+        return History(
+            availability=booked.availability,
+            policy=booked.name,
+            operations=tuple(booked.followed),
+            start_s=start_s.astype(float),
+            end_s=end_s.astype(float),
+            state=state.astype(np.int64),
+            operation=operation.astype(np.int64),
+            steps=steps.astype(np.int64),
+            losses=tuple(self.losses),
+        )
+
+    def _book(self, until_s: float, state: State, *, steps: int = 0) -> None:
+        """Let what is under way end then; where nobody could work, it is idleness and not a change."""
+        until_s = max(until_s, self.since_s)
+        if state is State.RECONFIGURING:
+            for begin_s, end_s in self.booked.waits:
+                if self.since_s < end_s and begin_s < until_s:
+                    self._row(min(max(begin_s, self.since_s), until_s), state)
+                    self._row(min(end_s, until_s), State.IDLE)
+        self._row(until_s, state, steps)
+
+    def _row(self, until_s: float, state: State, steps: int = 0) -> None:
+        if until_s > self.since_s or steps:
+            self.rows.append([self.since_s, until_s, state, self.operation, steps])
+            self.since_s = until_s
+
+    def _lose(self, time_s: float) -> None:
+        """Somebody was lost: the step under way is void from its beginning to the last departure."""
+        known = [i for i, departure in enumerate(self.booked.departures) if departure.time_s <= time_s]
+        if not known or self.last_loss == known[-1]:
+            return
+        self.last_loss = known[-1]
+        left_s = self.booked.departures[known[-1]].time_s
+        if not self.changing and left_s > self.since_s:
+            loss = self.losses[self.last_loss]
+            self.losses[self.last_loss] = loss._replace(redone_s=loss.redone_s + left_s - self.since_s)
+            self._book(left_s, State.REDONE)
+
+    def _undo(self, n_steps: int) -> None:
+        """So many steps are void: a checkpoint was older."""
+        counted = [row for row in self.rows if row[4]]
+        for row in counted[len(counted) - n_steps :]:
+            row[2], row[4] = State.REDONE, 0
+            if self.last_loss is not None:
+                loss, samples = self.losses[self.last_loss], self.booked.followed[row[3]].samples
+                redone_s = loss.redone_s + row[1] - row[0]
+                self.losses[self.last_loss] = loss._replace(redone_s=redone_s, samples=loss.samples + samples)
+
+    def _index(self, line: str) -> int:
+        """The operation that the run follows from now on: the first of its plan after the last one."""
+        plan = RunSpec.from_line(line).plan
+        for index in range(self.operation, len(self.booked.followed)):
+            told = plan_of(self.booked.followed[index], self.booked.availability)
+            if told is not None and (told.stages, told.job, told.absent) == (plan.stages, plan.job, plan.absent):
+                return index
+        return self.operation

@@ -1,0 +1,282 @@
+"""The pane Hours: what a training run makes of hours in which devices come and go, under several policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.report import CHANGES
+from dtfm_lab.domain.units import counted
+from dtfm_lab.extensions.elasticity.api import policies
+from dtfm_lab.extensions.elasticity.availability import Availability
+from dtfm_lab.extensions.elasticity.availability_files import availability_names, load_availability
+from dtfm_lab.extensions.elasticity.history import History
+from dtfm_lab.extensions.elasticity.pane.race import (
+    CAUSES,
+    OURS,
+    Question,
+    Replays,
+    marks_of,
+    moment_of,
+    ranked_by,
+    rows_of,
+    sentence,
+    title_of,
+)
+from dtfm_lab.extensions.elasticity.pane.time_line import HistoryChart, TimeLine
+from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
+from dtfm_lab.widgets.lab_state import LabState, why_not_asked
+from dtfm_lab.widgets.shell.panes import LabStep
+from dtfm_lab.widgets.tasks import FRAME_S, Newest, Stream, has_event_loop
+from dtfm_lab.widgets.views.systems import SystemsView
+
+if TYPE_CHECKING:
+    from dtfm_lab.widgets.workbench import Lab
+
+STEP = "hours"
+"""Name of this pane."""
+ALL = "all"
+USUAL = "bamboo-g4dn"
+"""The availability that is replayed first, where none is of the network's own devices."""
+HOURS = ((2, "2 h"), (6, "6 h"), (12, "12 h"), (24, "24 h"), (0, "all"))
+OTHER = "the network or the job has changed"
+NOTHING_YET = "Press the button: the hours are replayed under each policy, every fleet that arises planned by the lab."
+MOST_AT_ONCE = 16
+"""Devices up to which it begins at the first sight. Of more, each fleet takes seconds to plan, and many arise."""
+NOBODY = "Nobody is there in these hours: choose others, or let a device come"
+
+
+class HoursPanel(Panel):
+    """Replays the hours under every policy, or one, beside the page; ``histories`` are those so far, best first.
+
+    It begins by itself when it is shown for the first time with few devices, and again when one of its own controls
+    changes or the time line is edited; after an edit of the network it waits to be asked.
+    """
+
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
+        self.replays = Replays()
+        self.question: Question | None = None
+        """What was asked last; None until then."""
+        self._raced: dict[str, History] = {}
+        """What the race showed last of each policy, as long as the network and the hours' length stay."""
+        self._problem, self._is_replaying, self._was_stopped = "", False, False
+        self._asked = Newest(
+            self._answer,
+            partial(lab_state.report_error, STEP),
+            can_answer=lambda: not lab_state.is_needed_elsewhere,
+            at_rest=self._follow,
+        )
+        told = [(_words(name), name) for name in availability_names()]
+        self.availability = menu("Hours of", "366px", "56px", told, "Recorded or invented hours", value=USUAL)
+        lengths = [(text, hours) for hours, text in HOURS]
+        self.hours = menu("First", "112px", "32px", lengths, "Hours that are replayed from the beginning", value=12)
+        names = sorted(policies, key=lambda name: name != OURS)
+        entries = [("all: a race", ALL), *((title_of(name), name) for name in names)]
+        self.policy = menu("Policy", "160px", "40px", entries, "How training answers when devices come and go")
+        self.start = button("Replay", "", "Replay these hours on what is drawn now", "auto", style="primary")
+        self.stop = button("Stop", "", "End the replay and keep the policies so far", "auto")
+        self.race = SystemsView(causes=CAUSES, title="Which policy trains most?", empty_words=NOTHING_YET)
+        self.time_line = TimeLine(lab_state, self.redo, partial(lab_state.report_error, STEP))
+        self.chart = HistoryChart(partial(setattr, self.time_line.line, "moment_s"))
+        self._controls = {"availability": self.availability, "hours": self.hours, "policy": self.policy}
+        row = toolbar(self.availability, self.hours, self.policy, spacer(), self.start, self.stop)
+        children = [row, self.race, *self.time_line.children, self.chart.view]
+        self.view = pane(children, "dtfm-hours-pane")
+        self.start.on_click(lambda _: self.redo())
+        self.stop.on_click(lambda _: self._stop())
+        self.policy.observe(lambda _: self._choose(), "value")
+        for control in (self.availability, self.hours):
+            control.observe(lambda _: self._choose(others=True), "value")
+        self.race.observe(lambda _: self._show_history(), "chosen")
+        self.time_line.line.observe(lambda _: self._look(), "moment_s")
+        lab_state.observe(lambda _: self._follow(), ["topology", "job", "busy"])
+        lab_state.observe(lambda _: self._show_history(), "dark")
+        lab_state.observe(lambda _: self._show_pane(), "shown_panes")
+        self._follow()
+
+    @property
+    def wanted(self) -> Sequence[str]:
+        """The policies that are replayed, in this order: the one that is looked at, ours, then by name."""
+        if self.policy.value != ALL:
+            return [self.policy.value]
+        first = {self.race.chosen: 0, OURS: 1}
+        return sorted(policies, key=lambda name: (first.get(name, 2), name))
+
+    @property
+    def histories(self) -> list[History]:
+        """Those of the question, the one with most samples first."""
+        return self.replays.of(self.question, self.wanted)
+
+    @property
+    def history(self) -> History | None:
+        """The one that is drawn: of the row that is chosen, else the best; None while there is none."""
+        found = self.histories
+        return next((one for one in found if one.policy == self.race.chosen), found[0] if found else None)
+
+    def result(self, _: LabState) -> str:
+        """The race in a sentence; empty while nothing is replayed."""
+        return sentence(self.histories)
+
+    def staleness(self, lab_state: LabState) -> str:
+        """Why the histories are out of date; empty where they are not."""
+        if self.question is None or not self.histories:
+            return ""
+        return "" if self.question.covers(lab_state.topology, lab_state.job) else OTHER
+
+    def redo(self) -> None:
+        """Replay the hours that are chosen on what is drawn."""
+        if not why_not_asked(self._lab_state):
+            self._was_stopped = False
+            self._asked.ask()
+        self._follow()
+
+    def _choose(self, *, others: bool = False) -> None:
+        """Answer another choice, where something was asked before; of ``others``' hours nothing is edited."""
+        if others:
+            self.time_line.forget()
+        if self.question is not None:
+            self.redo()
+
+    def _show_pane(self) -> None:
+        """Begin at the first sight."""
+        topology = self._lab_state.topology
+        shown = STEP in self._lab_state.shown_panes and topology is not None and len(topology) <= MOST_AT_ONCE
+        self._look()
+        if shown and not self._asked.n_requested and has_event_loop():
+            self.redo()
+
+    def _nothing_yet(self) -> str:
+        topology = self._lab_state.topology
+        if topology is None or len(topology) <= MOST_AT_ONCE:
+            return NOTHING_YET
+        long = "a fleet may take half a minute to plan, and many arise: begin with few hours"
+        return f"{NOTHING_YET} Of {counted(len(topology), 'device')}, {long}."
+
+    def _here(self, topology: Topology) -> Availability:
+        """Who of the network is there in the hours that are chosen, or were edited."""
+        edited = self.time_line.edited
+        if edited is not None and edited.devices == topology.names:
+            return edited
+        recorded = load_availability(self.availability.value)
+        end_s = min(self.hours.value * 3600.0 or recorded.end_s, recorded.end_s)
+        return recorded.until(end_s).on(topology)
+
+    async def _answer(self, _: int) -> None:
+        state = self._lab_state
+        topology, job = state.topology, state.job
+        if topology is None or job is None:
+            return
+        question = Question(topology, job, self._here(topology))
+        if self.question is None or question.key != self.question.key:
+            if not question.is_edit_of(self.question) or self.time_line.edited is None:
+                self._raced = {}
+            self.question, self._problem = question, ""
+        self.time_line.show(question.here)
+        if not len(question.here.time_s):
+            self._problem = NOBODY
+            return
+        self._is_replaying = True
+        stream = Stream(self.replays.each(question, self.wanted))
+        state.set_busy(STEP, True)
+        try:
+            await stream.watch(lambda _: self._show(), self._tick, every_s=FRAME_S)
+        except LabError as error:
+            self._problem = str(error)
+        finally:
+            self._is_replaying = False
+            state.set_busy(STEP, False)
+
+    def _tick(self) -> None:
+        """Say how far it is; make way for another question, and for a run that is measured."""
+        if self._asked.waits:
+            self.replays.stop()
+        elif self._lab_state.is_needed_elsewhere and not self.replays.is_stopping:
+            self.replays.stop()
+            self._asked.ask()
+        self.race.caption = self._progress()
+
+    def _progress(self) -> str:
+        if self.replays.is_stopping:
+            return "stopping after the plan at hand"
+        here = None if self.question is None else self.question.here
+        n, end_s = len(self.histories), 0.0 if here is None else here.end_s
+        at = f"{self.replays.at_s / 3600:.1f} of {end_s / 3600:.1f} h"
+        whose = f"{title_of(self.replays.doing)}: {at}, each new fleet planned" if self.replays.doing else "beginning"
+        return f"replaying {whose}; {n} of {len(self.wanted)} policies so far"
+
+    def _said(self) -> str:
+        found, here = self.histories, None if self.question is None else self.question.here
+        if here is None or self._problem:
+            return ""
+        told = [f"stopped: {len(found)} of {len(self.wanted)} policies"] if self._was_stopped else []
+        if here.left_out:
+            told.append(f"{here.left_out} of its events find no free device here")
+        if found:
+            told.insert(0, "samples a second, and their share of what knowing the future allows")
+        marks = "; or ".join(marks_of(found))
+        return "; ".join([*told, f"{CHANGES} {marks}"] if marks else told)
+
+    def _follow(self) -> None:
+        """Show what may be pressed, and what is out of date."""
+        why_not = why_not_asked(self._lab_state)
+        disable(self.start, why_not)
+        self.start.description = "Replay" if self.question is None else "Replay again"
+        show(self.start, not self._is_replaying)
+        show(self.stop, self._is_replaying)
+        self.stop.disabled = self.replays.is_stopping
+        self.race.empty_words = why_not if self.question is None and why_not else self._problem or self._nothing_yet()
+        if not self._lab_state.is_needed_elsewhere:
+            self._asked.go_on()
+        self._show()
+
+    def _show(self) -> None:
+        """Draw the race, where those that are being replayed stand as they stood before an edit."""
+        found = self.histories
+        self._raced = (self._raced if self._asked.is_running else {}) | {one.policy: one for one in found}
+        raced = sorted((self._raced[name] for name in self.wanted if name in self._raced), key=ranked_by)
+        waiting = [name for name in self.wanted if name not in self._raced] if self._is_replaying else []
+        stale = self.staleness(self._lab_state)
+        self.race.show([] if self._problem else rows_of(raced, waiting), stale)
+        self.race.caption = self._progress() if self._is_replaying else self._said()
+        self._lab_state.set_note("hours", "" if stale or self._problem else sentence(raced))
+        self._show_history()
+
+    def _show_history(self) -> None:
+        one = None if self._problem else self.history
+        if one is not None or self._problem:
+            self.chart.show(one, dark=self._lab_state.dark)
+        self._look()
+
+    def _look(self) -> None:
+        """Let the network show the moment that is pointed at, while this pane is on the screen."""
+        state, line, one = self._lab_state, self.time_line.line, self.history
+        if line.moment_s < 0 or one is None or not state.shows(STEP) or self.staleness(state):
+            state.moment, line.said = {}, ""
+        else:
+            state.moment, line.said = moment_of(one, line.moment_s)
+
+    def _stop(self) -> None:
+        self._was_stopped = True
+        self._asked.drop()
+        self.replays.stop()
+        self._follow()
+
+
+@lru_cache(maxsize=64)
+def _words(name: str) -> str:
+    """An availability in a few words: ``bamboo-p3: 32 devices, 11.4 h``."""
+    here = load_availability(name)
+    return f"{name}: {counted(here.counts().max(), 'device')}, {here.end_s / 3600:.3g} h"
+
+
+def hours_step(the_lab: Lab) -> LabStep:
+    """Return the pane Hours for a lab."""
+    panel = HoursPanel(the_lab.lab_state)
+    css = Path(__file__).with_name("hours.css").read_text(encoding="utf-8")
+    result, staleness = panel.result, panel.staleness
+    return LabStep(STEP, panel, "Hours", result, staleness, "Replay again", asked_for=True, css=css, position=80)

@@ -1,0 +1,330 @@
+"""A fleet whose speed is what the lab's own plans for it reach, by the simulated iteration.
+
+The work of those who have left may be shared by those who serve the same stage: by how much a step is longer, and where
+holes are least in the way, is counted here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.errors import JobError, LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.extensions.elasticity.history import Operation
+from dtfm_lab.extensions.elasticity.policy import kept
+from dtfm_lab.planning.adapting import device_classes, nearest_grid
+from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.planning.evaluate import evaluate, simulated
+from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
+from dtfm_lab.planning.moving import moves
+from dtfm_lab.planning.search import plan as search_plan
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory_intervals import activation_budget
+
+Counts = tuple[int, ...]
+"""Devices of each class."""
+SAME_S = 1e-9
+"""Seconds by which a step is not called shorter."""
+RISES = 4000
+"""Most steps in which the bound of the whole network rises: some two seconds of a core."""
+GENERATIONS = 3
+"""Generations of the search for each fleet: the first one has the best of every shape."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlannedFleet:
+    """Plans for seconds of any set of a network's devices, one search for all sets that differ in names alone.
+
+    Devices are of one class where they can change places without changing any plan's cost; a fleet is planned by how
+    many of each class are there, and of a plan for such a fleet the devices are chosen so that most keep their stage.
+    The same seed gives the same plans. Raises JobError for a job without a model.
+    """
+
+    network: Topology
+    job: Job
+    seed: int = 0
+    _class_of: IntArray = field(init=False, repr=False)
+    _planned: dict[Counts, Plan | None] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[tuple[object, ...], Operation] = field(default_factory=dict, init=False, repr=False)
+    """One of all that are alike: hours come back to the same few, and what was found of them is found again."""
+    _loads: dict[tuple[Job, bytes], Load] = field(default_factory=dict, init=False, repr=False)
+    _sharing_s: dict[tuple[Job, bytes, bytes], float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_class_of", device_classes(self.network))
+
+    @property
+    def n_devices(self) -> int:
+        return len(self.network)
+
+    def _ordered(self, present: frozenset[int]) -> list[int]:
+        """The devices by class and number: in this order, fleets with as many of each class have equal matrices."""
+        return sorted(present, key=lambda device: (self._class_of[device], device))
+
+    @kept
+    def plan(self, present: frozenset[int]) -> Plan | None:
+        """The plan of a fleet, on the network of these devices alone; None where none fits."""
+        ordered = self._ordered(present)
+        found = self._found(ordered)
+        return None if found is None else replace(found, topology=self.network.subset(ordered))
+
+    def _counts(self, devices: Collection[int]) -> Counts:
+        """How many of each class."""
+        return tuple(np.bincount(self._class_of[list(devices)], minlength=int(self._class_of.max()) + 1).tolist())
+
+    def _found(self, devices: Collection[int]) -> Plan | None:
+        """The plan for as many devices of each class, of which the first were searched."""
+        key = self._counts(devices)
+        if key not in self._planned:
+            self._planned[key] = self._search(self._ordered(frozenset(devices)))
+        return self._planned[key]
+
+    def _search(self, ordered: list[int]) -> Plan | None:
+        if not ordered:
+            return None
+        try:
+            return self.searched(ordered)
+        except LabError:  # too few devices, or too little memory, for any plan
+            return None
+
+    def searched(self, ordered: Sequence[int]) -> Plan:
+        """The plan of a search for these devices. Raises LabError, which says why, where there is none."""
+        return search_plan(
+            self.network.subset(ordered),
+            self.job,
+            objective="iteration",
+            seed=self.seed,
+            steps=GENERATIONS,
+            improve_bound=False,
+        )
+
+    @kept
+    def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
+        """The plan of who is there, its devices near those of ``current``."""
+        found = self.plan(present)
+        if found is not None and current is not None and current.plan is not None:
+            # alike devices change places without changing any cost
+            grid = nearest_grid(found, current.plan)
+            cost = price_placement(found.topology, found.job, grid)
+            found = replace(found, placement=Placement(grid), cost=cost)
+        return None if found is None else self._one(self.of(found))
+
+    def shared(
+        self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+    ) -> Operation | None:
+        """The plan of a larger fleet, its absent in places that nobody of their class can take, and there where their
+        peers have most time for their work; or of a smaller one, who is not of it standing by."""
+        found = self._found(other)
+        if found is None or _samples(found) <= above * _iteration_s(found):
+            return None
+        return self.operation(other, current) if other <= present else self._holed(other, present, current)
+
+    @kept
+    def _holed(self, larger: frozenset[int], present: frozenset[int], current: Operation | None) -> Operation | None:
+        found = self._found(larger)
+        assert found is not None, "the caller has looked"
+        ordered, load = np.array(self._ordered(larger)), self._load(found)
+        slots = self._counts(ordered[found.placement.devices].ravel().tolist())
+        if found.job.n_replicas == 1 and any(np.array(slots) > self._counts(present)):
+            return None
+        plan = replace(found, topology=self.network.subset(ordered.tolist()))
+        absent = {self.network.names[device] for device in larger - present}
+        grid = nearest_grid(plan, None if current is None else current.plan, absent)
+        gone, of_class = ~np.isin(ordered[grid], list(present)), self._class_of[ordered[grid]]
+        more_s = longer_s(load, gone).max()
+        while more_s > 0 and (exchange := better_hole(load, gone, of_class)) is not None:
+            hole, place = exchange
+            for one in (grid, gone):
+                one[hole], one[place] = one[place], one[hole]
+            more_s = longer_s(load, gone).max()
+        # alike devices change places without changing any cost
+        placed = replace(plan, placement=Placement(grid))
+        step_s = self._shared_s(placed, gone)
+        return None if step_s == np.inf else self._one(self.of(placed).losing(larger - present, step_s=step_s))
+
+    def of(self, plan: Plan) -> Operation:
+        """Working by a simulated plan, whose devices are the network's by name."""
+        devices = frozenset(self._indices(plan).ravel().tolist())
+        return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
+
+    def _one(self, operation: Operation) -> Operation:
+        """The operation that was made first of all that are like this one."""
+        grid, plan = self.grid(operation), _plan_of(operation)
+        key = (plan.job, plan.topology.names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
+        return self._known.setdefault(key, operation)
+
+    @kept
+    def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
+        """Whether somebody is left of each stage."""
+        left = operation.devices - lost
+        return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
+
+    @kept
+    def grid(self, operation: Operation) -> IntArray:
+        """(stages, replicas) devices of the operation's plan."""
+        return self._indices(_plan_of(operation))
+
+    def _indices(self, plan: Plan) -> IntArray:
+        """(stages, replicas) indices of a plan's devices in the whole network."""
+        return np.array([self.network.index(name) for name in plan.topology.names])[plan.placement.devices]
+
+    @kept
+    def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        """The plan without the pipelines of the lost, each of the others with its own micro-batches, simulated."""
+        grid, plan = self.grid(operation), _plan_of(operation)
+        kept = np.flatnonzero(np.isin(grid, list(operation.devices - lost)).all(axis=0))
+        if not len(kept):
+            return None
+        counts = [plan.job.microbatch_counts[replica] for replica in kept]
+        job = plan.job.with_fields(
+            n_replicas=len(kept),
+            global_batch=sum(counts) * plan.job.microbatch,
+            microbatches_per_replica=tuple(counts),
+        )
+        ranks = Placement(plan.placement.devices[:, kept]).rank_map(len(plan.topology))
+        smaller = simulated(evaluate(plan.topology, job, rank_map=ranks))
+        return None if smaller.iteration_s is None else self._one(self.of(smaller))
+
+    @kept
+    def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        """The peers of a lost device share its work. None where a stage has nobody left, or a peer's memory does not
+        hold its share of the micro-batches under way, too."""
+        gone = ~np.isin(self.grid(operation), list(operation.devices - lost))
+        step_s = self._shared_s(_plan_of(operation), gone)
+        return None if step_s == np.inf else self._one(operation.losing(lost, step_s=step_s))
+
+    def _shared_s(self, plan: Plan, gone: BoolArray) -> float:
+        """Seconds of a step in which peers share the work of those who are gone, simulated message by message, but no
+        less than where they put it into the idle seconds of the whole plan first, as ReCycle's schedules target at.
+
+        Only the latter where the simulator does not share (``check_shared``), as with embeddings tied across stages.
+        Without it a step could be shorter than with nobody lost, as fewer average, which the bound on histories does
+        not allow for. Infinite where they cannot share.
+        """
+        load = self._load(plan)
+        least_s = load.iteration_s + float(longer_s(load, gone).max())
+        if least_s == np.inf or not gone.any():
+            return least_s
+        key = (plan.job, self._class_of[self._indices(plan)].tobytes(), gone.tobytes())
+        if key not in self._sharing_s:
+            absent = tuple(plan.topology.names[device] for device in plan.placement.devices[gone])
+            with suppress(JobError):
+                least_s = max(least_s, simulate(plan.changed(absent=absent)).iteration_s)
+            self._sharing_s[key] = least_s
+        return self._sharing_s[key]
+
+    def _load(self, plan: Plan) -> Load:
+        """What a plan asks of its devices; the same for all plans in which alike devices have changed places."""
+        key = (plan.job, self._class_of[self._indices(plan)].tobytes())
+        if key not in self._loads:
+            self._loads[key] = load_of(plan)
+        return self._loads[key]
+
+    @kept
+    def move_s(self, old: Operation | None, new: Operation) -> float:
+        """Until everybody who serves other layers than before has their parameters and optimiser states, from those who
+        are left and held them, over the links. 0 where there was no plan: a restart reads a checkpoint."""
+        if old is None or old.plan is None or new.plan is None:
+            return 0.0
+        names, there = self.network.names, set(new.plan.topology.names)
+        gone = {names[device] for device in new.left}
+        holders = [name for index in old.devices if (name := names[index]) in there - gone]
+        found = moves(old.plan, new.plan, holders)
+        # nobody waits for who has left the new plan
+        awaited = [new.plan.topology.names[device] not in gone for device in found.receiver]
+        return float(found.end_s[awaited].max(initial=0.0))
+
+    def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
+        """The job's batch over the lower bound of its seconds on these devices; where the batch may shrink, only over
+        the bound by all devices' work together, of which every sample has its share."""
+        found = self.plan(present)
+        # a search that does not improve its bound has that of the work; where none finds a plan, survivors of another
+        # one may still work by it, and no faster than the whole network
+        work_s = 0.0 if found is None else found.iteration_lower_bound_s or 0.0
+        least_s = max(work_s, self._least_s) if full_batch or found is None else work_s
+        return float(self.job.global_batch) / least_s if least_s > 0 else np.inf
+
+    @cached_property
+    def _least_s(self) -> float:
+        """A bound that no plan of the whole network beats, so none of a part of it; raised as far as ``RISES`` go.
+
+        It holds for shared work, too, whose plans are of larger fleets. The bound of the fleet itself would not: its
+        plans have as many replicas of every stage.
+        """
+        found = self.plan(frozenset(range(self.n_devices)))
+        if found is None:
+            return 0.0
+        bounds = rising_bounds(
+            found.topology, self.job, _iteration_s(found), lower_s=found.iteration_lower_bound_s or 0.0
+        )
+        return max(islice(bounds, RISES), default=0.0)
+
+
+def _samples(plan: Plan) -> float:
+    """Sequences of a step."""
+    return float(sum(plan.job.microbatch_counts) * plan.job.microbatch)
+
+
+def _plan_of(operation: Operation) -> Plan:
+    assert operation.plan is not None, "operations of this fleet have plans"
+    return operation.plan
+
+
+def _iteration_s(plan: Plan) -> float:
+    assert plan.iteration_s is not None, "a search for seconds simulates what it finds"
+    return plan.iteration_s
+
+
+class Load(NamedTuple):
+    """What a plan asks of its devices, each array (stages, replicas)."""
+
+    iteration_s: float
+    busy_s: FloatArray
+    """Seconds of an iteration in which each device computes."""
+    room: IntArray
+    """Micro-batches whose activations each device can hold at once."""
+
+
+def load_of(plan: Plan) -> Load:
+    """Of a simulated iteration."""
+    trace = simulate(plan)
+    busy_s = trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)
+    return Load(trace.iteration_s, busy_s, activation_budget(plan))
+
+
+def longer_s(load: Load, gone: BoolArray) -> FloatArray:
+    """(stages,) by how much a step is longer where peers share the work of those who are gone; infinite where nobody
+    is left, or a peer lacks the memory for its share of the micro-batches under way."""
+    left = (~gone).sum(axis=1)
+    extra_s = np.where(left > 0, (load.busy_s * gone).sum(axis=1) / np.maximum(left, 1), np.inf)
+    idle_s = load.iteration_s - np.where(gone, 0.0, load.busy_s).max(axis=1)
+    n_stages, n_replicas = gone.shape
+    # one forward, one backward holds least: as many micro-batches of a pipeline as stages are still to come
+    held = np.ceil(np.arange(n_stages, 0, -1) * n_replicas / np.maximum(left, 1))
+    over = ~gone & (left < n_replicas)[:, None] & (held[:, None] > load.room)
+    return np.where(over.any(axis=1), np.inf, np.maximum(extra_s - idle_s, 0.0))
+
+
+def better_hole(load: Load, gone: BoolArray, of_class: IntArray) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """A hole of the stage that takes longest, and the place of an alike device of another stage that had better be one;
+    None where no exchange shortens the step."""
+    worst_s = longer_s(load, gone)
+    stage, least_s, found = int(worst_s.argmax()), float(worst_s.max()), None
+    for replica in np.flatnonzero(gone[stage]).tolist():
+        for other, place in np.argwhere(~gone & (of_class == of_class[stage, replica])).tolist():
+            tried = gone.copy()
+            tried[stage, replica], tried[other, place] = False, True
+            tried_s = float(longer_s(load, tried).max())
+            if tried_s < least_s - SAME_S:
+                least_s, found = tried_s, ((stage, replica), (other, place))
+    return found

@@ -1,0 +1,351 @@
+"""Hours of a fleet that changes, for real: workers leave and come as an availability says; the run follows a policy.
+
+The clock is paced: a second of the run takes ``time_scale`` wall seconds, so an hour may pass in a minute. It stands
+still between two iterations, while orders go to the workers: those milliseconds are this machine's. Every fleet has
+been planned before the first worker starts, by playing the same hours in the replay: its History is the prediction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError, RunError, UnknownName
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.extensions.elasticity.api import Costs, Fleet, Policy
+from dtfm_lab.extensions.elasticity.availability import Availability
+from dtfm_lab.extensions.elasticity.history import History, Operation
+from dtfm_lab.extensions.elasticity.measured_history import Booked, Departure, measured_history, plan_of
+from dtfm_lab.extensions.elasticity.moments import NOBODY, Moment, moments
+from dtfm_lab.extensions.elasticity.policy import REMEMBERED, REMEMBERED_LOSSES, Asked, Keeps, Response, Situation
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.record import Event
+from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.simulation.engine import check_shared
+
+OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_from")
+"""Options of a run that the hours set themselves."""
+LATE = 0.05
+"""Share of computations that took longer than on their devices, from which on a reader is warned."""
+ASKED_AT = {"iteration": Asked.STEP, "checkpoint": Asked.CHECKPOINT}
+"""Why a policy that wanted to be is asked again, by what has happened."""
+SOON_S = 1e-3
+"""Seconds of the run after which one that wants to be asked at once is asked."""
+MOST_ITERATIONS = 10**6
+"""The hours end the run, not its iterations."""
+
+
+def refuse_unplayable(history: History) -> None:
+    """Raise LabError where a policy counts rounds of local steps, lets a neighbour of another stage do the work of who
+    left, or leaves it out, and JobError where peers would share what cannot be shared: workers do not."""
+    if history.local_steps > 1:
+        raise LabError(
+            f"policy {history.policy} counts rounds of {history.local_steps} local steps; wanted another one"
+        )
+    for operation in history.operations:
+        if operation.plan is None or operation.doubled or operation.skipping_share:
+            raise LabError(
+                f"policy {history.policy} lets a device do another stage beside its own, or leaves one out, which "
+                "workers cannot do; wanted one whose every answer is a plan, or the work of who left shared by those "
+                "who hold its stage, such as oobleck, varuna, torchft, swarm or recycle"
+            )
+        if operation.left:
+            check_shared(operation.plan.job)
+
+
+def run_hours(
+    availability: Availability,
+    fleet: Fleet,
+    policy: Policy,
+    costs: Costs,
+    *,
+    name: str,
+    progress: Callable[[Event], None] | None = None,
+    **options: Any,
+) -> History:
+    """Start workers for who is there, let them leave and come, and return the measured History.
+
+    ``options`` are those of ``start``. Raises LabError for one that the hours set themselves, what ``start`` raises,
+    and RunError where the run fails.
+    """
+    for option in OWN:
+        if options.get(option) not in (None, "paced" if option == "clock" else None):
+            raise LabError(f"{option} is {options[option]} beside an availability, which sets it; wanted none")
+    with tempfile.TemporaryDirectory(prefix="dtfm_lab-") as folder:
+        hours = Hours(
+            availability=availability,
+            fleet=fleet,
+            policy=policy,
+            costs=costs,
+            name=name,
+            progress=progress,
+            options=options,
+            folder=folder,
+        )
+        try:
+            return hours.play()
+        finally:
+            hours.is_ending = True
+            if hours.run is not None:
+                hours.run.stop()
+                hours.heard.join()
+
+
+@dataclass(kw_only=True)
+class Hours(Booked):
+    """The state of the hours: who is there, what is at work, and what has been booked."""
+
+    fleet: Fleet
+    policy: Policy
+    costs: Costs
+    progress: Callable[[Event], None] | None
+    options: dict[str, Any]
+    folder: str
+    run: Run | None = None
+    present: frozenset[int] = NOBODY
+    leaving: frozenset[int] = NOBODY
+    earlier: deque[frozenset[int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    operation: Operation | None = None
+    """The last one that the policy answered with; it is at work, or next to be."""
+    every_s: float = np.inf
+    """Seconds of training between two checkpoints, as the policy wants them now."""
+    every: int = 0
+    """Iterations between them, as the run was told."""
+    pause_until_s: float = 0.0
+    later: tuple[float, Response] | None = None
+    """An answer that is prepared beside the work, and when it is ready."""
+    began_s: float = 0.0
+    gaps_s: float = 0.0
+    """Wall seconds between iterations, so far."""
+    scale: float = 1.0
+    n_losses: int = 0
+    latest: deque[tuple[float, frozenset[int]]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_LOSSES))
+    """When who left."""
+    setbacks: int = 0
+    device_s: float = 0.0
+    at_s: float = 0.0
+    step_began_s: float = 0.0
+    """When the latest iteration ended."""
+    events: list[tuple[float, Event]] = field(default_factory=list)
+    """With the wall time at which each came."""
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    failure: BaseException | None = None
+    is_ending: bool = False
+    asked: Asked | None = None
+    """Why the policy is to be asked once more, as it wanted, though nothing has changed."""
+    again: Asked | float | None = None
+    """When the policy wants to be asked again; a float is a time of the run."""
+    heard: threading.Thread = field(default_factory=threading.Thread)
+
+    def play(self) -> History:
+        """Play the hours to their end."""
+        self.every_s = self.policy.every_s
+        for moment in moments(self.availability, self.costs.start_s, self.costs.notice_s):
+            self._wait_until(moment.time_s)
+            self._change(moment)
+        self._wait_until(self.availability.end_s)
+        if self.run is None:
+            raise RunError(f"{self.availability.name} never has the devices that a plan needs; wanted other hours")
+        self.is_ending = True
+        self.run.stop()
+        self.heard.join()
+        self._warn_late()
+        return measured_history(self, self._timed())
+
+    def _warn_late(self) -> None:
+        """Warn where this machine was too slow for the pace."""
+        assert self.run is not None, "it has ended"
+        computations = len(self.run.losses) * sum(2 * count for count in self.run.spec.plan.job.microbatch_counts)
+        if computations and self.run.overruns > LATE * computations:
+            warnings.warn(
+                f"{self.run.overruns} computations took longer than time_scale {self.scale:g} gives them: their "
+                "seconds are this machine's; wanted a larger time_scale, or fewer workers",
+                stacklevel=4,
+            )
+
+    def now_s(self) -> float:
+        """Seconds of the run."""
+        return (time.monotonic() - self.began_s - self.gaps_s) / self.scale
+
+    def _timed(self) -> Iterator[tuple[float, Event]]:
+        """Every event with its time by the run's clock."""
+        gaps_s = 0.0
+        for at, event in self.events:
+            gaps_s += event.get("gap_s", 0.0)
+            yield (at - self.began_s - gaps_s) / self.scale, event
+
+    def _wait_until(self, moment_s: float) -> None:
+        """Let time pass until then; what is prepared beside the work is followed when it is ready."""
+        if self.run is None:
+            self._book(moment_s)
+            return
+        while True:
+            until_s = moment_s if self.later is None else min(moment_s, self.later[0])
+            until_s = min(until_s, self.again) if isinstance(self.again, float) else until_s
+            with self.changed:
+                while (left_s := (until_s - self.now_s()) * self.scale) > 0 and not (self.failure or self.asked):
+                    self.changed.wait(min(left_s, 0.5))
+                asked, self.asked = self.asked, None
+            if self.failure is not None:
+                raise self.failure
+            if asked is not None:
+                self._book(max(self.at_s, min(self.now_s(), until_s)))
+                self._ask(asked)
+                continue
+            self._book(until_s)
+            if self.later is not None and self.later[0] <= until_s:
+                (_, response), self.later = self.later, None
+                self._follow(response)
+            elif isinstance(self.again, float) and self.again <= until_s < moment_s:
+                self._ask(Asked.TIME)
+            else:
+                return
+
+    def _book(self, moment_s: float) -> None:
+        self.device_s += len(self.present) * (moment_s - self.at_s)
+        self.at_s = moment_s
+
+    def _change(self, moment: Moment) -> None:
+        """Devices leave and come, and the policy is asked."""
+        self.earlier.append(self.present)
+        self.present = (self.present - moment.left) | moment.ready
+        self.leaving = (self.leaving - moment.left) | moment.leaving
+        if moment.left:
+            names = tuple(self.availability.devices[device] for device in sorted(moment.left))
+            serving = 0 if self.operation is None else len(moment.left & self.operation.devices)
+            self.departures.append(Departure(moment.time_s, names, serving))
+            self.latest.append((moment.time_s, moment.left))
+        self.n_losses += bool(moment.left)
+        if self.run is not None:
+            for device in sorted(moment.left):
+                with contextlib.suppress(UnknownName):  # it was in no plan
+                    self.run.leave(self.availability.devices[device])
+        self._ask(Asked.CHANGE, moment.left)
+
+    def _ask(self, why: Asked, left: frozenset[int] = NOBODY) -> None:
+        """Let the policy decide, and do what it says."""
+        self.later = self.again = None
+        response = self.policy.decide(self._situation(why, left))
+        if response is None:
+            return
+        again = response.again
+        self.again = self.at_s + max(again, SOON_S) if isinstance(again, float | int) else again
+        if response.after_s is not None:
+            self.later = self.at_s + response.after_s, response
+            return
+        self._follow(response)
+
+    def _situation(self, why: Asked, left: frozenset[int]) -> Situation:
+        operation = self.operation
+        lost = NOBODY if operation is None else operation.devices - self.present
+        worked_s = self.at_s - max(self.step_began_s, self.pause_until_s)
+        done = 0.0 if operation is None else min(1.0, max(0.0, worked_s / operation.step_s))
+        return Situation(
+            time_s=self.at_s,
+            asked=why,
+            fleet=self.fleet,
+            costs=self.costs,
+            present=self.present,
+            operation=operation,
+            lost=lost,
+            left=left,
+            leaving=self.leaving,
+            earlier=self.earlier,
+            pause_left_s=max(0.0, self.pause_until_s - self.at_s),
+            reading=False,
+            meanwhile=False,
+            step_done=done,
+            losses=self.n_losses,
+            departures=self.latest,
+            setbacks=self.setbacks,
+            device_s=self.device_s,
+        )
+
+    def _follow(self, response: Response) -> None:
+        """Take up what the policy answered."""
+        before, self.operation = self.operation, response.operation
+        self._set_interval(response)
+        if before is None and self.waits and self.run is not None:
+            self.waits[-1] = self.waits[-1][0], self.at_s
+        if response.operation is None and self.run is not None:
+            self.waits.append((self.at_s, self.availability.end_s))
+        if response.operation is None or response.operation is before:
+            return
+        plan = plan_of(response.operation, self.availability)
+        if plan is None:
+            raise LabError(f"policy {self.name} answers with work that no plan describes, which workers cannot do")
+        self.pause_until_s = self.at_s + response.pause_s
+        self.followed.append(response.operation)
+        if self.run is None:
+            self._start(plan, response.operation.step_s, response.pause_s)
+            return
+        back = response.keeps is Keeps.CHECKPOINT
+        self.setbacks += back
+        self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
+
+    def _iterations_between(self, step_s: float) -> int:
+        """Iterations of so many seconds between two checkpoints, as the policy wants them; 0 for none."""
+        by_s = max(1, round(self.every_s / step_s)) if np.isfinite(self.every_s) else 0
+        return min(filter(None, (self.policy.every_steps, by_s)), default=0)
+
+    def _set_interval(self, response: Response) -> None:
+        """Tell the run how many iterations of what is at work are between two checkpoints."""
+        self.every_s = self.every_s if response.every_s is None else response.every_s
+        if self.run is None or self.operation is None:
+            return
+        every = self._iterations_between(self.operation.step_s)
+        if response.checkpoint_next or every != self.every:
+            self.run.checkpoint_every(every, after_next=response.checkpoint_next)
+        self.every = every
+
+    def _start(self, plan: Plan, step_s: float, pause_s: float) -> None:
+        """Start the workers; their start and calibration are before the first second, the policy's pause after it."""
+        self.every = self._iterations_between(step_s)
+        given = {"checkpoint_folder": self.folder, "checkpoint_every": self.every}
+        self.run = start(plan, **(self.options | given | {"clock": "paced", "iterations": MOST_ITERATIONS}))
+        self.heard = threading.Thread(target=self._listen, daemon=True)
+        self.heard.start()
+        with self.changed:
+            while self.run.status in ("starting", "profiling") and self.failure is None:
+                self.changed.wait(0.5)
+        if self.failure is not None:
+            raise self.failure
+        self.scale = self.run.time_scale
+        first_s = next(at for at, event in self.events if event["event"] == "profile")
+        self.started_s, self.first_step_s = self.at_s, self.at_s + pause_s
+        self.began_s = first_s - self.first_step_s * self.scale
+
+    def _listen(self) -> None:
+        """Keep every event but the spans, with the time at which it came."""
+
+        def note(event: Event) -> None:
+            with self.changed:
+                if event["event"] != "spans":
+                    self.events.append((time.monotonic(), event))
+                    self.gaps_s += event.get("gap_s", 0.0)
+                    self.step_began_s = self.now_s() if event["event"] == "iteration" else self.step_began_s
+                    if self.again is not None and ASKED_AT.get(event["event"]) is self.again:
+                        self.asked = ASKED_AT[event["event"]]
+                self.changed.notify_all()
+            if self.progress is not None:
+                self.progress(event)
+
+        assert self.run is not None
+        try:
+            self.run.wait(note)
+            failure: BaseException = RunError(f"the run is over ({self.run.status}) before its hours are")
+        except BaseException as error:
+            failure = error
+        if not self.is_ending:
+            with self.changed:
+                self.failure = failure
+                self.changed.notify_all()

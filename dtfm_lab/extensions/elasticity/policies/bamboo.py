@@ -1,0 +1,87 @@
+"""Redundant computation: each device can do its successor's work, so that a loss does not stop its pipeline.
+
+Source: Thorpe et al., "Bamboo: Making Preemptible Instances Resilient for Affordable Training of Large DNNs", NSDI
+2023; when it rebalances, as in its simulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dtfm_lab.extensions.elasticity.history import Operation
+from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies
+
+MOST_AT_RISK = 0.05
+"""Share of devices without whom a further loss would be fatal, above which pipelines are rebalanced."""
+
+
+@policies.register("bamboo")
+@dataclass(frozen=True, kw_only=True)
+class Bamboo(Policy):
+    """The device before a lost one takes over its stage, more slowly, until the pipelines are rebalanced."""
+
+    slowdown: float = 1.5
+    """How much longer a step takes while a device does two stages: 1.5 in Bamboo's simulator."""
+    redundant_share: float = 0.25
+    """Share of every step that goes to redundant work where the speed is planned (a table has its own): the successor's
+    forward beside one's own forward and backward, which takes twice as long."""
+    loses_steps: bool = True
+    """Whether the loss of two neighbours goes back to the newest checkpoint."""
+    standby_slows: bool = False
+    """Whether the loss of a device that stands by slows the others until they are rebalanced, as in Bamboo's simulator
+    (which forgets that nobody has to take over), and needed to compare with it."""
+    every_s: float = QUARTER_S
+    """A checkpoint every quarter of an hour, for the loss of neighbours."""
+
+    def decide(self, now: Situation) -> Response | None:
+        if now.operation is None or (now.pause_left_s > 0 and now.lost):
+            return Response(self._begun(now), pause_s=now.costs.restarting(len(now.present)))
+        if now.lost:
+            return self._taken_over(now, now.operation)
+        if now.pause_left_s > 0:
+            return Response(self._begun(now), pause_s=now.pause_left_s)
+        if self.standby_slows and now.left and not now.operation.slowed:
+            return Response(
+                replace(now.operation, step_s=now.operation.step_s * self.slowdown, slowed=True),
+                keeps=Keeps.STEP,
+                again=Asked.STEP,
+            )
+        if now.asked is not Asked.STEP:
+            return Response(now.operation, keeps=Keeps.STEP, again=Asked.STEP)
+        if not self._to_rebalance(now, now.operation):
+            return None
+        return Response(self._begun(now), pause_s=now.costs.regrouping(len(now.present)), keeps=Keeps.STEP)
+
+    def _begun(self, now: Situation) -> Operation | None:
+        """The best with who is there, which the redundant work makes slower."""
+        best = now.fleet.operation(now.present)
+        if best is None or best.plan is None or not self.redundant_share:
+            return best
+        return replace(best, step_s=best.step_s / (1 - self.redundant_share), redundant_share=self.redundant_share)
+
+    def _taken_over(self, now: Situation, operation: Operation) -> Response:
+        """The step goes on with the ones before the lost; a fatal loss, of neighbours, is a restart."""
+        grid = now.fleet.grid(operation)
+        before = [int(grid[stage - 1, replica]) for stage, replica in np.argwhere(np.isin(grid, list(now.lost)))]
+        taking = frozenset(before)
+        fatal = len(taking) < len(before) or taking & (operation.doubled | now.lost) or now.lost & operation.doubled
+        if fatal:
+            keeps = Keeps.CHECKPOINT if self.loses_steps else Keeps.STEPS
+            return Response(self._begun(now), pause_s=now.costs.restarting(len(now.present)), keeps=keeps)
+        slowed = operation.losing(
+            now.lost,
+            doubled=operation.doubled | taking,
+            step_s=operation.step_s * (1 if operation.slowed else self.slowdown),
+            slowed=True,
+        )
+        return Response(slowed, keeps=Keeps.STEP, again=Asked.STEP)
+
+    def _to_rebalance(self, now: Situation, operation: Operation) -> bool:
+        """Where spare devices suffice, a further loss could be fatal, or more devices could serve."""
+        doubled = len(operation.doubled)
+        if doubled and (len(now.spare) >= doubled or 2 * doubled / len(operation.devices) > MOST_AT_RISK):
+            return True
+        better = self._begun(now)
+        return better is not None and len(better.devices) > len(operation.devices)

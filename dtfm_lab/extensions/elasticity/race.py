@@ -1,0 +1,144 @@
+"""Histories of policies at several values of one quantity: which value is best, and where the lead changes.
+
+The quantity is a number that a replay takes, such as the seconds between two checkpoints, or the ``rate``: how often
+devices come and go, as a multiple of the availability's own, the same changes in so much less of time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import pandas as pd
+
+from dtfm_lab.extensions.elasticity.history import History
+from dtfm_lab.extensions.elasticity.policies.restart import daly_s, young_s
+
+RATE = "rate"
+"""The quantity that is no argument of a replay, but changes its availability."""
+
+
+class RacePoint(NamedTuple):
+    """One value, and the history of each policy there."""
+
+    value: float
+    histories: tuple[History, ...]
+
+    @property
+    def leader(self) -> int:
+        """Index of the policy with most samples; of several, the first."""
+        return max(range(len(self.histories)), key=lambda at: (self.histories[at].samples, -at))
+
+
+class Lead(NamedTuple):
+    """A change of the lead: ``before`` trains most at ``low``, ``after`` at ``high``."""
+
+    low: float
+    high: float
+    before: str
+    after: str
+
+    @property
+    def value(self) -> float:
+        """The middle of the two."""
+        return middle(self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Race:
+    """Policies side by side at several values of one quantity."""
+
+    over: str
+    points: tuple[RacePoint, ...]
+    """By ascending value; those between which the lead changes lie close together."""
+    checkpoint_s: float | None = None
+    """Seconds to write a checkpoint, where the quantity is the time between two and every loss goes back to the newest;
+    None where that is not so, and Young's and Daly's formulas do not hold."""
+
+    def __repr__(self) -> str:
+        return f"<Race over {self.over}: {self.sentence}>"
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Names of those that are compared."""
+        return tuple(one.policy for one in self.points[0].histories)
+
+    @property
+    def best(self) -> RacePoint:
+        """The point with most samples a second; of several, the one with the least value."""
+        return max(self.points, key=lambda point: (point.histories[point.leader].goodput, -point.value))
+
+    @cached_property
+    def leads(self) -> tuple[Lead, ...]:
+        """Changes of the lead, in the order of the values."""
+        return tuple(
+            Lead(a.value, b.value, self.policies[a.leader], self.policies[b.leader])
+            for a, b in pairwise(self.points)
+            if a.leader != b.leader
+        )
+
+    @property
+    def between_losses_s(self) -> float:
+        """Seconds between two instants at which somebody who serves leaves, at the best point; infinite without."""
+        best = self.best.histories[self.best.leader]
+        lost = sum(loss.serving > 0 for loss in best.losses)
+        return best.availability.end_s / lost if lost else math.inf
+
+    @property
+    def formulas(self) -> dict[str, float]:
+        """Seconds between two checkpoints by Young's and by Daly's formula; none where they do not hold."""
+        if not self.checkpoint_s or math.isinf(self.between_losses_s):
+            return {}
+        given = self.checkpoint_s, self.between_losses_s
+        return {"Young": young_s(*given), "Daly": daly_s(*given)}
+
+    @property
+    def sentence(self) -> str:
+        """Which value is best, or who leads where."""
+        low, high = self.points[0].value, self.points[-1].value
+        if len(self.policies) == 1:
+            best = self.best.histories[0]
+            beside = ", ".join(f"{name} {value:.3g}" for name, value in self.formulas.items())
+            beside = f" ({beside})" if beside else ""
+            return (
+                f"{best.policy} trains most at {self.over} = {self.best.value:.3g}{beside}, {best.goodput:.4g} a second"
+            )
+        words = f"{self.policies[self.points[0].leader]} trains most"
+        if not self.leads:
+            return f"{words} at every {self.over} from {low:.3g} to {high:.3g}"
+        return words + "".join(f", from {self.over} {lead.value:.3g} on {lead.after}" for lead in self.leads)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each value and policy: the value under its name, and what ``History.to_dict`` says."""
+        return pd.DataFrame(
+            [{self.over: point.value, **one.to_dict()} for point in self.points for one in point.histories]
+        )
+
+
+def middle(low: float, high: float) -> float:
+    """The value halfway between two, in ratio where both are above 0."""
+    return math.sqrt(low * high) if low > 0 else (low + high) / 2
+
+
+def race_over(
+    play: Callable[[float], tuple[History, ...]], values: Sequence[float], precision: float
+) -> tuple[RacePoint, ...]:
+    """Points at these values, and wherever the lead changes between two of them, at those that bisecting needs until
+    the change lies within ``precision``, a share of its value."""
+
+    def refined(a: RacePoint, b: RacePoint) -> list[RacePoint]:
+        if a.leader == b.leader or b.value - a.value <= precision * b.value:
+            return []
+        at = middle(a.value, b.value)
+        between = RacePoint(at, play(at))
+        return [*refined(a, between), between, *refined(between, b)]
+
+    asked = [RacePoint(value, play(value)) for value in values]
+    found = asked[:1]
+    for a, b in pairwise(asked):
+        found += [*refined(a, b), b]
+    return tuple(found)

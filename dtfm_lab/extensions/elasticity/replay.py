@@ -1,0 +1,379 @@
+"""Plays the hours of a fleet under a policy: every second is booked, every step is counted once.
+
+Between two changes a run only repeats its step, so the replay goes from change to change and counts the whole steps
+between them. It never looks ahead: a policy knows the present and the past.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.network import name_words
+from dtfm_lab.domain.units import FloatArray, counted
+from dtfm_lab.extensions.elasticity.availability import Availability
+from dtfm_lab.extensions.elasticity.history import History, Loss, Operation, State
+from dtfm_lab.extensions.elasticity.moments import NOBODY, Moment, moments
+from dtfm_lab.extensions.elasticity.policy import (
+    REMEMBERED,
+    REMEMBERED_LOSSES,
+    Asked,
+    Costs,
+    Fleet,
+    Keeps,
+    Policy,
+    Response,
+    Situation,
+)
+
+SAME_S = 1e-9
+"""Steps that end so shortly after a change, by rounding, have ended with it."""
+MOST_TURNS = 1_000_000
+"""Stretches of time of a replay, of which each ends with a change, a checkpoint or an answer: some 5 s of computing and
+200 MB of memory. Half a year with a checkpoint every minute makes half as many."""
+COLLECTED_AFTER = 50_000
+"""New objects between two collections while hours are replayed; 700 is Python's default."""
+# as plain numbers, which are quicker to compare
+TRAINING, CHECKPOINT, REDONE, RECONFIGURING, IDLE, STOPPED = (int(state) for state in State)
+
+
+def replay(
+    availability: Availability,
+    fleet: Fleet,
+    policy: Policy,
+    costs: Costs | None = None,
+    *,
+    name: str = "",
+    price_per_hour: FloatArray | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> History:
+    """What a run under the policy makes of the hours. The availability's devices are the fleet's.
+
+    ``progress`` is called with the seconds that have been played, at every change. Raises PlanError where the policy
+    answers with devices that are not there.
+    """
+    if len(availability.devices) != fleet.n_devices:
+        raise PlanError(
+            f"{availability.name} has {counted(len(availability.devices), 'device')}, the fleet {fleet.n_devices}; "
+            "wanted availability.on(network)"
+        )
+    run = _Run(availability, fleet, policy, Costs() if costs is None else costs, name or type(policy).__name__)
+    with _collected_rarely():
+        for moment in moments(availability, run.costs.start_s, run.costs.notice_s):
+            run.advance(moment.time_s)
+            run.change(moment)
+            if progress is not None:
+                progress(moment.time_s)
+        run.advance(availability.end_s)
+        return run.history(price_per_hour)
+
+
+@contextmanager
+def _collected_rarely() -> Iterator[None]:
+    """A history's objects live until its end and make no cycles: looking for cycles among them takes a third of the
+    time."""
+    before = gc.get_threshold()
+    raised = 0 < before[0] < COLLECTED_AFTER  # and not yet by a replay in another thread, which will restore it
+    if raised:
+        gc.set_threshold(COLLECTED_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        if raised:
+            gc.set_threshold(*before)
+
+
+class _Run:
+    """The state of a replay: what is at work, how far the step under way is, and what has been booked."""
+
+    def __init__(self, availability: Availability, fleet: Fleet, policy: Policy, costs: Costs, name: str) -> None:
+        self.availability, self.fleet, self.policy, self.costs, self.name = availability, fleet, policy, costs, name
+        self.time_s, self.turns = 0.0, 0
+        self.present = self.leaving = NOBODY
+        self.earlier: deque[frozenset[int]] = deque(maxlen=REMEMBERED)
+        self.operation: Operation | None = None
+        self.done = 0.0  # share of the step under way
+        self.paused_until_s = 0.0
+        self.reading = False  # whether a checkpoint is read until then
+        self.ghosts = False  # whether who has left still works until then
+        self.next: Operation | None = None  # at work after the pause, through which the one of before goes on
+        self.writing_until_s: float | None = None  # a checkpoint under way
+        self.since_checkpoint = self.worked = 0
+        self.every_s = policy.every_s
+        self.checkpoint_next = False
+        self.again: Asked | float | None = None  # a float is a time
+        self.later: tuple[float, Response] | None = None  # from when a step's end brings it
+        self.losses: list[list[Any]] = []  # fields of a Loss
+        self.n_losses = self.setbacks = 0
+        self.departures: deque[tuple[float, frozenset[int]]] = deque(maxlen=REMEMBERED_LOSSES)
+        self.device_s = 0.0
+        self.operations: list[Operation] = []
+        self.number_of: dict[int, int] = {}
+        self.booked: Operation | None = None  # of the latest segment, and its number
+        self.number = -1
+        # columns of the segments, of which each begins where the one before ends
+        self.ends_s: list[float] = []
+        self.states: list[int] = []
+        self.works: list[int] = []  # index into the operations
+        self.steps: list[int] = []
+        self.first_since_checkpoint = 0
+        self.first_of_step = 0
+        self.loss_open = False
+
+    def change(self, moment: Moment) -> None:
+        """The fleet changes now: who left is gone, who is ready can serve, and the policy says how to go on."""
+        left, present = moment.left, self.present
+        self.earlier.append(present)
+        if left:
+            self.n_losses += 1
+            self.departures.append((self.time_s, left))
+            devices = self.availability.devices
+            names = tuple([devices[device] for device in sorted(left)])
+            serving = len(left & self.operation.devices) if self.operation is not None else 0
+            self.losses.append([self.time_s, names, serving, 0.0, 0.0, 0.0])
+            self.loss_open = True
+            present = present - left
+        self.present = present | moment.ready if moment.ready else present
+        if left or moment.leaving or self.leaving:
+            self.leaving = (self.leaving - left) | moment.leaving
+        self.ask(Asked.CHANGE, left)
+
+    def ask(self, why: Asked, left: frozenset[int] = NOBODY) -> None:
+        """Let the policy decide, and do what it says."""
+        operation, self.again, self.later = self.operation if self.next is None else self.next, None, None
+        # all of an operation were there before this change
+        lost = operation.devices - self.present if operation is not None and left else NOBODY
+        pause_left_s = self.paused_until_s - self.time_s
+        response = self.policy.decide(
+            Situation(
+                time_s=self.time_s,
+                asked=why,
+                fleet=self.fleet,
+                costs=self.costs,
+                present=self.present,
+                operation=operation,
+                lost=lost,
+                left=left,
+                leaving=self.leaving,
+                earlier=self.earlier,
+                pause_left_s=pause_left_s if pause_left_s > 0 else 0.0,
+                reading=self.reading and self.paused_until_s > self.time_s,
+                meanwhile=self.next is not None,
+                step_done=self.done,
+                losses=self.n_losses,
+                departures=self.departures,
+                setbacks=self.setbacks,
+                device_s=self.device_s,
+            )
+        )
+        if response is None:
+            if lost:
+                self._must_be_there(operation)
+            if self.next is not None and self.operation is not None and not self.operation.devices <= self.present:
+                # the one of before can go on no longer, and the next is not ready
+                self._end_step(State.REDONE)
+                self.operation, self.next, self.writing_until_s = self.next, None, None
+            return
+        self._must_be_there(response.operation)
+        self._apply(response, lost)
+
+    def _must_be_there(self, operation: Operation | None) -> None:
+        if operation is not None and not operation.devices <= self.present:
+            gone = operation.devices - self.present
+            names = name_words([self.availability.devices[device] for device in sorted(gone)])
+            raise PlanError(
+                f"policy {self.name} goes on with {names} at {self.time_s:g} s; wanted devices that are there"
+            )
+
+    def _apply(self, response: Response, lost: frozenset[int] = NOBODY) -> None:
+        old, new = self.operation, response.operation
+        if response.after_s is not None:
+            self.later = (self.time_s + response.after_s, replace(response, after_s=None))
+            return
+        self.checkpoint_next |= response.checkpoint_next
+        self.every_s = self.every_s if response.every_s is None else response.every_s
+        if isinstance(response.again, float | int) and not isinstance(response.again, Asked):
+            # late in the hours a float has no room for SAME_S
+            self.again = max(self.time_s + max(response.again, SAME_S), math.nextafter(self.time_s, math.inf))
+        else:
+            self.again = response.again
+        if new is old and response.pause_s <= 0 and response.keeps is Keeps.STEP:
+            return  # as before, only asked again
+        self.reading = response.keeps is Keeps.CHECKPOINT or (self.reading and self.paused_until_s > self.time_s)
+        self.paused_until_s = self.time_s + response.pause_s
+        if response.keeps is Keeps.CHECKPOINT:
+            self.setbacks += old is not None
+            self._void(self.first_since_checkpoint, self.first_of_step)
+            self.first_since_checkpoint = self.first_of_step
+            self.since_checkpoint = 0
+        # with somebody lost it can go on only where a policy says so of a loss, as published simulators do
+        self.ghosts = bool(lost) or (self.ghosts and self.next is not None)
+        able = old is not None and (self.ghosts or old.devices <= self.present)
+        if response.meanwhile and response.pause_s > 0 and new is not None and able and self._working():
+            self.next = new
+            return
+        self.next, self.writing_until_s = None, None
+        if response.keeps is not Keeps.STEP or new is None:
+            self._end_step(State.REDONE)
+        self.operation = new
+
+    def _working(self) -> bool:
+        """Whether steps and checkpoints are made now, or would be but for this change."""
+        return self.next is not None or bool(self.states and self.states[-1] in (TRAINING, CHECKPOINT))
+
+    def _end_step(self, state: State) -> None:
+        """The step under way is given up, and its seconds go to a state."""
+        if state is State.REDONE:
+            self._void(self.first_of_step, len(self.ends_s))
+        for i in range(self.first_of_step, len(self.ends_s)):
+            if self.states[i] == TRAINING:
+                self.states[i] = int(state)
+        self.first_of_step, self.done = len(self.ends_s), 0.0
+
+    def _void(self, first: int, until: int) -> None:
+        """The work of these segments is lost: its seconds are to be done again, its steps do not count."""
+        redone_s = samples = 0.0
+        for i in range(first, until):
+            if self.states[i] == TRAINING:
+                self.states[i] = REDONE
+                redone_s += self.ends_s[i] - (self.ends_s[i - 1] if i else 0.0)
+                samples += self.steps[i] * self.operations[self.works[i]].samples
+                self.steps[i] = 0
+        if self.losses:
+            last = self.losses[-1]
+            last[3] += redone_s
+            last[4] += samples
+
+    def advance(self, to_s: float) -> None:
+        """Let time pass until then, asking the policy where it wants to be asked."""
+        while self.time_s < to_s:
+            self.turns += 1
+            if self.turns > MOST_TURNS:
+                raise PlanError(
+                    f"{self.availability.name} under policy {self.name} makes more than {MOST_TURNS:,} changes, "
+                    f"checkpoints and questions by second {self.time_s:.4g} of {self.availability.end_s:.4g}; wanted a "
+                    "shorter time, longer steps, or fewer checkpoints"
+                )
+            until_s = min(to_s, self.again) if isinstance(self.again, float) else to_s
+            if self.later is not None and self.later[0] > self.time_s:
+                until_s = min(until_s, self.later[0])
+            if self.next is not None:
+                if self.paused_until_s <= self.time_s:
+                    # what the last step had done is lost with the change
+                    self._end_step(State.RECONFIGURING)
+                    self.operation, self.next, self.writing_until_s = self.next, None, None
+                    continue
+                until_s = min(until_s, self.paused_until_s)
+            asked = self._pass(until_s)
+            if asked is None and isinstance(self.again, float) and self.time_s >= self.again:
+                asked = Asked.TIME
+            if asked is not None:
+                self.ask(asked)
+
+    def _pass(self, to_s: float) -> Asked | None:
+        """Let time pass until then or until the policy is to be asked: why it is, None where it need not be."""
+        operation = self.operation
+        if operation is None:
+            self._book(IDLE if self.present else STOPPED, to_s, None)
+            return None
+        if self.paused_until_s > self.time_s and self.next is None:
+            self._book(RECONFIGURING, min(self.paused_until_s, to_s), operation)
+            return None
+        if self.writing_until_s is not None:
+            self._book(CHECKPOINT, min(self.writing_until_s, to_s), operation)
+            return None if self.time_s < self.writing_until_s else self._written()
+        return self._work(operation, to_s)
+
+    def _work(self, operation: Operation, to_s: float) -> Asked | None:
+        """Steps until then, until a checkpoint is due, or one step where the policy wants to be asked after it."""
+        first_s = (1 - self.done) * operation.step_s
+        left_s = to_s - self.time_s + SAME_S
+        if first_s > left_s:
+            self.done += (to_s - self.time_s) / operation.step_s
+            self._book(TRAINING, to_s, operation)
+            return None
+        due = 1 if self.checkpoint_next else self._steps_to_checkpoint(operation)
+        ready = self.later is not None and self.later[0] <= self.time_s
+        most = 1 if ready or self.again is Asked.STEP else due
+        steps = min(1 + math.floor((left_s - first_s) / operation.step_s), most)
+        self._book(TRAINING, min(to_s, self.time_s + first_s + (steps - 1) * operation.step_s), operation)
+        self._count(steps)
+        self.done = 0.0
+        if ready and self.later is not None:
+            (_, prepared), self.later = self.later, None
+            self._apply(prepared)
+            return None
+        if steps == due:
+            self.checkpoint_next = False
+            self.writing_until_s = self.time_s + self.costs.checkpoint_s
+            if self.costs.checkpoint_s <= 0 and (asked := self._written()):
+                return asked
+        return Asked.STEP if self.again is Asked.STEP else None
+
+    def _steps_to_checkpoint(self, operation: Operation) -> int:
+        """Whole steps until the next checkpoint is due."""
+        due, every = 2**62, self.policy.every_steps
+        if every:
+            due = every - self.worked % every
+        if self.every_s < math.inf:
+            due = min(due, max(1, round(self.every_s / operation.step_s) - self.since_checkpoint))
+        return due
+
+    def _written(self) -> Asked | None:
+        """The checkpoint stands: nothing before it can be lost."""
+        self.writing_until_s, self.since_checkpoint = None, 0
+        self.first_since_checkpoint = self.first_of_step = len(self.ends_s)
+        return Asked.CHECKPOINT if self.again is Asked.CHECKPOINT else None
+
+    def _count(self, steps: int) -> None:
+        self.steps[-1] += steps
+        self.since_checkpoint += steps
+        self.worked += steps
+        self.first_of_step = len(self.ends_s)
+
+    def _book(self, state: int, until_s: float, operation: Operation | None) -> None:
+        """The seconds until then go to a state."""
+        lasts_s = until_s - self.time_s
+        if lasts_s <= 0 and state != TRAINING:
+            return
+        if operation is not self.booked:
+            self.booked, self.number = operation, -1
+            if operation is not None:
+                self.number = self.number_of.setdefault(id(operation), len(self.operations))
+                if self.number == len(self.operations):
+                    self.operations.append(operation)
+        if self.loss_open:
+            if state == TRAINING:
+                self.loss_open = False
+            else:
+                self.losses[-1][5] += lasts_s
+        self.ends_s.append(until_s)
+        self.states.append(state)
+        self.works.append(self.number)
+        self.steps.append(0)
+        self.device_s += lasts_s * len(self.present)
+        self.time_s = until_s
+
+    def history(self, price_per_hour: FloatArray | None) -> History:
+        """What was booked."""
+        end_s = np.array(self.ends_s)
+        return History(
+            availability=self.availability,
+            policy=self.name,
+            operations=tuple(self.operations),
+            start_s=np.append(0.0, end_s[:-1]),
+            end_s=end_s,
+            state=np.array(self.states, dtype=np.int64),
+            operation=np.array(self.works, dtype=np.int64),
+            steps=np.array(self.steps, dtype=np.int64),
+            losses=tuple(Loss._make(fields) for fields in self.losses),
+            price_per_hour=np.zeros(len(self.availability.devices)) if price_per_hour is None else price_per_hour,
+        )

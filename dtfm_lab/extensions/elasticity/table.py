@@ -1,0 +1,126 @@
+"""A fleet whose speed is known from a table of measured throughputs by the number of devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.units import IntArray, counted
+from dtfm_lab.extensions.elasticity.history import Operation
+from dtfm_lab.extensions.elasticity.policy import kept
+
+SHORTEST_S = 1e-6
+"""Shortest step of a table; the times of ten years have room for nothing shorter."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableFleet:
+    """Any so many devices train so many samples a second. Raises PlanError for an empty table or no batch.
+
+    All that are there work, as in the measurement: a row may be slower than the one before it. Between rows and beyond
+    them the nearest row below counts; fewer devices than the first row, or than ``fewest``, cannot train. What a table
+    cannot say is assumed: a device's share of the batch is the same as every other's.
+    """
+
+    n_devices: int
+    samples_per_s: Mapping[int, float]
+    """Samples a second by the number of devices."""
+    batch: float
+    """Samples of a step."""
+    fewest: int = 0
+    """Fewer devices do not train; below the table's first row its speed counts."""
+    redundant_share: float = 0.0
+    """Share of a step that is redundant work."""
+    pipeline: int = 1
+    """Only whole pipelines of so many devices serve; the others stand by."""
+    standby_counts: bool = False
+    """Whether those that stand by count for the speed, as in Bamboo's simulator."""
+    whole_ms: bool = False
+    """Whether steps are cut to whole milliseconds, as some simulators do."""
+    _like: dict[int, Operation] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.samples_per_s or not self.batch > 0:
+            raise PlanError(
+                f"table of {counted(len(self.samples_per_s), 'row')}, batch of {self.batch}; wanted both above 0"
+            )
+        for n, rate in self.samples_per_s.items():
+            if rate > 0 and not SHORTEST_S <= self.batch / rate < math.inf:
+                raise PlanError(
+                    f"table: {counted(n, 'device')} at {rate:g} samples a second take {self.batch / rate:.3g} s for a "
+                    f"batch of {self.batch:g}; wanted {SHORTEST_S:g} s or more"
+                )
+
+    def _rate(self, n: int) -> float:
+        """Samples a second of so many devices; 0 where they cannot train."""
+        rows = sorted(self.samples_per_s)
+        if n < (self.fewest or rows[0]):
+            return 0.0
+        return self.samples_per_s[max([row for row in rows if row <= n], default=rows[0])]
+
+    def _step_s(self, n: int) -> float:
+        seconds = self.batch / self._rate(n)
+        return int(seconds * 1000) / 1000 if self.whole_ms else seconds
+
+    def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
+        """All that are there, or as many as make whole pipelines; None where they are too few."""
+        n = len(present)
+        serving = present if n % self.pipeline == 0 else frozenset(sorted(present)[: n - n % self.pipeline])
+        counted = n if self.standby_counts else len(serving)
+        if counted not in self._like:
+            step_s = self._step_s(counted) if self._rate(counted) > 0 else math.inf
+            self._like[counted] = Operation(
+                devices=serving, step_s=step_s, samples=self.batch, redundant_share=self.redundant_share
+            )
+        like = self._like[counted]
+        return None if like.step_s == math.inf or not serving else like.by(serving)
+
+    def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        """The devices that are left, each with its share of the batch, at the same step."""
+        left = operation.devices - lost
+        if len(left) < (self.fewest or min(self.samples_per_s)):
+            return None
+        return replace(operation, devices=left, samples=operation.samples * len(left) / len(operation.devices))
+
+    def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        """The devices that are left do all the work: at the table's speed for so many."""
+        return self.operation(operation.devices - lost)
+
+    def shared(
+        self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+    ) -> Operation | None:
+        """A table has no other way for so many devices than its own."""
+        return None
+
+    def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
+        """Whether somebody is left of each stage."""
+        if self.pipeline == 1:
+            return not operation.devices <= lost
+        left = operation.devices - lost
+        return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
+
+    def grid(self, operation: Operation) -> IntArray:
+        """Pipelines of so many devices in their order; without pipelines, all are of one stage."""
+        devices = np.array(sorted(operation.devices | operation.left), dtype=np.int64)
+        if self.pipeline == 1:
+            return devices[None]
+        return devices[: len(devices) - len(devices) % self.pipeline].reshape(-1, self.pipeline).T
+
+    def move_s(self, old: Operation | None, new: Operation) -> float:
+        """Unknown to a table: it is part of the seconds of a restart or of regrouping."""
+        return 0.0
+
+    def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
+        """The fastest row of at most so many devices; where the batch may shrink, also the devices' share of a larger
+        one."""
+        return self._most_of(len(present), full_batch)
+
+    @kept
+    def _most_of(self, n: int, full_batch: bool) -> float:
+        sizes = {n, *self.samples_per_s} if full_batch else {n, *self.samples_per_s, self.n_devices}
+        able = [size for size in sizes if self._rate(size) > 0 and (size <= n or not full_batch)]
+        return max((self.batch / self._step_s(size) * min(1.0, n / size) for size in able), default=0.0)

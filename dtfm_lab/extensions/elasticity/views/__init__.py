@@ -1,0 +1,1 @@
+"""Views of hours in which devices come and go, one folder each."""
