@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files import (
-    load_availability,
     load_job,
     load_plan,
     load_schedule,
@@ -36,13 +35,6 @@ base: tiny
 n_stages: 2
 n_replicas: 2
 model: {name: small, n_layers: 2, d_model: 8, n_heads: 2, seq_len: 8, vocab_size: 16}
-"""
-
-EVENTS = """# end_seconds: 60
-# devices: ["a", "b"]
-seconds,event,node
-0,add,a
-7.5,remove,a
 """
 
 
@@ -70,8 +62,6 @@ def valid(folder):
         files[load_schedule, ending] = save_schedule(schedules["zb-h1"](2, 2), folder / f"valid.{ending}").read_bytes()
     files[load_workspace, "json"] = save_workspace(WorkspaceState(topology=SMALL), folder / "lab.json").read_bytes()
     files[load_job, "yaml"] = JOB.encode()
-    files[load_availability, "csv"] = EVENTS.encode()
-    files[load_availability, "json"] = json.dumps({"metadata": {"gap_seconds": 30}, "data": [2, 0, 1]}).encode()
     return files
 
 
@@ -128,8 +118,6 @@ KINDS = [
     (load_plan, "json"),
     (load_trace, "json"),
     (load_job, "yaml"),
-    (load_availability, "csv"),
-    (load_availability, "json"),
     (load_schedule, "txt"),
     (load_schedule, "csv"),
     (load_workspace, "json"),
