@@ -46,7 +46,7 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix extensions/systems/, test_launch_flags.py test_outcomes.py) \
 	$(addprefix runtime/, test_refusals.py test_gradient_shards.py test_codec.py test_no_pickles.py) \
 	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
-	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py) \
+	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_view_traits.py test_words.py) \
 	$(addprefix lab/, test_plausible_mistakes.py test_schemas.py) \
 	$(addprefix extensions/course/, test_lessons.py test_guessing.py) \
 	extensions/hosts/test_hosts_commands.py cli/test_mistakes.py)
@@ -80,6 +80,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/javascript.py
 
 # The tables of docs/benchmarks.md. `python benchmarks` lists them all; one alone is `python benchmarks NAME`.
 BENCHMARKS := planning baseline bounds iteration replanning simulation predictions cuts modules real_plans strategies \
@@ -145,14 +146,14 @@ slides: $(VENV)/.lab
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:
-	cd js && npm ci --no-audit --no-fund && npm run build
+	cd tools/js && npm ci --no-audit --no-fund && npm run build
 
 # Stills and a moving picture of the lab for the README, in both themes: some ten minutes, with a Chromium.
 pictures: $(VENV)/.dev
 	$(BIN)/python -m tools.screenshots $(ARGS)
 
 js-check: js
-	git diff --exit-code -- dtfm_lab/widgets/static
+	git diff --exit-code -- dtfm_lab/widgets/static 'dtfm_lab/extensions/*/static'
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -177,4 +178,4 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	touch $@ $(VENV)/.lab $(VENV)/.docs
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis js/node_modules
+	rm -rf $(VENV) $(GPU_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/js/node_modules

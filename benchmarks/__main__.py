@@ -28,9 +28,8 @@ def first_line(path: Path) -> str:
 def main() -> None:
     found, (name, *options) = benchmarks(), sys.argv[1:] or [""]
     if name in ("", "-h", "--help"):
-        print(__doc__, "\n")
-        for each, path in sorted(found.items(), key=lambda item: item[1]):
-            print(f"  {each:16} {first_line(path)}")
+        lines = [f"  {each:15} {first_line(path)}" for each, path in sorted(found.items(), key=lambda item: item[1])]
+        print(__doc__, *lines, sep="\n")
         return
     if name not in found:
         sys.exit(f"python benchmarks: there is no benchmark {name!r}; known are {', '.join(sorted(found))}")

@@ -95,6 +95,45 @@ def test_docstrings_are_sentences(module: Path) -> None:
     assert unfinished == []
 
 
+MOST_LINES, MOST_PARAMETERS = 80, 10
+"""Of a function: lines of code, docstring left out, and parameters besides ``self``."""
+LONGER_LISTS = {
+    "domain/job/model/experts.py": {"moe"},  # keys of a model's configuration
+    "domain/job/model/families.py": {"llama"},
+    "domain/schedule/program.py": {"lower"},
+    "lab/histories.py": {"replay"},  # written out, so that an editor shows a user what may be given
+    "widgets/views/gantt/__init__.py": {"set_predicted"},  # what the page draws
+}
+"""Functions of more parameters, by module. A command's are its options, and compiled loops cannot take objects."""
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT / "dtfm_lab")))
+def test_a_function_can_be_held_in_the_head(module: Path) -> None:
+    name, text = str(module.relative_to(ROOT / "dtfm_lab")), module.read_text()
+    if "kernel" in name:
+        return
+    functions = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    assert [each.name for each in functions if n_lines(each, text.splitlines()) > MOST_LINES] == []
+    many = {each.name for each in functions if n_parameters(each) > MOST_PARAMETERS and not is_command(each)}
+    assert many == LONGER_LISTS.get(name, set())
+
+
+def n_lines(function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> int:
+    body = function.body[ast.get_docstring(function) is not None :]
+    code = lines[body[0].lineno - 1 : function.end_lineno] if body else []
+    return sum(1 for line in code if line.strip() and not line.strip().startswith("#"))
+
+
+def n_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    of = function.args
+    named = [*of.posonlyargs, *of.args, *of.kwonlyargs, *filter(None, [of.vararg, of.kwarg])]
+    return len(named) - bool(named and named[0].arg in ("self", "cls"))
+
+
+def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("command(" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
 def is_sentence(text: str) -> bool:
     first = text.strip().split("\n\n")[0]
     return bool(first) and not first[0].islower() and first[-1] in '.:?!`")'

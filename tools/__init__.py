@@ -8,5 +8,6 @@ Run each from the repository's root, such as ``python -m tools.notebooks``.
 - ``website`` builds the site.
 - ``address`` writes the repository's address to every file that names it. ``try_release`` and ``try_image`` build and
   install what is released, in ``environments`` of their own.
-- ``labextension/`` is the card in JupyterLab's launcher, as the wheel installs it.
+- ``js/`` builds the views (``make js``). ``labextension/`` is the card in JupyterLab's launcher, as the wheel installs
+  it.
 """

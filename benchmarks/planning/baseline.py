@@ -26,12 +26,10 @@ from plain import Matching, bottleneck_by_networkx, bottleneck_by_scipy, cost, c
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
-from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.cost import lower_bound_s, pair_costs
 from dtfm_lab.planning.kernels import partition, random_numbers
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION
-from dtfm_lab.planning.search import search
-from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.planning.search import PlanStep, search
 
 CASES = ("datacenter", "spot", "universities", "regional", "worldwide")
 PUBLIC = Path(__file__).parents[2] / "tests" / "data" / "public_search.json"

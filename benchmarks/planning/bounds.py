@@ -18,8 +18,7 @@ import numpy as np
 import dtfm_lab as lab
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.extensions.proofs.bound_search import increasing_bounds
-from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
-from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.cost import bound_of_pairs, pair_costs
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "planning"))

@@ -21,9 +21,9 @@ import numpy as np
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.planning.iteration.problem import SearchTarget
 from dtfm_lab.planning.iteration.structured import StructuredPlans
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
-from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.planning.search import SearchRequest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning" / "iteration"))
 from generated_clusters import cluster

@@ -22,10 +22,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.shape_searches import ShapeSearch
-from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.planning.iteration.tables_of import SearchTarget, tables_of
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.shape_searches import Nearness, ShapeSearch, tables_of
 
 FACTORS = (1, 2, 3, 4, 8, math.inf)
 """Forwards ahead as multiples of 1F1B's; infinitely many are GPipe's."""
@@ -97,7 +95,7 @@ class PlanPricer:
         best: Ranked | None = None
         for factor in self.factors:
             ahead = self.ahead(n, int(shares[0]), factor)
-            found = shape_search.assessed(row, blocks, 0.0, shares=shares, ahead=ahead, exact=True)
+            found = shape_search.assessed(row, blocks, 0.0, microbatch_counts=shares, warmups=ahead, exact=True)
             if found.lacks == 0 and (best is None or found.value < best.iteration_s):
                 best = Ranked(found.value, grid, factor, microbatch)
         return best
@@ -265,7 +263,9 @@ def estimates(topology: Topology, job: Job, schedule: str, n: int, *, seed: int 
         shares = 1 + rng.multinomial(n_microbatches - r, np.full(r, 1 / r))
         factor = {"1f1b": 1, "gpipe": math.inf}.get(schedule, int(rng.integers(1, 4)))
         ahead = judge.ahead(s, int(shares.max()), factor)
-        estimated = judge.shape_search(s, r, microbatch).assessed(row, blocks, 0.0, shares=shares, ahead=ahead)
+        estimated = judge.shape_search(s, r, microbatch).assessed(
+            row, blocks, 0.0, microbatch_counts=shares, warmups=ahead
+        )
         fields = {"n_stages": s, "n_replicas": r, "microbatch": microbatch, "schedule": schedule}
         cut = {"blocks_per_stage": tuple(blocks.tolist()), "microbatches_per_replica": tuple(shares.tolist())}
         cut |= {"warmups": tuple(ahead.tolist())} if schedule == "adaptive-1f1b" else {}

@@ -19,8 +19,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import align, pair_costs, total_costs
-from dtfm_lab.planning.search import search
-from dtfm_lab.planning.step import PROVEN, PlanStep
+from dtfm_lab.planning.search import PROVEN, PlanStep, search
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning"))
 from bound_networks import NETWORKS, reference

@@ -53,7 +53,7 @@ from dtfm_lab.files.reading import write_text
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.schemas import formats, schema
 from dtfm_lab.planning.explain.worth import freed
-from dtfm_lab.planning.objectives import DEFAULT_SECONDS
+from dtfm_lab.planning.search import DEFAULT_SECONDS
 
 SPEED_AND_PRICE = ("global_batch", "iteration_s", "price_per_hour", "price_per_billion_tokens", "lower_bound_s")
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")

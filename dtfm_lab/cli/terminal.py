@@ -25,7 +25,7 @@ from dtfm_lab.domain.report import Table as ReportTable
 from dtfm_lab.domain.units import counted, format_bytes, format_s, format_share, money, signed_share
 from dtfm_lab.lab.arguments import SearchBudget
 from dtfm_lab.planning import PlanStep
-from dtfm_lab.planning.objectives import DEFAULT_SECONDS
+from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import RunRecord
 

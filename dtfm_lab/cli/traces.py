@@ -27,8 +27,8 @@ THROUGHPUT = {
     "price_per_million_tokens": "${:.4g} a million {counted}",
 }
 SAME_NAME = (
-    *("source", "clock", "schedule", "links", "queueing", "synchronisation", "synchronise_every", "late_messages"),
-    *("overruns", "time_scale", "stretched", "unigram_entropy", "stand_in", "runs_on", "notes"),
+    *("source", "clock", "schedule", "links", "queueing", "synchronise_every", "late_messages", "overruns"),
+    *("time_scale", "stretched", "unigram_entropy", "stand_in", "runs_on", "notes"),
 )
 """Fields of the context that a trace's summary holds as they are."""
 
@@ -45,6 +45,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
     """What ``--json`` prints of a trace."""
     context = trace.context
     summary = {name: getattr(context, name) for name in SAME_NAME} | {
+        "synchronisation": context.plan.synchronisation,
         "iterations": trace.n_iterations,
         "iteration_s": trace.iteration_s,
         "interval_s": interval_of(trace),
@@ -89,7 +90,7 @@ def print_trace(trace: Trace) -> None:
         out.print(f"with 90 % confidence {what} iteration lies from {between}")
     told: dict[str, Any] = {what: trace.metrics[what] for what in THROUGHPUT}
     told["mfu"] = None if told["mfu"] is None else format_share(told["mfu"])
-    unit = {"counted": context.counted}
+    unit = {"counted": context.plan.counted}
     known = [text.format(told[what], **unit) for what, text in THROUGHPUT.items() if told[what] is not None]
     if known:
         out.print(", ".join(known))

@@ -258,10 +258,10 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     ours, theirs = predicted.context.schedule, measured.context.schedule
     if ours != theirs:
         raise TraceError(f"predicted ran {ours}, measured {theirs}; wanted two of one schedule")
-    if predicted.context.microbatches_per_replica != measured.context.microbatches_per_replica:
+    if predicted.context.plan.microbatches_per_replica != measured.context.plan.microbatches_per_replica:
         raise TraceError(
-            f"predicted ran {predicted.context.microbatches} micro-batches a pipeline, measured "
-            f"{measured.context.microbatches}; wanted as many in each pipeline"
+            f"predicted ran {predicted.context.plan.microbatches} micro-batches a pipeline, measured "
+            f"{measured.context.plan.microbatches}; wanted as many in each pipeline"
         )
     left, right = predicted.to_frame(), measured.to_frame()
     number = np.searchsorted(np.unique(measured.iteration), measured.iteration)

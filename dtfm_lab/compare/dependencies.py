@@ -31,24 +31,24 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
     Raises TraceError where the trace does not hold its schedule.
     """
     context = trace.context
-    if not context.orders:
+    if not context.plan.orders:
         raise TraceError("the trace does not hold its schedule; wanted one of a simulation or a run")
     kinds = {action.kind for action in trace.actions}
     return lower(
         context.recorded_schedule,
         len(context.devices[0]),
-        context.synchronisation,
-        _regions(trace) if context.synchronisation == "hierarchical" else None,
+        context.plan.synchronisation,
+        _regions(trace) if context.plan.synchronisation == "hierarchical" else None,
         tied=Kind.SEND_E in kinds,
         compressed=Kind.PACK in kinds,
         synchronise=synchronise,
-        locally=context.synchronise_every > 1 or context.fragments > 1 or context.fragment_delay > 0,
-        delayed=context.fragment_delay > 0,
-        sharding=context.sharding,
-        microbatch_counts=context.microbatches_per_replica or None,
-        buckets=context.buckets,
-        transport=context.transport,
-        absent=context.absent_at,
+        locally=context.synchronise_every > 1 or context.plan.fragments > 1 or context.plan.fragment_delay > 0,
+        delayed=context.plan.fragment_delay > 0,
+        sharding=context.plan.sharding,
+        microbatch_counts=context.plan.microbatches_per_replica or None,
+        buckets=context.plan.buckets,
+        transport=context.plan.transport,
+        absent=context.plan.absent_at,
         whole_rings=trace.takes_rings_whole,
     )
 

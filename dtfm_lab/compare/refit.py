@@ -263,7 +263,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
         The measured trace is of another plan, or does not hold its schedule.
     """
     plan = cut_subplan(plan, measured.context.rehearsed)
-    check_same_plan(plan, measured.context, "n_microbatches", "microbatch_counts")
+    check_same_plan(plan, measured.context.plan, "n_microbatches", "microbatch_counts")
     fits = [*fit_links(plan, measured), *fit_computations(measured)]
     topology, profile = _network(plan.topology, fits), _profile(measured, fits)
     predicted = _predicted(plan, measured, topology, profile, simulate)

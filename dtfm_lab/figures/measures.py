@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dtfm_lab.domain.units import FAR_TIMES, LOOSE_TIMES, TIMES, format_s, format_share, format_times
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import format_share
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY, MARKER_EDGE
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 
 SUBTITLE_LETTERS = 130
 """Letters of a subtitle that fit into the width of a notebook cell."""

@@ -8,18 +8,19 @@ not overlap, so a lane whose messages do is drawn as several threads. Iterations
 import heapq
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import FailFast
+from pydantic import FailFast, GetJsonSchemaHandler, ValidationError, WrapValidator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dtfm_lab.domain.errors import FileError, LabError, TraceError
 from dtfm_lab.domain.schedule import PASSES, SYNCHRONISATION, Action, Kind, Lane
-from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.domain.trace import RunContext, Trace, TracedPlan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
 
@@ -35,13 +36,58 @@ COLUMNS = ("iteration", "replica", "action", "start_s", "end_s")
 """The columns that every trace has."""
 
 
+PLANNED = {each.name for each in fields(TracedPlan)}
+"""Keys of a context that are of the plan: a file holds them beside the others."""
+
+
+def context_to_mapping(context: RunContext) -> dict[str, Any]:
+    """The context in plain JSON types, as files hold it: what is of the plan beside the rest."""
+    data: dict[str, Any] = dump(context)
+    planned: dict[str, Any] = data.pop("plan")
+    return data | planned
+
+
+def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
+    """Read what ``context_to_mapping`` wrote; errors name the keys as the file has them."""
+    if isinstance(data, Mapping):
+        own = {key: value for key, value in data.items() if key not in PLANNED}
+        data = own | {"plan": {key: value for key, value in data.items() if key in PLANNED}}
+    try:
+        return read(data)
+    except ValidationError as error:
+        found = [
+            InitErrorDetails(
+                type=PydanticCustomError(each["type"], each["msg"].replace("{", "{{").replace("}", "}}")),
+                loc=tuple(place for i, place in enumerate(each["loc"]) if i or place != "plan"),
+                input=each["input"],
+            )
+            for each in error.errors(include_url=False)
+        ]
+        raise ValidationError.from_exception_data(error.title, found) from None
+
+
+class _FlatSchema:
+    """The JSON schema of a context in a file."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        schema = dict(handler.resolve_ref_schema(handler(core)))
+        properties = dict(schema["properties"])
+        planned = handler.resolve_ref_schema(properties.pop("plan"))
+        required = [*schema["required"], *planned["required"]]
+        properties |= planned["properties"]
+        return schema | {"properties": properties, "required": [key for key in required if key != "plan"]}
+
+
+ContextOfFile = Annotated[RunContext, WrapValidator(_context_of), _FlatSchema()]
+
+
 class TraceFile(Section):
     """The keys of a trace file; ``Trace`` describes the columns."""
 
     dtfm_trace: int
     iteration_s: float = 0.0
     """Mean seconds of an iteration, for people; it is not read back."""
-    context: RunContext
+    context: ContextOfFile
     actions: tuple[Action, ...]
     iteration: Annotated[list[int], FailFast()]
     replica: Annotated[list[int], FailFast()]
@@ -54,7 +100,7 @@ class TraceFile(Section):
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
     """Write a trace, all or nothing; returns the path."""
     columns = {name: getattr(trace, name) for name in (*COLUMNS, "after")}
-    data = {"dtfm_trace": 1, "iteration_s": trace.iteration_s, "context": dump(trace.context)}
+    data = {"dtfm_trace": 1, "iteration_s": trace.iteration_s, "context": context_to_mapping(trace.context)}
     data["actions"] = [list(action) for action in trace.actions]
     data |= {name: None if column is None else column.tolist() for name, column in columns.items()}
     return write_text(path, json.dumps(data) + "\n")
@@ -110,6 +156,7 @@ def save_losses(trace: Trace, path: str | os.PathLike[str]) -> Path:
 def save_chrome_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
     """Write a file that chrome://tracing and ui.perfetto.dev open; raises TraceError for more than 104 days."""
     context = asdict(trace.context)
+    context |= context.pop("plan")
     shown = {key: value for key, value in context.items() if key not in ("profile", "orders", "versions")}
     data = {
         "traceEvents": chrome_events(trace),

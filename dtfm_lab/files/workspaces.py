@@ -28,11 +28,11 @@ from dtfm_lab.domain.options import plain
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Action
-from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted
 from dtfm_lab.files.plans import network_from_mapping, network_to_mapping, plan_from_mapping, plan_to_mapping
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
-from dtfm_lab.files.traces import COLUMNS
+from dtfm_lab.files.traces import COLUMNS, ContextOfFile, context_to_mapping
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class PackedColumn(Section):
 class PackedTrace(Section):
     """A trace, its columns packed."""
 
-    context: RunContext
+    context: ContextOfFile
     actions: tuple[Action, ...]
     iteration: PackedColumn
     replica: PackedColumn
@@ -99,7 +99,11 @@ def _trace_to_mapping(trace: Trace) -> dict[str, Any] | None:
         return None
     columns = {name: getattr(trace, name) for name in (*COLUMNS, "after")}
     packed = {name: None if of is None else PackedColumn.of(of).model_dump() for name, of in columns.items()}
-    return {"context": dump(trace.context), "actions": [list(action) for action in trace.actions], **packed}
+    return {
+        "context": context_to_mapping(trace.context),
+        "actions": [list(action) for action in trace.actions],
+        **packed,
+    }
 
 
 def _trace_from_mapping(data: Any) -> Trace:

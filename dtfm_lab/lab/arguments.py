@@ -23,7 +23,7 @@ from dtfm_lab.planning import objectives, planners
 from dtfm_lab.planning.draws import GivenSpread
 from dtfm_lab.planning.iteration.frontier_search import DEFAULT_SECONDS as FRONTIER_SECONDS
 from dtfm_lab.planning.iteration.frontier_search import SEARCHES as FRONTIER_SEARCHES
-from dtfm_lab.planning.objectives import DEFAULT_SECONDS
+from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.simulate import Profile
 from dtfm_lab.simulation.task_runner import received

@@ -18,8 +18,6 @@ from dtfm_lab.planning.iteration import objective as _objectives
 from dtfm_lab.planning.iteration.frontier import Frontier
 from dtfm_lab.planning.iteration.frontier_search import stream_frontier
 from dtfm_lab.planning.moving import Moves, moves
-from dtfm_lab.planning.objectives import Objective, default_objective, objectives
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.replanning import Replan, network_after, replan
-from dtfm_lab.planning.search import plan, search
-from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.planning.search import Objective, PlanStep, default_objective, objectives, plan, search

@@ -20,11 +20,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.cost import PairCosts, pair_costs, price_placement
+from dtfm_lab.planning.cost import PairCosts, interchangeable, link_matrices, pair_costs, price_placement
 from dtfm_lab.planning.evaluate import evaluate, simulated
-from dtfm_lab.planning.interchangeable import interchangeable, link_matrices
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
-from dtfm_lab.planning.objectives import network_of, require_fit, value_of
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
+from dtfm_lab.planning.search import network_of, require_fit, value_of
 from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.memory_intervals import usable_bytes
 

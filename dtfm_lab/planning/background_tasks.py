@@ -4,6 +4,7 @@ Threads such as a constraint solver's are waited for in short steps, their CPU t
 search from another thread, in the middle of a compiled loop too.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -144,3 +145,59 @@ class Cancellation:
 def flag() -> Flag:
     """Return what compiled loops of this thread have to look at."""
     return _heard.get()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Compiles kernels in the background, so that a search yields a first placement before they are ready.
+
+
+POLL_S = 0.05
+"""Seconds between two yields while kernels are compiled."""
+
+
+_tasks: dict[Callable[..., object], BackgroundTask[object]] = {}
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked process: the threads that loaded kernels were not forked, so no task of theirs ever ends."""
+    global _lock
+    _lock = threading.Lock()
+    for key in [key for key, task in _tasks.items() if not task.wait(0.0)]:
+        del _tasks[key]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def start_once(key: Callable[..., object], work: Callable[[], object]) -> BackgroundTask[object]:
+    """The task that does this work, which compiles kernels; started once a process for each key."""
+    with _lock:
+        if key not in _tasks:
+            _tasks[key] = BackgroundTask(work, "dtfm-lab compiles")
+        return _tasks[key]
+
+
+def is_done(key: Callable[..., object]) -> bool:
+    """Whether the task of this key was started and has ended."""
+    return key in _tasks and _tasks[key].wait(0.0)
+
+
+def while_compiling(key: Callable[..., object], work: Callable[[], object]) -> Iterator[float]:
+    """Yield the seconds waited so far, every POLL_S, until the kernels are compiled; raise what compiling raised.
+
+    The last are all seconds: numba holds the interpreter, so that the last look may come long after the one before.
+    """
+    began = time.perf_counter()
+    task = start_once(key, work)
+    was_ready = task.wait(0.0)
+    while not task.wait(POLL_S):
+        yield time.perf_counter() - began
+    try:
+        _ = task.result
+    except BaseException:
+        _tasks.pop(key, None)  # another search may have waited for it too
+        raise
+    if not was_ready:
+        yield time.perf_counter() - began

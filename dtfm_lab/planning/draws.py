@@ -31,9 +31,8 @@ from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
-from dtfm_lab.planning.iteration.judging import ReplayedPlan
-from dtfm_lab.planning.search import last_step
-from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.planning.iteration.replayed_plan import ReplayedPlan
+from dtfm_lab.planning.search import PlanStep, last_step
 from dtfm_lab.simulation.sensitivity import WHAT, Baseline
 
 GivenSpread = float | Mapping[str, float]

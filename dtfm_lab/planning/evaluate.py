@@ -10,9 +10,16 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray, counted
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s, quick_bound_s
-from dtfm_lab.planning.cost import align, coarsened_weights, pair_costs, price_placement, shortest_path
-from dtfm_lab.planning.objectives import network_of
+from dtfm_lab.planning.cost import (
+    align,
+    coarsened_weights,
+    lower_bound_s,
+    pair_costs,
+    price_placement,
+    quick_bound_s,
+    shortest_path,
+)
+from dtfm_lab.planning.search import network_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 

@@ -6,7 +6,7 @@ about. A search does not make one unless it is asked, see ``Generation.held``: i
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -14,9 +14,17 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.background_tasks import BackgroundTasks
-from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, path_cost, shortest_path, total_costs
-from dtfm_lab.planning.interchangeable import interchangeable
+from dtfm_lab.planning.background_tasks import BackgroundTask, BackgroundTasks, start_once, while_compiling
+from dtfm_lab.planning.cost import (
+    PairCosts,
+    align,
+    coarsened_weights,
+    interchangeable,
+    path_cost,
+    row_of,
+    shortest_path,
+    total_costs,
+)
 
 SHOWN = 20
 """Most individuals of a population."""
@@ -205,13 +213,6 @@ class Generation:
     planner goes on, or never."""
 
 
-def row_of(grid: IntArray, n_devices: int) -> IntArray:
-    """(N,) devices of a (S, D) grid, then the idle ones by number."""
-    idle = np.ones(n_devices, dtype=bool)
-    idle[grid] = False
-    return np.concatenate([grid.ravel(), np.flatnonzero(idle)])
-
-
 class Planner(Protocol):
     """A generator function of generations, registered under a name: ``@planners.register("name")``.
 
@@ -253,3 +254,26 @@ def canonical_order(pair: PairCosts) -> IntArray:
     costs_s = np.hstack([np.sort(pair.hop_s, axis=1), np.sort(pair.group_s, axis=1)])
     profiles = np.unique(costs_s, axis=0, return_inverse=True)[1].ravel()
     return np.lexsort((interchangeable(profiles[:, None], (pair.hop_s, pair.group_s)), profiles))
+
+
+CompileKernels = Callable[[Problem], object]
+"""A function that calls every kernel of a planner once, on a small problem, with arguments of the final types."""
+
+
+def start_compiling(compile_kernels: CompileKernels) -> BackgroundTask[object]:
+    """The task that loads numba and compiles a planner's kernels, or loads them from its cache."""
+    return start_once(compile_kernels, partial(compile_kernels, _small_problem()))
+
+
+def wait_for_kernels(first: Generation, compile_kernels: CompileKernels) -> Iterator[Generation]:
+    """Yield ``first`` again and again, as incomplete generations, until the kernels are compiled.
+
+    Each has the seconds waited in ``compiling_s``. Time limits do not count them, since a machine compiles only once.
+    """
+    for waited_s in while_compiling(compile_kernels, partial(compile_kernels, _small_problem())):
+        yield replace(first, complete=False, compiling_s=waited_s)
+
+
+def _small_problem() -> Problem:
+    costs = 1.0 - np.eye(4)
+    return Problem(pair=PairCosts(group_s=costs, hop_s=costs.copy()), n_stages=2, n_replicas=2, bound_s=0.0)

@@ -27,13 +27,11 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.adapting import nearest, nearest_grid, starting_plans
 from dtfm_lab.planning.evaluate import SETTLED, fitting_seconds, opened, placed, simulated
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
-from dtfm_lab.planning.iteration.judging import ReplayedPlan
-from dtfm_lab.planning.iteration.waiting import kernels_are_ready
+from dtfm_lab.planning.iteration.replayed_plan import ReplayedPlan
+from dtfm_lab.planning.iteration.search import kernels_are_ready
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.moving import Moves, moves
-from dtfm_lab.planning.objectives import objectives, value_of
-from dtfm_lab.planning.search import search
-from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.planning.search import PlanStep, objectives, search, value_of
 
 HORIZON_S = 3600.0
 """Seconds of training within which a move has to pay, where none are given."""

@@ -1,16 +1,383 @@
-"""Runs a search for plans by an objective, step by step, until its limits are reached or the best is proven."""
+"""A search for plans: what it is asked for, what it minimises, and the steps that it yields.
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+``search`` yields ``PlanStep``s, each the best plan so far; ``plan`` returns the plan of the last one.
+"""
 
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.objectives import SearchRequest, objectives
-from dtfm_lab.planning.problem import planners
-from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.domain.network import QUEUEING, Topology, shortened
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.registry import Registry, unknown
+from dtfm_lab.domain.units import IntArray, counted
+from dtfm_lab.planning.background_tasks import BackgroundTasks
+from dtfm_lab.planning.bounds.search_bound import search_bound
+from dtfm_lab.planning.cost import PairCosts, lower_bound_s, pair_costs, price_placement, quick_bound_s
+from dtfm_lab.planning.problem import Generation, Population, Problem, canonical_order, planners
+from dtfm_lab.simulation.durations import tensor_gpus
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.simulate import iteration_seconds
+
+PROVEN = 1e-9
+"""Relative gap between a plan's cost and its lower bound at which the plan counts as proven best."""
+
+OF_THE_SEARCH = (
+    *("planner", "objective", "queueing", "efficiency", "seed"),
+    *("generation", "evaluations", "seconds", "left_open"),
+)
+"""Fields that a plan takes over from its step."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlanStep(Generation):
+    """A generation of a search, with device indices of the topology: ``best`` is the incumbent.
+
+    ``best_s`` and ``bound_s`` are in the unit of the objective: seconds, or dollars for a billion tokens.
+    """
+
+    topology: Topology = field(repr=False)
+    job: Job = field(repr=False)
+    """The job of the incumbent, with all that was chosen for it."""
+    planner: str
+    seed: int
+    generation: int
+    """Number of complete generations before this step."""
+    seconds: float
+    """Seconds since the search began, less those that the caller took between steps."""
+    bound_s: float
+    """Lower bound: no plan costs less. It may rise from step to step."""
+    objective: str = "communication"
+    """Name of what the search makes least."""
+    left_open: tuple[str, ...] = ()
+    """Fields of the job that the search chose."""
+    iteration_s: float = math.nan
+    """Seconds of the incumbent's iteration, by the search; NaN in one for low communication cost."""
+    iteration_bound_s: float = 0.0
+    """Seconds of an iteration that no plan is faster than."""
+    queueing: str = "pairs"
+    efficiency: GivenEfficiency = None
+    population: Population | None = field(default=None, repr=False)
+    """What the search held, where that was taken, see ``with_population``."""
+
+    @property
+    def devices(self) -> IntArray:
+        """(S, D) device indices of the incumbent."""
+        return self.best
+
+    @property
+    def gap(self) -> float:
+        """(incumbent - bound) / incumbent; at 0 the incumbent is proven best, by the objective."""
+        return max(0.0, (self.best_s - self.bound_s) / self.best_s) if self.best_s > 0 else 0.0
+
+    def with_population(self) -> "PlanStep":
+        """The same step with what the search holds now; called before the search goes on."""
+        return replace(self, population=None if self.held is None else self.held(), held=None)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The incumbent as a plan, constructed, priced in full and, in a search for seconds or dollars, simulated; on
+        first use."""
+        if math.isnan(self.iteration_s):
+            return self._unsimulated(self.bound_s)
+        plan = self._unsimulated(lower_bound_s(self.topology, self.job))
+        return self._with_seconds(plan, iteration_seconds(plan))
+
+    def replayed_plan(self, grid: IntArray, iteration_s: float) -> Plan:
+        """The same plan with another (S, D) grid of devices, whose seconds are known, and the quick bound."""
+        other = replace(self, best=grid)
+        return other._with_seconds(other._unsimulated(quick_bound_s(self.topology, self.job)), iteration_s)
+
+    def _unsimulated(self, least_s: float) -> Plan:
+        return Plan(
+            topology=self.topology,
+            job=self.job,
+            placement=Placement(self.devices),
+            cost=price_placement(self.topology, self.job, self.devices),
+            lower_bound_s=least_s,
+            **{name: getattr(self, name) for name in OF_THE_SEARCH},
+        )
+
+    def _with_seconds(self, plan: Plan, iteration_s: float) -> Plan:
+        # bound and simulation may differ by rounding
+        return plan.changed(iteration_s=iteration_s, iteration_lower_bound_s=min(self.iteration_bound_s, iteration_s))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a search makes least, by name: the communication cost, here, or the seconds of an iteration or its price.
+#
+# ``steps_within`` turns what a planner yields into steps, until the limits of a request are reached or the best is
+# proven; ``network_of`` is the network that a job with tensor parallelism is planned on: groups of GPUs of a host, each
+# one device.
+
+
+PAPERS_JOB = "dtfm-gpt3-xl"
+"""Name of the preset with the constants of the paper's public code."""
+
+
+DEFAULT_SECONDS = 2.0
+"""Seconds of a search that is given neither steps nor seconds."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SearchRequest:
+    """What a search is asked for; the options of ``planning.search``.
+
+    Raises PlanError for a seed, steps, seconds or a limit out of range and for a start that is no plan, UnknownName for
+    a queueing.
+    """
+
+    topology: Topology
+    job: Job
+    planner: str
+    """A name in ``planners``. With the objectives iteration and price, ``evolutionary`` searches over everything that
+    the job leaves open; any other gives its placements of each shape, of which the best by the objective is kept."""
+    seed: int = 0
+    """Seed of all random numbers. The same seed and ``steps`` give the same plan, bit for bit."""
+    steps: int | None = None
+    seconds: float | None = None
+    """Stop after so many generations or so much time; without either, after 2 seconds. A plan that is proven best ends
+    the search early."""
+    start: Plan | None = None
+    """A plan to improve on, its devices found by name; of the same shape where the job names one."""
+    nearby: tuple[Plan, ...] = ()
+    """Plans near which alone is searched, for the shortest searches for seconds or dollars by ``evolutionary``. One for
+    the communication cost that has no start begins with the first of them that has the job's shape."""
+    queueing: str = "pairs"
+    """Which messages wait for each other in the simulated iteration: those of ``pairs`` or of ``cards``."""
+    efficiency: GivenEfficiency = None
+    """Share of their peak that devices reach, as ``simulate`` takes it."""
+    max_price_per_hour: float | None = None
+    max_iteration_s: float | None = None
+    """Only plans whose devices cost at most so many dollars an hour, or whose iteration takes at most so long."""
+    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    """Runs the threads that the planner starts, for a caller that counts their CPU time."""
+    improve_bound: bool = True
+    """Whether a share of the time is spent on a tighter lower bound; False for the shortest searches."""
+
+    def __post_init__(self) -> None:
+        if not _whole(self.seed) or self.seed < 0:
+            raise PlanError(f"seed is {self.seed!r}; wanted a whole number, 0 or more")
+        if self.steps is not None and (not _whole(self.steps) or self.steps < 1):
+            raise PlanError(f"steps is {self.steps!r}; wanted a whole number, 1 or more")
+        for what in ("seconds", "max_price_per_hour", "max_iteration_s"):
+            most = getattr(self, what)
+            if most is not None and not (_number(most) and most > 0):
+                raise PlanError(f"{what} is {shortened(most)}; wanted a number above 0")
+        if self.start is not None and not isinstance(self.start, Plan):
+            raise PlanError(f"start is {shortened(self.start)}; wanted a Plan")
+        if self.queueing not in QUEUEING:
+            raise unknown("queueing", self.queueing, QUEUEING)
+        object.__setattr__(self, "seed", int(self.seed))  # of numpy's whole numbers, too: a plan is saved with it
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which the search ends, infinite where it counts steps alone."""
+        if self.seconds is not None:
+            return float(self.seconds)
+        return DEFAULT_SECONDS if self.steps is None else math.inf
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+
+
+class Objective(Protocol):
+    """What a search makes least. An instance is registered under a name: ``@objectives.register("name")``."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of its values, as it is shown behind a number."""
+        ...
+
+    def value(self, plan: Plan) -> float:
+        """What this plan costs, in the unit. Raises PlanError where the plan does not have it."""
+        ...
+
+    def search(self, request: SearchRequest) -> Iterator[PlanStep]:
+        """Improving plans. What is wrong with the request is raised by the call, before the first step."""
+        ...
+
+
+objectives: Registry[Objective] = Registry(
+    "objective",
+    group="dtfm_lab.objectives",
+    fits=lambda entry: callable(getattr(entry, "search", None)) and callable(getattr(entry, "value", None)),
+)
+
+
+def value_of(plan: Plan) -> float:
+    """What a plan was made for: seconds of its iteration or its communication cost, or dollars a billion tokens."""
+    return objectives[plan.objective].value(plan)
+
+
+def default_objective(job: Job) -> str:
+    """``iteration`` for a job with a model; ``communication`` where message sizes are given, where there is no model to
+    simulate, and for the paper's preset in every shape, also where it has no longer the sizes of the public code."""
+    given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None or job.name == PAPERS_JOB
+    return "communication" if job.model is None or given else "iteration"
+
+
+INITIAL_POPULATION_S = 1.0
+"""Seconds that a search may take beyond its limit to complete its first generation."""
+
+
+F = TypeVar("F", bound=Generation)
+
+
+def steps_within(
+    request: SearchRequest, found: Iterable[F], step_of: Callable[[F, int, Callable[[], float]], PlanStep]
+) -> Iterator[PlanStep]:
+    """The steps of a search; ``step_of`` makes one of what was found, of the generations before it, and of a clock.
+
+    The clock tells the seconds since the search began, less those that the caller took between steps: it may show the
+    step, pause, or run in slow motion.
+    """
+    began = time.perf_counter()
+    generation, compiling_s, paused_s = 0, 0.0, 0.0
+
+    def spent_s() -> float:
+        return time.perf_counter() - began - paused_s
+
+    for each in found:
+        step = step_of(each, generation, spent_s)
+        yielded = time.perf_counter()
+        yield step
+        paused_s += time.perf_counter() - yielded
+        generation += each.complete
+        if step.gap < PROVEN or generation == request.steps:
+            return
+        compiling_s = max(compiling_s, each.compiling_s)
+        if spent_s() - compiling_s - request.limit_s >= (0.0 if generation else INITIAL_POPULATION_S):
+            return
+
+
+def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
+    """The network of groups that a job's parallelism within hosts wants, and the job with what it leaves to a planner.
+
+    A network of single GPUs is grouped; without a planner, the degree is that of the network, and nothing is sharded.
+    Raises TopologyError where no host has so many GPUs, or groups are of another size.
+    """
+    if job.tensor_parallel is None:
+        job = job.with_fields(tensor_parallel=tensor_gpus(job, topology.devices[0].gpus), warmups=job.warmups)
+    return topology.grouped(job.group_gpus), job.settled
+
+
+def check_start(job: Job, start: Plan) -> None:
+    """Raise PlanError where the job names stages or replicas and the start has others."""
+    shape = start.placement.devices.shape
+    wanted = job.n_stages, job.n_replicas
+    if any(asked not in (None, found) for asked, found in zip(wanted, shape, strict=True)):
+        asked = " x ".join("any" if n is None else str(n) for n in wanted)
+        raise PlanError(f"start is a placement of {shape[0]} x {shape[1]}; the job wants {asked}")
+
+
+def require_prices(topology: Topology) -> None:
+    """Raise PlanError where no device has a price."""
+    if not any(device.price_per_hour for device in topology.devices):
+        raise PlanError(
+            f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
+            f"(topology.with_typical_prices(), --typical-prices, or typical_prices: true in a file)"
+        )
+
+
+SHAPES_NAMED = 8
+
+
+class CommunicationCost:
+    """The paper's communication cost: synchronisation of the slowest group and the path through the groups."""
+
+    unit = "s"
+
+    def value(self, plan: Plan) -> float:
+        """Seconds, equations 1 to 4 of the paper."""
+        return plan.cost.total_s
+
+    def search(self, request: SearchRequest) -> Iterator[PlanStep]:
+        """Placements in one shape: the job's own, or else the most square one that uses all devices."""
+        if request.max_price_per_hour is not None or request.max_iteration_s is not None:
+            raise PlanError("objective communication knows no limits of price or seconds; wanted iteration or price")
+        topology, job = network_of(request.topology, request.job)
+        request = replace(request, topology=topology, job=job)
+        if not job.shaped:
+            job = job.fitted(len(topology))
+        require_fit(topology, job)
+        near = (one for one in request.nearby if one.placement.devices.shape == (job.n_stages, job.n_replicas))
+        begun = request.start or next(near, None)
+        start = None
+        if begun is not None:
+            check_start(job, begun)
+            start = np.array([[topology.index(name) for name in group] for group in begun.stages])
+        return _communication_steps(request, job, start)
+
+
+objectives.register("communication")(CommunicationCost())
+
+
+def _communication_steps(request: SearchRequest, job: Job, start: IntArray | None) -> Iterator[PlanStep]:
+    """Runs the planner on the devices in canonical order and translates its grids back."""
+    topology, run = request.topology, planners[request.planner]
+    pair = pair_costs(topology, job)
+    order = canonical_order(pair)
+    square = np.ix_(order, order)
+    problem = Problem(
+        pair=PairCosts(np.ascontiguousarray(pair.group_s[square]), np.ascontiguousarray(pair.hop_s[square])),
+        n_stages=job.n_stages,
+        n_replicas=job.n_replicas,
+        bound_s=lower_bound_s(topology, job),
+        start=None if start is None else np.argsort(order)[start],
+        background_tasks=request.background_tasks,
+    )
+    bound = search_bound(problem, timed=request.steps is None, enabled=request.improve_bound)
+
+    def step_of(found: Generation, generation: int, spent_s: Callable[[], float]) -> PlanStep:
+        held = found.held
+        in_topology = {
+            "best": order[found.best],
+            "bound_s": bound.update(found, generation, spent_s()),
+            "held": None if held is None else lambda: held().changed(order.__getitem__),
+        }
+        return PlanStep(
+            **vars(found) | in_topology,
+            topology=topology,
+            job=job,
+            planner=request.planner,
+            seed=request.seed,
+            generation=generation,
+            seconds=spent_s(),
+        )
+
+    return steps_within(request, run(problem, np.random.default_rng(request.seed)), step_of)
+
+
+def require_fit(topology: Topology, job: Job) -> None:
+    """Raise PlanError where the job has more tasklets than the topology has devices."""
+    n = len(topology)
+    if job.n_tasklets <= n:
+        return
+    shapes = [f"{n_stages} x {n_replicas}" for n_stages, n_replicas in job.shapes(n)][:SHAPES_NAMED]
+    listed = " or ".join(filter(None, [", ".join(shapes[:-1]), *shapes[-1:]]))
+    advice = f"{listed} would use all of them" if shapes else "fewer stages or replicas are needed"
+    raise PlanError(
+        f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')} need "
+        f"{counted(job.n_tasklets, 'device')}, {topology.name} has {n}; {advice}"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs a search for plans by an objective, step by step, until its limits are reached or the best is proven.
 
 
 def search(

@@ -18,9 +18,8 @@ from dtfm_lab.domain.options import Option, refuse_unknown, whole
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.planning.objectives import default_objective, objectives
 from dtfm_lab.planning.problem import planners
-from dtfm_lab.planning.search import plan
+from dtfm_lab.planning.search import default_objective, objectives, plan
 from dtfm_lab.simulation.executors import Executor, Here, Lost
 from dtfm_lab.simulation.task_runner import Kept, of_plain, plain, results
 from dtfm_lab.simulation.variations import OF_THE_JOB, OUTCOMES, VARIED, SimulatedOutcome, Variation, checked_value

@@ -22,8 +22,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import listed
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import PairCosts, pair_costs, total_costs
-from dtfm_lab.planning.objectives import require_fit
 from dtfm_lab.planning.problem import Individual, PopulationFrame
+from dtfm_lab.planning.search import require_fit
 from dtfm_lab.planning.teaching_operators import (
     CROSSOVER_SHARE,
     MUTATIONS,

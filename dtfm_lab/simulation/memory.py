@@ -201,8 +201,8 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         raise TraceError(
             f"the trace ran on stages {trace.context.devices}, this plan has {plan.device_names}; wanted the same"
         )
-    if schedule is None and trace is not None and trace.context.orders:
-        schedule = _recorded(trace.context.schedule, trace.context.orders)
+    if schedule is None and trace is not None and trace.context.plan.orders:
+        schedule = _recorded(trace.context.schedule, trace.context.plan.orders)
     least = least_memory_schedule(job, schedule, plan)
     whole_rings = takes_rings_whole(job, least) if trace is None else trace.takes_rings_whole
     period = None if trace is not None or plan.absent else period_of_counts(job)

@@ -18,7 +18,7 @@ from dtfm_lab.domain.job import Job, buckets_of
 from dtfm_lab.domain.network import Device, Links, shortened
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
-from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
+from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace, TracedPlan
 from dtfm_lab.domain.trace.run_context import SWING, deferred
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.durations import analytic
@@ -90,7 +90,7 @@ def simulate(
         cards=shared_cards(plan, links),
         versions=dict(_versions()),
         **({"clock": "model", "links": "drawn"} if ran is None else {name: getattr(ran, name) for name in OF_THE_RUN}),
-        **plan_context(plan, found.schedule),
+        plan=traced_plan(plan, found.schedule),
         **(known_spreads := spreads_of(plan, found.efficiency, ran=ran, profiled=found.profiled)),
         swings=deferred(partial(swings_of, found.times, every, **known_spreads)),
     )
@@ -147,16 +147,16 @@ def simulated_iterations(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
-        plan = plan if plan.absent == ran.absent else plan.changed(absent=ran.absent)
-        check_same_plan(plan, ran, *OF_THE_PLAN)
-        if (overlapped := bool(ran.buckets)) != plan.job.overlap:
+        plan = plan if plan.absent == ran.plan.absent else plan.changed(absent=ran.plan.absent)
+        check_same_plan(plan, ran.plan, *OF_THE_PLAN)
+        if (overlapped := bool(ran.plan.buckets)) != plan.job.overlap:
             raise TraceError(
                 f"the trace ran with overlap {overlapped}, this plan's job has {not overlapped}; wanted the same"
             )
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
     named = schedule if schedule is not None else ran.schedule if ran is not None else plan.job.schedule_name
-    if ran is not None and ran.orders and named == ran.schedule:
+    if ran is not None and ran.plan.orders and named == ran.schedule:
         named = ran.recorded_schedule  # with the warm-ups that were chosen for the run
     built = build(plan, named, given, links, efficiency=efficiency)
     # an iteration that synchronises is the last of synchronise_every
@@ -171,29 +171,33 @@ def simulated_iterations(
     return SimulatedIterations(plan, built, links, ran, efficiency, known, given is not None, times)
 
 
-def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
-    """The fields of a RunContext, predicted or measured, that describe the plan and the schedule."""
+def traced_plan(plan: Plan, schedule: Schedule) -> TracedPlan:
+    """What a trace of the plan, predicted or measured, keeps of it."""
     job, topology = plan.job, plan.topology
     grid = [[topology.devices[int(d)] for d in row] for row in plan.placement.devices]
-    return {
-        "devices": plan.device_names,
-        "topology": topology.name,
-        "topology_fingerprint": topology.fingerprint,
-        "job": job.name,
-        "n_microbatches": job.n_microbatches,
-        "microbatches_per_replica": job.microbatch_counts if len(set(job.microbatch_counts)) > 1 else (),
-        "stages_per_device": schedule.stages_per_device,
-        "orders": schedule.orders,
-        "synchronisation": job.synchronisation,
-        "synchronise_every": job.averages_every,
-        **{name: getattr(job, name) for name in ("fragments", "fragment_delay", "transport", "tokens", "flop")},
-        "sharding": job.sharding or "none",
-        "buckets": buckets_of(job, schedule),
-        "absent": plan.absent,
-        "counted": job.counted,
-        "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
-        "price_per_hour": tuple(tuple(device.price_per_hour for device in row) for row in grid),
-    }
+    return TracedPlan(
+        devices=plan.device_names,
+        topology=topology.name,
+        topology_fingerprint=topology.fingerprint,
+        job=job.name,
+        n_microbatches=job.n_microbatches,
+        microbatches_per_replica=job.microbatch_counts if len(set(job.microbatch_counts)) > 1 else (),
+        stages_per_device=schedule.stages_per_device,
+        orders=schedule.orders,
+        synchronisation=job.synchronisation,
+        synchronise_every=job.averages_every,
+        fragments=job.fragments,
+        fragment_delay=job.fragment_delay,
+        sharding=job.sharding or "none",
+        buckets=buckets_of(job, schedule),
+        transport=job.transport,
+        absent=plan.absent,
+        tokens=job.tokens,
+        counted=job.counted,
+        flop=job.flop,
+        peak_flop_per_s=tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
+        price_per_hour=tuple(tuple(device.price_per_hour for device in row) for row in grid),
+    )
 
 
 def shared_cards(plan: Plan, links: Links) -> tuple[tuple[str, ...], ...]:

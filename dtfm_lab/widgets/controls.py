@@ -9,7 +9,6 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import ipywidgets as w
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
@@ -17,6 +16,7 @@ from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
+from dtfm_lab.widgets import quiet as w
 
 T = TypeVar("T")
 W = TypeVar("W", bound=w.DOMWidget)

@@ -345,15 +345,15 @@ def trace_staleness(lab_state: LabState, trace: Trace | None) -> str:
         plan = None if chosen is None else cut_subplan(chosen, context.rehearsed)
     except LabError:
         return "the choices have changed since"
-    if plan is None or context.topology_fingerprint != plan.topology.fingerprint:
+    if plan is None or context.plan.topology_fingerprint != plan.topology.fingerprint:
         return "the network of the plan has changed since"
     if context.job != plan.job.name or context.devices != plan.device_names:
         return "the plan has changed since"
-    if (context.microbatch_counts, context.tokens) != (plan.job.microbatch_counts, plan.job.tokens):
+    if (context.plan.microbatch_counts, context.plan.tokens) != (plan.job.microbatch_counts, plan.job.tokens):
         return "the batch has changed since"
     if context.schedule != lab_state.schedule:
         return f"it is of {context.schedule}, {lab_state.schedule} is chosen"
     tried = (plan.job.synchronisation, plan.job.synchronise_every, lab_state.queueing)
-    if (context.synchronisation, context.synchronise_every, context.queueing) != tried:
+    if (context.plan.synchronisation, context.synchronise_every, context.queueing) != tried:
         return "the choices have changed since"
     return plan_staleness(lab_state)

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import PlanError
@@ -24,8 +22,9 @@ from dtfm_lab.figures.maps.network import thumbnail_svg
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.arguments import as_plan_or_network
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.planning.objectives import network_of
+from dtfm_lab.planning.search import network_of
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.comparing import ComparePanel
 from dtfm_lab.widgets.controls import Panel, button, classed, mark
 from dtfm_lab.widgets.groups import GroupsPanel
@@ -42,6 +41,7 @@ from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.plan_words import result_words
 from dtfm_lab.widgets.planner.replanning import BackgroundBound, LiveReplanning
+from dtfm_lab.widgets.quiet import untold
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
@@ -51,7 +51,6 @@ from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend
-from dtfm_lab.widgets.views.view import untold
 from dtfm_lab.widgets.what_if import WhatIfPanel
 
 log = logging.getLogger(__name__)

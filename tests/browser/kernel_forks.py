@@ -95,7 +95,7 @@ def serve(listener: socket.socket) -> None:
     replanning.BOUND_REST_S = LONG_REST_S
     lab = importlib.import_module("dtfm_lab.lab")
     lab.simulate(lab.plan("lecture-hall", seed=0, seconds=0.2))
-    waiting = importlib.import_module("dtfm_lab.planning.iteration.waiting")
+    waiting = importlib.import_module("dtfm_lab.planning.iteration.search")
     while not waiting.kernels_are_ready():  # a fork would wait for ever for the thread that loads them: it has none
         time.sleep(0.05)
     gc.collect()

@@ -255,7 +255,7 @@ class Watch:
 
 
 def _is_anothers(error: Exception) -> bool:
-    """anywidget tells that a view took longer than two seconds to load, which ``js/shared/view.js`` makes good.
+    """anywidget tells that a view took longer than two seconds to load, which ``tools/js/shared/view.js`` makes good.
 
     Notebook 7.6 fails to read a setting's schema on an empty notebook too: nobody else's script is in the stack.
     """

@@ -126,7 +126,7 @@ def test_a_trace_that_takes_no_time_is_as_short_as_it_is():
 
 def test_a_trace_without_its_schedule_has_no_suspects_and_says_why():
     ran = measured(PLAN)
-    bare = Trace.from_spans(replace(ran.context, orders=()), ran.spans())
+    bare = Trace.from_spans(replace(ran.context, plan=replace(ran.context.plan, orders=())), ran.spans())
     found = compare(simulate(PLAN, "1f1b"), bare)
     with pytest.raises(TraceError, match="does not hold its schedule"):
         _ = found.blame

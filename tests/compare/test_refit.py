@@ -260,7 +260,7 @@ def test_a_fit_finds_what_is_off_in_a_short_pipeline():
     part, kept = subplan_for(plan, (2, 2))
     context = replace(measured(part).context, rehearsed=kept)
     rehearsed = replace(measured(part, slow={(1, 1): 3.0}), context=context)
-    assert rehearsed.context.microbatch_counts == SHARES
+    assert rehearsed.context.plan.microbatch_counts == SHARES
     assert abs(compare(simulate(plan, like=rehearsed), rehearsed).refit(plan, simulate).error) < 1e-6
     assert cut_subplan(plan, kept).job.microbatch_counts == SHARES
 

@@ -12,7 +12,7 @@ from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Action
-from dtfm_lab.domain.trace import CAUSES, PATH, ComputeTime, RunContext, Trace
+from dtfm_lab.domain.trace import CAUSES, PATH, ComputeTime, RunContext, Trace, TracedPlan
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import simulate
@@ -25,7 +25,9 @@ sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 3))
 
 def told(devices, rows):
     """A trace from rows of (action, replica, start, end, row waited for), seconds."""
-    context = RunContext(source="simulated", clock="model", schedule="gpipe", links="drawn", devices=devices)
+    context = RunContext(
+        source="simulated", clock="model", schedule="gpipe", links="drawn", plan=TracedPlan(devices=devices)
+    )
     actions = tuple(dict.fromkeys(Action.parse(row[0]) for row in rows))
     number = [actions.index(Action.parse(row[0])) for row in rows]
     _, replica, start_s, end_s, after = (np.array(column) for column in zip(*rows, strict=True))

@@ -5,18 +5,21 @@ from dataclasses import replace
 import pytest
 
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.trace import RunContext, Span, Subplan, Trace
+from dtfm_lab.domain.trace import RunContext, Span, Subplan, Trace, TracedPlan
 
-KNOWN = RunContext(
-    source="simulated",
-    clock="model",
-    schedule="gpipe",
-    links="drawn",
+PLAN = TracedPlan(
     devices=(("a", "b"), ("c", "d")),
     tokens=6000,
     flop=8e15,
     peak_flop_per_s=((2e15, 2e15), (1e15, 3e15)),
     price_per_hour=((1.0, 2.0), (3.0, 3.0)),
+)
+KNOWN = RunContext(
+    source="simulated",
+    clock="model",
+    schedule="gpipe",
+    links="drawn",
+    plan=PLAN,
 )
 UNKNOWN = dict.fromkeys(KNOWN.metrics(1.0))
 
@@ -33,10 +36,13 @@ def test_rates_are_per_second_and_money_per_hour():
 @pytest.mark.parametrize(
     ("changed", "unknown"),
     [
-        ({"tokens": 0}, {"tokens_per_s", "price_per_million_tokens"}),
-        ({"flop": 0.0}, {"pflops", "mfu"}),
-        ({"peak_flop_per_s": ()}, {"mfu"}),
-        ({"price_per_hour": ((1.0, 0.0), (3.0, 3.0))}, {"price_per_iteration", "price_per_million_tokens"}),
+        ({"plan": replace(PLAN, tokens=0)}, {"tokens_per_s", "price_per_million_tokens"}),
+        ({"plan": replace(PLAN, flop=0.0)}, {"pflops", "mfu"}),
+        ({"plan": replace(PLAN, peak_flop_per_s=())}, {"mfu"}),
+        (
+            {"plan": replace(PLAN, price_per_hour=((1.0, 0.0), (3.0, 3.0)))},
+            {"price_per_iteration", "price_per_million_tokens"},
+        ),
         ({"clock": "virtual"}, {"mfu", "price_per_iteration", "price_per_million_tokens"}),
     ],
     ids=["tokens", "flop", "peaks", "a price", "seconds of another machine"],
@@ -57,7 +63,9 @@ def test_a_trace_tells_those_of_its_typical_iteration():
     assert trace.metrics == KNOWN.metrics(3.0)
 
 
-MEASURED = RunContext(source="measured", clock="paced", schedule="1f1b", links="emulated", devices=(("a",), ("b",)))
+MEASURED = RunContext(
+    source="measured", clock="paced", schedule="1f1b", links="emulated", plan=TracedPlan(devices=(("a",), ("b",)))
+)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_part_keeps_the_micro_batches_of_each_of_its_pipelines(n_stages, share
     assert part.job.global_batch == 2 * sum(kept)
     assert part.job.warmups == whole.job.warmups[: wanted[0]]
     trace = lab.simulate(part, "1f1b")
-    assert trace.context.microbatch_counts == kept
+    assert trace.context.plan.microbatch_counts == kept
 
 
 def test_a_cut_of_ones_own_is_kept_for_the_stages_that_are():

@@ -7,15 +7,16 @@ import pytest
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.trace import ComputeTime, RunContext, Span, Trace
+from dtfm_lab.domain.trace import ComputeTime, RunContext, Span, Trace, TracedPlan
 
 F0, B0, SEND, RECV = Action(0, Kind.FORWARD, 0), Action(0, Kind.BACKWARD, 0), Kind.SEND_F, Kind.RECV_F
+PLAN = TracedPlan(devices=(("a", "b"), ("c", "d")))
 CONTEXT = RunContext(
     source="measured",
     clock="virtual",
     schedule="gpipe",
     links="emulated",
-    devices=(("a", "b"), ("c", "d")),
+    plan=PLAN,
     profile=(ComputeTime(0, 0, Kind.FORWARD, 1.5),),
 )
 
@@ -47,11 +48,17 @@ def test_rows_that_contradict_each_other_are_refused(changed, says):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"synchronise_every": 0}, "synchronise_every of the trace is 0; wanted a whole number from 1"),
-        ({"stages_per_device": 10**30}, "stages_per_device of the trace is 10*; wanted a whole number from 1"),
+        (
+            {"plan": replace(PLAN, synchronise_every=0)},
+            "synchronise_every of the trace is 0; wanted a whole number",
+        ),
+        (
+            {"plan": replace(PLAN, stages_per_device=10**30)},
+            "stages_per_device of the trace is 10*; wanted a whole number",
+        ),
         ({"schedule": "two\nlines"}, "schedule of the trace is .*; wanted text without control characters"),
         (
-            {"devices": (("a", "b\n"), ("c", "d"))},
+            {"plan": replace(PLAN, devices=(("a", "b\n"), ("c", "d")))},
             "a device of the trace is .*; wanted text without control characters",
         ),
     ],

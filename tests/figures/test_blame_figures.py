@@ -31,7 +31,7 @@ def slowed(small_plan, other_network):
         source="measured",
         clock="virtual",
         links="emulated",
-        topology_fingerprint=small_plan.topology.fingerprint,
+        plan=replace(ran.context.plan, topology_fingerprint=small_plan.topology.fingerprint),
     )
     return compare(simulate(small_plan, "1f1b"), replace(ran, context=context))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import SENDS, Action
-from dtfm_lab.domain.trace import RunContext, Span, Trace
+from dtfm_lab.domain.trace import RunContext, Span, Trace, TracedPlan
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.files.traces import chrome_events, save_chrome_trace
 from dtfm_lab.planning.evaluate import evaluate
@@ -67,7 +67,9 @@ def simulated(name="1f1b", queueing="pairs", **job):
 
 
 def spans_of(*spans, devices=(("a", "b"), ("c", "d"))):
-    context = RunContext(source="measured", clock="real", schedule="gpipe", links="real", devices=devices)
+    context = RunContext(
+        source="measured", clock="real", schedule="gpipe", links="real", plan=TracedPlan(devices=devices)
+    )
     return Trace.from_spans(context, [Span(i, r, Action.parse(text), s, e) for i, r, text, s, e in spans])
 
 

@@ -14,7 +14,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.trace import ComputeTime, RunContext, Span, Trace
+from dtfm_lab.domain.trace import ComputeTime, RunContext, Span, Trace, TracedPlan
 from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, save_job, save_plan, save_trace
 from dtfm_lab.files.plans import plan_from_mapping, plan_to_mapping
 from dtfm_lab.files.traces import losses, save_losses
@@ -157,7 +157,7 @@ def test_counts_of_micro_batches_cuts_and_warmups_survive_saving(tmp_path):
     assert_same_plan(again, plan)
     assert load_job(save_job(job, tmp_path / "job.yaml")) == job
     trace = simulate(plan)
-    assert trace.context.microbatches_per_replica == (6, 2)
+    assert trace.context.plan.microbatches_per_replica == (6, 2)
     loaded = load_trace(save_trace(trace, tmp_path / "trace.json"))
     assert loaded.context == trace.context
     assert simulate(again, like=loaded).start_s.tolist() == trace.start_s.tolist()
@@ -166,11 +166,32 @@ def test_counts_of_micro_batches_cuts_and_warmups_survive_saving(tmp_path):
 def trained(first: int, iterations: int, **context: object) -> Trace:
     """A run of one device that begins after so many iterations."""
     measured = RunContext(
-        source="measured", clock="virtual", schedule="gpipe", links="emulated", devices=(("ada",),), **context
+        source="measured",
+        clock="virtual",
+        schedule="gpipe",
+        links="emulated",
+        plan=TracedPlan(devices=(("ada",),)),
+        **context,
     )
     return Trace.from_spans(
         measured, [Span(first + i, 0, Action(0, Kind.FORWARD, 0), 0.0, 1.0) for i in range(iterations)]
     )
+
+
+def test_a_file_of_a_trace_holds_what_is_of_the_plan_beside_the_rest(tmp_path):
+    """As files of earlier versions do; a mistake names the key as it stands in the file."""
+    path = save_trace(measured(), tmp_path / "trace.json")
+    data = json.loads(path.read_text())
+    assert data["context"]["devices"] == [list(group) for group in measured().context.devices]
+    assert "plan" not in data["context"]
+    for key, wrong, says in (("devices", None, "context.devices: "), ("tokens", "many", "context.tokens: ")):
+        changed = data["context"] | {key: wrong}
+        path.write_text(json.dumps(data | {"context": changed}))
+        with pytest.raises(FileError, match=f"^trace.json: {says}"):
+            load_trace(path)
+    path.write_text(json.dumps(data | {"context": data["context"] | {"tokns": 1}}))
+    with pytest.raises(FileError, match="tokns"):
+        load_trace(path)
 
 
 def test_a_row_holds_both_losses_of_the_same_parameters() -> None:

@@ -82,7 +82,7 @@ def test_a_plan_of_an_uneven_job_on_a_measured_network() -> None:
 def test_a_prediction_is_what_is_predicted_today() -> None:
     trace = lab.load_trace(SAVED / "simulated.json")
     assert (len(trace), trace.iteration_s) == (208, PREDICTED_S)
-    assert trace.context.topology_fingerprint == "fd226e68407a"
+    assert trace.context.plan.topology_fingerprint == "fd226e68407a"
     assert equal_traces(trace, lab.simulate(lab.load_plan(SAVED / "plan.json"), like=trace))
 
 
@@ -106,7 +106,7 @@ def test_a_measurement_of_a_part_that_survived_a_loss() -> None:
 def test_a_schedule(ending: str) -> None:
     schedule = files.load_schedule(SAVED / f"schedule.{ending}")
     assert schedule.n_microbatches == 4
-    assert schedule.orders == lab.load_trace(SAVED / "measured.json").context.orders
+    assert schedule.orders == lab.load_trace(SAVED / "measured.json").context.plan.orders
 
 
 def test_a_workspace() -> None:

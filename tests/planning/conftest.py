@@ -14,6 +14,5 @@ from dtfm_lab.planning import Planner, planners
 def registered_planners(monkeypatch: pytest.MonkeyPatch) -> Registry[Planner]:
     """A registry that a test may add planners to, which searches use until the test is over."""
     own = Registry("planner", entries=dict(planners))
-    for module in ("search", "objectives"):
-        monkeypatch.setattr(import_module(f"dtfm_lab.planning.{module}"), "planners", own)
+    monkeypatch.setattr(import_module("dtfm_lab.planning.search"), "planners", own)
     return own

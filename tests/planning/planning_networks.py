@@ -16,8 +16,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import search
 from dtfm_lab.planning.cost import pair_costs, total_costs
-from dtfm_lab.planning.jit_warmup import start_compiling
-from dtfm_lab.planning.problem import Problem
+from dtfm_lab.planning.problem import Problem, start_compiling
 
 KINDS = ("even", "jittered", "asymmetric", "clustered", "geometric")
 

@@ -10,8 +10,7 @@ from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import lower_bound_s
-from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
-from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.cost import bound_of_pairs, pair_costs
 
 SHAPES = [(8, 2, 4), (8, 4, 2), (8, 8, 1), (8, 1, 8), (7, 3, 2), (7, 2, 3), (6, 2, 2), (6, 4, 1), (5, 1, 3), (6, 3, 2)]
 
@@ -51,7 +50,7 @@ def test_a_device_that_can_stay_idle_does_not_raise_the_bound():
 def test_a_bound_on_many_devices_stays_valid_with_coarser_levels(monkeypatch):
     topology, job = network("geometric", 8, 3), Job.from_bytes(4, 2, 1e8, 2e8)
     optimum = optimum_s(topology, job)
-    monkeypatch.setattr("dtfm_lab.planning.bounds.lower_bound.WORK", 1)
-    monkeypatch.setattr("dtfm_lab.planning.bounds.lower_bound.MAX_BUDGETS", 3)
-    monkeypatch.setattr("dtfm_lab.planning.bounds.lower_bound._lengths", lambda *_: [1, 3])
+    monkeypatch.setattr("dtfm_lab.planning.cost.WORK", 1)
+    monkeypatch.setattr("dtfm_lab.planning.cost.MAX_BUDGETS", 3)
+    monkeypatch.setattr("dtfm_lab.planning.cost._lengths", lambda *_: [1, 3])
     assert 0 < bound_of_pairs(pair_costs(topology, job), job.n_stages, job.n_replicas) <= optimum

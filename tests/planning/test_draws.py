@@ -25,7 +25,7 @@ from dtfm_lab.planning.draws import (
     binomial_interval,
     checked_spread,
 )
-from dtfm_lab.planning.iteration.judging import ReplayedPlan
+from dtfm_lab.planning.iteration.replayed_plan import ReplayedPlan
 from dtfm_lab.simulation.sensitivity import Baseline
 
 MODEL = gpt(name="four", n_layers=4, d_model=64, n_heads=2, seq_len=16, vocab_size=100)

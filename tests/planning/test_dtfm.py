@@ -11,8 +11,7 @@ from planning_networks import network
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import plan, planners
-from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
-from dtfm_lab.planning.cost import coarsened_weights, group_costs, pair_costs, path_cost, shortest_path
+from dtfm_lab.planning.cost import bound_of_pairs, coarsened_weights, group_costs, pair_costs, path_cost, shortest_path
 from dtfm_lab.planning.kernels import partition, random_numbers
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION
 from dtfm_lab.planning.problem import Problem

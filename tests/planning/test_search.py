@@ -16,7 +16,7 @@ from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate, plan, planners, search
-from dtfm_lab.planning.jit_warmup import while_compiling
+from dtfm_lab.planning.background_tasks import while_compiling
 
 DTFM = JOBS["dtfm-gpt3-xl"]
 OPTIMA_S = {
@@ -75,7 +75,7 @@ def test_how_long_kernels_take_to_compile_decides_nothing(name, kind):
 
 
 def test_no_second_of_compiling_counts_however_rarely_it_is_looked_at(monkeypatch):
-    monkeypatch.setattr("dtfm_lab.planning.jit_warmup.POLL_S", 10.0)  # as if numba held the interpreter
+    monkeypatch.setattr("dtfm_lab.planning.background_tasks.POLL_S", 10.0)  # as if numba held the interpreter
     kernels = partial(time.sleep, 0.3)
     assert [*while_compiling(kernels, kernels)][-1] >= 0.3
     assert [*while_compiling(kernels, kernels)] == []
@@ -147,7 +147,7 @@ def test_an_initial_population_that_takes_too_long_is_not_waited_for(monkeypatch
             yield replace(first, complete=False)
 
     registered_planners.register("endless_start")(endless_start)
-    monkeypatch.setattr(import_module("dtfm_lab.planning.objectives"), "INITIAL_POPULATION_S", 0.01)
+    monkeypatch.setattr(import_module("dtfm_lab.planning.search"), "INITIAL_POPULATION_S", 0.01)
     assert plan(topology, job, "endless_start", seconds=0.01).generation == 0
 
 

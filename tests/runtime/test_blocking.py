@@ -73,7 +73,7 @@ def test_every_schedule_of_the_registry_is_among_the_shapes():
 def test_on_every_clock_a_device_goes_on_when_its_message_has_arrived(clock: str) -> None:
     plan = small_plan(3, 1, global_batch=6, transport="blocking")
     measured = lab.run(plan, "1f1b", iterations=2, clock=clock)
-    assert measured.context.transport == "blocking"
+    assert measured.context.plan.transport == "blocking"
     rows = measured.to_frame()
     for _, device in rows[rows["iteration"] == 1].groupby("stage"):
         own = device.sort_values("start_s", kind="stable")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from dtfm_lab.runtime.protocol.orders import Iterate
 from dtfm_lab.runtime.worker import clocks, worker
 from dtfm_lab.runtime.worker.clocks import PacedClock, RealClock, VirtualClock
 
@@ -91,12 +92,16 @@ def test_a_worker_tells_what_an_iteration_of_its_own_was_late_by():
     math = SimpleNamespace(state=SimpleNamespace(version=3), holds_last=True)
     one._executor = SimpleNamespace(math=math, clock=clock)
 
-    def run(order: worker.Order) -> float:
+    def run(order: Iterate) -> float:
         clock.late_messages, clock.overruns = 7, 10
         return 4.5
 
     one._run_iteration = run
-    assert one._iterate({"iteration": 3}) == {"loss": 4.5, "late_messages": 2, "overruns": 3}
+    assert one._iterate(Iterate(iteration=3, began_monotonic_s=0.0)) == {"loss": 4.5, "late_messages": 2, "overruns": 3}
     assert math.state.version == 4
     math.holds_last = False
-    assert one._iterate({"iteration": 4}) == {"loss": None, "late_messages": 0, "overruns": 0}
+    assert one._iterate(Iterate(iteration=4, began_monotonic_s=0.0)) == {
+        "loss": None,
+        "late_messages": 0,
+        "overruns": 0,
+    }

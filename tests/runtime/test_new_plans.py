@@ -175,7 +175,7 @@ def test_peers_share_the_work_of_those_who_leave_until_there_is_a_new_plan(asser
     assert_as_undisturbed(run)
     assert [(told["kept"], told["started"], told["undone"]) for told in run.replans[:2]] == [(5, 0, 0), (4, 0, 0)]
     part = run.earlier[2]
-    assert part.context.absent == shared.absent == (first, third)
+    assert part.context.plan.absent == shared.absent == (first, third)
     assert lab.compare(lab.simulate(plan, like=part), part).measured is part
 
 

@@ -28,7 +28,7 @@ def test_a_part_trains_what_one_process_trains_of_it_and_the_whole_plan_predicts
     part = run.spec.plan
     assert part.placement.devices.shape == (1, 2)
     assert measured.context.losses == pytest.approx(train_alone(part.job, 2)[0], abs=1e-9)
-    assert measured.context.topology_fingerprint == whole.topology.fingerprint
+    assert measured.context.plan.topology_fingerprint == whole.topology.fingerprint
     check_prediction(whole, measured)
     check_prediction(part, measured)
     assert lab.memory(whole, trace=measured).devices == part.device_names
@@ -60,7 +60,7 @@ def test_links_of_another_network_are_emulated_and_not_known_to_the_prediction()
     first, second = (plan.topology.names[int(d)] for d in plan.placement.devices[:, 0])
     slower = plan.topology.with_link(first, second, bandwidth_bytes_per_s=1e5)
     measured = lab.run(plan, iterations=2, emulated=slower)
-    assert measured.context.topology_fingerprint == plan.topology.fingerprint
+    assert measured.context.plan.topology_fingerprint == plan.topology.fingerprint
     rows = lab.compare(lab.simulate(plan, like=measured), measured).rows.merge(
         measured.to_frame()[["iteration", "replica", "stage", "kind", "microbatch", "peer", "link"]]
     )

@@ -142,7 +142,7 @@ def test_processes_send_for_as_long_as_was_predicted() -> None:
     run = start(plan, "1f1b", iterations=5)
     measured = run.wait()
     assert measured.context.losses == pytest.approx(train_alone(plan.job, 5)[0], abs=1e-9)
-    assert measured.context.sharding == "zero-1"
+    assert measured.context.plan.sharding == "zero-1"
     for position in range(2):
         assert len({run.parameter_digests[position, replica] for replica in range(3)}) == 1, "replicas differ"
     assert_as_predicted(plan, measured)

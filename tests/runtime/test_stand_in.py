@@ -102,7 +102,7 @@ def test_on_the_paced_clock_computations_take_what_the_jobs_own_would() -> None:
     for row in measured.context.profile:
         if row.kind in (Kind.FORWARD, Kind.BACKWARD):
             assert row.seconds == pytest.approx(drawn[row[:3]])
-    assert measured.context.tokens == plan.job.tokens
+    assert measured.context.plan.tokens == plan.job.tokens
 
 
 def train_of(spec: RunSpec) -> list[float]:

@@ -185,7 +185,7 @@ def train(
         clock = DrawnClock() if profile else VirtualClock()
         order = turns[rank]
         executor = ProgramExecutor(
-            spec, position, replica, math, mail, clock, drawn_s, spans.append, ComputeLog(), turns=order
+            spec, (position, replica), math, mail, clock, drawn_s, spans.append, ComputeLog(), turns=order
         )
         shares = (batches.share(i, replica, job.microbatch_counts) for i in range(steps))
         return [executor.iteration(i, batch, 0.0) for i, batch in enumerate(shares)]

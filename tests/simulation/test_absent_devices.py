@@ -79,7 +79,7 @@ def test_an_absent_device_is_told_and_kept_in_files(tmp_path: Path) -> None:
     trace = lab.simulate(again)
     lab.save(trace, tmp_path / "trace.json")
     read = lab.load_trace(tmp_path / "trace.json")
-    assert read.context.absent == shared.absent
+    assert read.context.plan.absent == shared.absent
     assert lab.simulate(plan, like=read).iteration_s == pytest.approx(trace.iteration_s)
     assert lab.compare(trace, read).iteration_error == 0
 

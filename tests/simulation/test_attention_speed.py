@@ -73,7 +73,7 @@ def test_long_sequences_take_less_and_their_flop_are_told_as_ever(monkeypatch):
         before = simulate(plan)
     after = simulate(plan)
     assert after.iteration_s < 0.7 * before.iteration_s
-    assert after.context.flop == before.context.flop == 3 * 8 * job.modelled().forward_flop
+    assert after.context.plan.flop == before.context.plan.flop == 3 * 8 * job.modelled().forward_flop
 
 
 def pair() -> Topology:

@@ -10,8 +10,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
-from dtfm_lab.planning.iteration.left_open import choices_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.structured.layouts import choices_of
 from dtfm_lab.planning.search import plan
 from dtfm_lab.simulation.durations import analytic, ring_all_reduce_s, ring_gather_s
 from dtfm_lab.simulation.efficiency import EFFICIENCY, products_of

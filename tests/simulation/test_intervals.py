@@ -12,7 +12,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import TopologyError, TraceError
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.domain.trace import RunContext, Trace, TracedPlan
 from dtfm_lab.domain.trace.run_context import SWING
 from dtfm_lab.domain.trace.trace import OF_A_MEDIAN, REPEAT_NOISE
 from dtfm_lab.simulation.simulate import simulate
@@ -82,7 +82,9 @@ def test_the_uncertainty_of_two_sources_is_that_of_independent_ones():
 
 def test_the_interval_of_a_measurement_is_student_s_of_its_iterations():
     ends_s = np.array([1.0, 1.1, 0.9, 1.05, 0.95])
-    context = RunContext(source="measured", clock="real", schedule="gpipe", links="real", devices=(("a",),))
+    context = RunContext(
+        source="measured", clock="real", schedule="gpipe", links="real", plan=TracedPlan(devices=(("a",),))
+    )
     zeros = np.zeros(5, dtype=np.int64)
     trace = Trace(context, (Action(0, Kind.FORWARD, 0),), np.arange(5), zeros, zeros, np.zeros(5), ends_s)
     half_s = 2.13185 * OF_A_MEDIAN * ends_s.std(ddof=1) / 5**0.5  # Student's t of 4 degrees of freedom

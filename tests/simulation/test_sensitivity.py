@@ -71,7 +71,7 @@ def improved(plan: Plan, gain: Gain) -> Plan:
 
 
 def schedule_of(trace: Trace) -> Schedule:
-    return Schedule.from_orders(trace.context.schedule, trace.context.orders)
+    return Schedule.from_orders(trace.context.schedule, trace.context.plan.orders)
 
 
 @given(st.integers(0, 10_000), st.data())

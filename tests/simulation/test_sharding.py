@@ -165,7 +165,7 @@ def test_local_updates_are_refused():
 def test_a_trace_says_what_is_split_and_is_compared_as_it_ran():
     plan = sharded(plan_of(tied=True, gradient_compression="int8"))
     trace = lab.simulate(plan)
-    assert trace.context.sharding == "zero-1"
+    assert trace.context.plan.sharding == "zero-1"
     comparison = lab.compare(trace, trace)
     assert len(comparison.rows) == len(trace)
     assert comparison.iteration_error == 0

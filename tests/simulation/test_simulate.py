@@ -67,10 +67,10 @@ def test_a_simulated_trace_says_what_it_predicts(name):
     context = trace.context
     assert (context.source, context.clock, context.links, context.schedule) == ("simulated", "model", "drawn", name)
     assert context.devices == tuple(map(tuple, plan.stages))
-    assert (context.topology_fingerprint, context.n_microbatches) == (plan.topology.fingerprint, 4)
-    assert (context.queueing, context.synchronisation, context.synchronise_every) == ("cards", "sharded", 1)
-    assert (context.tokens, context.flop) == (plan.job.tokens, plan.job.flop)
-    assert Schedule.from_orders(name, context.orders).stages_per_device == context.stages_per_device
+    assert (context.plan.topology_fingerprint, context.plan.n_microbatches) == (plan.topology.fingerprint, 4)
+    assert (context.queueing, context.plan.synchronisation, context.synchronise_every) == ("cards", "sharded", 1)
+    assert (context.plan.tokens, context.plan.flop) == (plan.job.tokens, plan.job.flop)
+    assert Schedule.from_orders(name, context.plan.orders).stages_per_device == context.stages_per_device
     assert trace.n_iterations == 1
     assert 0 < trace.compute_share < 1
 
@@ -97,7 +97,7 @@ def test_the_job_names_the_schedule_unless_the_caller_does():
     plan = small_plan(schedule="1f1b")
     assert simulate(plan).context.schedule == "1f1b"
     assert simulate(plan, "gpipe").context.schedule == "gpipe"
-    mine = Schedule.from_orders("mine", simulate(plan, "gpipe").context.orders)
+    mine = Schedule.from_orders("mine", simulate(plan, "gpipe").context.plan.orders)
     assert simulate(plan, mine).context.schedule == "mine"
     assert simulate(plan, mine).spans() == simulate(plan, "gpipe").spans()
 

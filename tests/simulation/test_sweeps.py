@@ -73,7 +73,7 @@ def test_a_row_is_what_one_simulation_tells(settings: dict[str, object]) -> None
     assert point.outcome.tokens_per_s == trace.metrics["tokens_per_s"]
     assert point.outcome.bubble_share == pytest.approx(1 - (trace.bubble.busy_s / trace.bubble.iteration_s).mean())
     assert (point.outcome.fits, point.outcome.peak_memory_bytes) == (held.fits, held.peak_bytes.max())
-    played = Schedule.from_orders(trace.context.schedule, trace.context.orders)
+    played = Schedule.from_orders(trace.context.schedule, trace.context.plan.orders)
     assert point.outcome.peak_activations == max(peak_activations(played))
     assert math.isnan(point.outcome.price_per_million_tokens)
 

@@ -93,7 +93,7 @@ def test_a_message_that_waits_for_the_other_direction_is_said_to_queue():
     behind = [i for i in waited if graph.actions[graph.action[found.after[i]]].kind in (Kind.RECV_F, Kind.RECV_B)]
     assert behind
     assert all(found.start_s[i] == pytest.approx(found.end_s[found.after[i]]) for i in behind)
-    assert trace.context.transport == "blocking"
+    assert trace.context.plan.transport == "blocking"
 
 
 def test_the_embedding_of_a_tied_model_is_exchanged_in_both_directions_at_once():

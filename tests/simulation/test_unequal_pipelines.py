@@ -61,7 +61,7 @@ def test_on_free_links_an_iteration_is_as_long_as_the_longest_pipeline_alone(sha
 def test_all_micro_batches_of_the_batch_pass_every_stage_once(case: Case):
     plan, schedule = case.plan, case.schedule
     trace = simulate(plan, schedule, queueing=case.queueing)
-    assert trace.context.microbatch_counts == case.counts
+    assert trace.context.plan.microbatch_counts == case.counts
     assert sum(case.counts) == plan.job.global_batch
     for stage in range(schedule.n_stages):
         forwards = [a.kind is Kind.FORWARD and a.stage == stage for a in trace.actions]
@@ -81,7 +81,7 @@ def test_equal_counts_that_are_spelled_out_change_nothing(shares, name, seed):
     spelled, left = (plan_of(*sizes, n_layers=schedule.n_stages, d_model=3, counts=each) for each in (counts_, None))
     one, other = (simulate(plan, schedule) for plan in (spelled, left))
     assert one.context == other.context
-    assert one.context.microbatches_per_replica == ()
+    assert one.context.plan.microbatches_per_replica == ()
     for column in ("replica", "action", "start_s", "end_s", "after"):
         assert getattr(one, column).tobytes() == getattr(other, column).tobytes()
     assert memory(spelled, schedule).peak_bytes.tolist() == memory(left, schedule).peak_bytes.tolist()
@@ -152,10 +152,10 @@ def far_apart(**fields: object) -> Plan:
 def test_the_warmups_of_the_job_are_those_of_its_trace_and_its_memory():
     given_, chosen = far_apart(warmups=(5, 4, 0)), far_apart()
     wanted = schedules["adaptive-1f1b"](3, 7, warmups=(5, 4, 0))
-    assert simulate(given_).context.orders == wanted.orders
+    assert simulate(given_).context.plan.orders == wanted.orders
     assert memory(given_).peak_bytes.tolist() == memory(given_, wanted).peak_bytes.tolist()
     assert simulate(chosen).iteration_s <= simulate(given_).iteration_s
-    assert simulate(given_, "1f1b").context.orders == schedules["1f1b"](3, 7).orders
+    assert simulate(given_, "1f1b").context.plan.orders == schedules["1f1b"](3, 7).orders
     with pytest.raises(ScheduleError, match="device 1 warms up with 4 forwards, device 0 with 1"):
         simulate(far_apart(warmups=(1, 4, 0)))
 
@@ -171,5 +171,6 @@ def test_a_trace_of_other_shares_is_of_another_plan():
     with pytest.raises(TraceError, match=r"holds no 0F3 of pipeline 1; wanted"):
         with_predecessors(trace, other, trace.context.recorded_schedule)
     for bad in ((7,), (7, 0), (6, 3), (8, 2)):
+        plan = replace(trace.context.plan, microbatches_per_replica=bad)
         with pytest.raises(TraceError, match="wanted a count for each of 2 replicas, from 1 to 7, the largest"):
-            replace(trace, context=replace(trace.context, microbatches_per_replica=bad))
+            replace(trace, context=replace(trace.context, plan=plan))

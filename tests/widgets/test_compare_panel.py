@@ -25,7 +25,8 @@ def measured_elsewhere(plan: Plan) -> Trace:
     topology = plan.topology
     half = topology.bandwidth_bytes_per_s[topology.index(a), topology.index(b)] / 2
     ran = lab.simulate(replace(plan, topology=topology.with_link(a, b, bandwidth_bytes_per_s=half)), "gpipe")
-    context = replace(ran.context, source="measured", topology_fingerprint=topology.fingerprint)
+    traced = replace(ran.context.plan, topology_fingerprint=topology.fingerprint)
+    context = replace(ran.context, source="measured", plan=traced)
     return replace(ran, context=context)
 
 
@@ -183,7 +184,8 @@ async def test_a_refit_without_its_plan_is_one_line(change, said) -> None:
 async def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
     lab_state, panel, plan = bench_and_panel()
     ran = lab.simulate(plan, "gpipe")
-    context = replace(ran.context, source="measured", topology_fingerprint=plan.topology.fingerprint)
+    traced = replace(ran.context.plan, topology_fingerprint=plan.topology.fingerprint)
+    context = replace(ran.context, source="measured", plan=traced)
     lab_state.comparison = lab.compare(ran, replace(ran, context=context))
     panel.refit.click()
     await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)

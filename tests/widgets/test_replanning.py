@@ -17,7 +17,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.planning import Cancellation, adapt_plan, evaluate, simulated
 from dtfm_lab.planning.adapting import starting_plans
-from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
+from dtfm_lab.planning.iteration.rising_bounds import rising_bounds
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
 from dtfm_lab.widgets.planner.replanning import BackgroundBound, LiveReplanning

@@ -204,7 +204,8 @@ async def measured(the_lab: lab.Lab) -> None:
     topology = plan.topology
     half = topology.bandwidth_bytes_per_s[topology.index(a), topology.index(b)] / 2
     ran = lab.simulate(plan.changed(topology=topology.with_link(a, b, bandwidth_bytes_per_s=half)))
-    of_run = {"source": "measured", "links": "emulated", "topology_fingerprint": topology.fingerprint}
+    traced = replace(ran.context.plan, topology_fingerprint=topology.fingerprint)
+    of_run = {"source": "measured", "links": "emulated", "plan": traced}
     state.measured, state.ran = replace(ran, context=replace(ran.context, **of_run)), plan
     state.comparison = lab.compare(lab.simulate(plan), state.measured)
     await until(lambda: the_lab.compare_panel.residuals.tables != [] and "compare" not in state.busy)

@@ -13,16 +13,17 @@ from loops import until
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Fault
+from dtfm_lab.widgets import quiet
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.planner.edits import EditHistory
+from dtfm_lab.widgets.quiet import untold
 from dtfm_lab.widgets.running.run_progress import story_of
 from dtfm_lab.widgets.shell.bar import bar_numbers, format_count, gap_words, next_action
 from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.shell.inspection import inspect
 from dtfm_lab.widgets.views.groups import layers_of
-from dtfm_lab.widgets.views.view import untold
 
 
 def a_state(network: str = "lecture-hall", **options) -> LabState:
@@ -249,11 +250,30 @@ def test_the_page_is_told_of_a_pane_when_it_is_first_shown() -> None:
 
 def test_a_widget_is_kept_until_another_is_made_of_it_but_not_what_a_task_makes_later() -> None:
     with untold():
-        kept, task = w.HTML("kept"), contextvars.copy_context()
+        kept, task = quiet.HTML("kept"), contextvars.copy_context()
     kept.value = "changed meanwhile"
     assert kept.comm is None
-    assert task.run(w.HTML).comm is not None, "a task that was begun inside goes on outside"
+    assert task.run(quiet.HTML).comm is not None, "a task that was begun inside goes on outside"
     assert w.VBox([kept]).get_state()["children"] == [f"IPY_MODEL_{kept.comm.comm_id}"]
+
+
+def test_widgets_of_other_packages_are_as_ipywidgets_makes_them() -> None:
+    assert {w.Widget.open.__module__, w.Widget.model_id.fget.__module__} == {"ipywidgets.widgets.widget"}
+    with untold():
+        assert w.HTML("of another package").comm is not None
+
+
+KEPT = [one for one in quiet.Kept.__subclasses__() if one.__name__ in quiet.__all__]
+
+
+@pytest.mark.parametrize("kind", KEPT, ids=lambda kind: kind.__name__)
+def test_a_widget_is_kept_with_all_that_it_is_made_of(kind) -> None:
+    with untold():
+        kept = kind(options=[1]) if kind.class_traits().keys() >= {"index", "options"} else kind()
+        made_of = [kept, *(getattr(kept, name) for name in ("layout", "style") if kept.has_trait(name))]
+    assert [one for one in made_of if one.comm is not None] == []
+    assert kept.model_id
+    assert kept._model_name == getattr(w, kind.__name__)._model_name.default_value
 
 
 def test_every_box_of_rarer_controls_has_a_name_of_its_own() -> None:

@@ -10,7 +10,7 @@ from dtfm_lab.widgets.views.frame import Glossary
 
 SOURCES = [
     path
-    for folder in ("dtfm_lab/widgets", "js/shared")
+    for folder in ("dtfm_lab/widgets", "tools/js/shared")
     for path in (Path(__file__).parents[2] / folder).rglob("*")
     if path.suffix in (".py", ".js") and "static" not in path.parts
 ]

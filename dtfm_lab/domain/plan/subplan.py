@@ -13,7 +13,7 @@ from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import whole
 from dtfm_lab.domain.plan.plan import CostBreakdown, Placement, Plan
-from dtfm_lab.domain.trace import RunContext, Subplan
+from dtfm_lab.domain.trace import Subplan, TracedPlan
 from dtfm_lab.domain.units import counted
 
 LEAST_TO_SYNCHRONISE = 4
@@ -89,7 +89,7 @@ def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
     )
 
 
-def check_same_plan(plan: Plan, ran: RunContext, *fields: str) -> None:
+def check_same_plan(plan: Plan, ran: TracedPlan, *fields: str) -> None:
     """Raises TraceError where a trace ran on other devices, on another network, or with another of these job fields."""
     if ran.devices != (devices := plan.device_names):
         raise TraceError(f"the trace ran on stages {ran.devices}, this plan has {devices}; wanted the same")

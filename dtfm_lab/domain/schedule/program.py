@@ -23,6 +23,7 @@ from dtfm_lab.domain.schedule.schedule import (
 from dtfm_lab.domain.schedule.sharing import Absent, Sharing
 from dtfm_lab.domain.schedule.synchronisation import (
     LAST,
+    Averaging,
     Bucket,
     SynchronisationPart,
     Synchronise,
@@ -177,7 +178,8 @@ def lower(
     }
     if blocking:
         pipelines = {count: tuple(map(_blocking, devices)) for count, devices in pipelines.items()}
-    tail_at = partial(tail_of, schedule, compressed, locally, sharding in ("zero-1", "zero-2"), averaged, delayed)
+    how = Averaging(compressed, locally, sharding in ("zero-1", "zero-2"), averaged, delayed)
+    tail_at = partial(tail_of, schedule, how)
     if absent:
         sharing = Sharing(schedule.n_devices, counts, absent)
 

@@ -268,13 +268,21 @@ def parts_of(buckets: tuple[Bucket, ...], last: Action) -> list[tuple[Action, fl
 # What a device does after its passes: it averages its gradients and takes the optimiser's step.
 
 
+class Averaging(NamedTuple):
+    """How replicas average; see ``program.lower``."""
+
+    compressed: bool
+    locally: bool
+    shards_states: bool
+    """Whether each replica steps the shard that it averages."""
+    averaged: float
+    """Fraction of each device's parameters that is averaged."""
+    delayed: bool
+
+
 def tail_of(
     schedule: Schedule,
-    compressed: bool,
-    locally: bool,
-    shards_states: bool,
-    averaged: float,
-    delayed: bool,
+    how: Averaging,
     position: int,
     pipeline: tuple[Step, ...],
     parts: tuple[SynchronisationPart, ...],
@@ -289,7 +297,9 @@ def tail_of(
     n_before, n_buckets = len(pipeline), max(len(buckets), 1)
     done = max(i for i, step in enumerate(pipeline) if step.action.kind in PASSES)
     steps: list[Step] = []
-    last_sum = next((part.key for part in reversed(parts) if part.kind is Kind.REDUCE), None) if shards_states else None
+    last_sum = (
+        next((part.key for part in reversed(parts) if part.kind is Kind.REDUCE), None) if how.shards_states else None
+    )
     packed = sum(part.share for part in parts if part.kind is Kind.SEND_G and not part.after)
     arrived: list[int] = []
     stepped: tuple[int, ...] = ()
@@ -308,20 +318,20 @@ def tail_of(
         return (add(Step(Action(here, Kind.RECV_E, peer=here - there))),)
 
     # with split states no replica has the average of a whole embedding afterwards
-    exchanged = exchange_embedding(done) if locally or last_sum is not None else ()
+    exchanged = exchange_embedding(done) if how.locally or last_sum is not None else ()
     for number, whole in enumerate(_ready(pipeline, buckets)):
         several = n_buckets > 1
         share = buckets[number].share if several else 1.0
         bucket = number if several else None
         fraction = share * n_buckets  # the mean over buckets is a profile's time
-        share *= averaged
+        share *= how.averaged
         step = Action(position, Kind.STEP, bucket)
         ready = (*whole, *exchanged)
-        if locally:
+        if how.locally:
             ready = stepped = (add(Step(step, ready, bucket=bucket, fraction=fraction)),)
-        if delayed:
+        if how.delayed:
             ready, bucket = (), 0
-        if compressed and packed:
+        if how.compressed and packed:
             pack = Action(position, Kind.PACK, bucket)
             ready = (add(Step(pack, ready, share, packed * share, bucket=bucket, fraction=fraction)),)
         at: dict[tuple[Kind, int | None, int | None], int] = {}
@@ -341,7 +351,7 @@ def tail_of(
         arrived += [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]
     if last_sum is not None:
         add(Step(Action(position, Kind.REDUCE, n_buckets * rounds), (*ready, *arrived)))
-    elif not locally:
+    elif not how.locally:
         arrived += exchange_embedding(done, *arrived)
         add(Step(Action(position, Kind.STEP), (done, *arrived), coded=unpacked))
     elif parts:

@@ -75,8 +75,9 @@ class TraceColumns:
 
     def _check_context(self) -> None:
         context = self.context
-        names = ("schedule", "topology", "topology_fingerprint", "job", "queueing", "synchronisation", "sharding")
-        texts = [(f"{what} of the trace", getattr(context, what)) for what in names]
+        texts = [(f"{what} of the trace", getattr(context, what)) for what in ("schedule", "queueing")]
+        names = ("topology", "topology_fingerprint", "job", "synchronisation", "sharding")
+        texts += [(f"{what} of the trace", getattr(context.plan, what)) for what in names]
         for what, text in (*texts, *(("a device of the trace", name) for group in context.devices for name in group)):
             if not is_plain(text):
                 raise TraceError(f"{what} is {shortened(text)}; wanted text without control characters")
@@ -85,11 +86,11 @@ class TraceColumns:
                 raise TraceError(
                     f"{what} of the trace is {shortened(count)}; wanted a whole number from 1 to {MOST_COUNT}"
                 )
-        counts, n_replicas = context.microbatches_per_replica, len(context.devices[0]) if context.devices else 0
-        if counts and (len(counts) != n_replicas or min(counts) < 1 or max(counts) != context.n_microbatches):
+        counts, n_replicas = context.plan.microbatches_per_replica, len(context.devices[0]) if context.devices else 0
+        if counts and (len(counts) != n_replicas or min(counts) < 1 or max(counts) != context.plan.n_microbatches):
             raise TraceError(
                 f"microbatches_per_replica of the trace is {shortened(list(counts))}; wanted a count for each of "
-                f"{counted(n_replicas, 'replica')}, from 1 to {context.n_microbatches}, the largest"
+                f"{counted(n_replicas, 'replica')}, from 1 to {context.plan.n_microbatches}, the largest"
             )
 
     def _check_actions(self) -> int:
@@ -136,9 +137,9 @@ class TraceColumns:
         """Whether each replica's rounds of a ring are one row of a kind, as in simulations of large rings."""
         context = self.context
         sends = [action for action in self.actions if action.kind is Kind.SEND_P and action.stage == 0]
-        n_rings = max(len(context.buckets[0]), 1) if context.buckets else 1
-        several = len(context.devices[0]) - len(context.absent) >= LEAST_IN_RING
-        return context.synchronisation == "ring" and several and len(sends) == n_rings
+        n_rings = max(len(context.plan.buckets[0]), 1) if context.plan.buckets else 1
+        several = len(context.devices[0]) - len(context.plan.absent) >= LEAST_IN_RING
+        return context.plan.synchronisation == "ring" and several and len(sends) == n_rings
 
     @property
     def n_iterations(self) -> int:
@@ -188,7 +189,7 @@ class TraceColumns:
         _, number = np.unique(self.iteration, return_inverse=True)
         weight = self.iteration_weights
         busy_s = float(((self.end_s - self.start_s) * weight[number])[computing].sum())
-        n_devices = sum(len(stage) for stage in self.context.devices) - len(self.context.absent)
+        n_devices = sum(len(stage) for stage in self.context.devices) - len(self.context.plan.absent)
         whole_s = n_devices * float(weight @ self.iteration_ends_s)
         return busy_s / whole_s if whole_s > 0 else 0.0
 

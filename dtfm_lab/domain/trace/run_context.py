@@ -82,16 +82,12 @@ class _Swings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunContext:
-    """What a trace's numbers mean and where they come from. Trace files hold the fields under these names."""
+class TracedPlan:
+    """What a trace keeps of its plan, job and schedule, so that it can be read without them.
 
-    source: Literal["simulated", "measured"]
-    clock: Clock
-    """``model``: simulated from FLOP and peak. ``virtual``: no sleeping, each worker's logical clock adds
-    its own CPU time. ``paced``: real time, each computation padded to the drawn device's. ``real``: wall
-    time, real links."""
-    schedule: str
-    links: Literal["drawn", "emulated", "real"]
+    ``simulation.simulate.traced_plan`` makes it of a plan. A trace's file holds the fields beside those of the context.
+    """
+
     devices: tuple[tuple[str, ...], ...]
     """(stages, replicas) device names."""
     topology: str = ""
@@ -104,10 +100,6 @@ class RunContext:
     stages_per_device: int = 1
     orders: tuple[str, ...] = ()
     """The schedule itself: per device of a pipeline its passes in order, as ``Schedule.orders`` writes them."""
-    queueing: str = "pairs"
-    """Which messages wait for each other: see ``domain.network.topology``."""
-    cards: tuple[tuple[str, ...], ...] = ()
-    """(stages, replicas) the first device of each device's host, where devices shared a card; empty where none did."""
     synchronisation: str = "sharded"
     synchronise_every: int = 1
     """Iteration i synchronises where i + 1 is a multiple of this."""
@@ -134,6 +126,42 @@ class RunContext:
     """(stages, replicas) peaks of the devices in the job's dtype; empty where unknown."""
     price_per_hour: tuple[tuple[float, ...], ...] = ()
     """(stages, replicas) prices of the devices; empty where unknown."""
+
+    @property
+    def microbatch_counts(self) -> tuple[int, ...]:
+        """(replicas,) micro-batches of each pipeline in an iteration."""
+        return self.microbatches_per_replica or (self.n_microbatches,) * len(self.devices[0])
+
+    @property
+    def absent_at(self) -> tuple[tuple[int, int], ...]:
+        """(stage, replica) of each absent device."""
+        grid = enumerate(self.devices if self.absent else ())
+        return tuple((s, r) for s, group in grid for r, name in enumerate(group) if name in self.absent)
+
+    @property
+    def microbatches(self) -> str:
+        """Micro-batches of a pipeline as text: ``8``, or ``2 to 8`` where they differ."""
+        least, most = min(self.microbatch_counts), max(self.microbatch_counts)
+        return str(most) if least == most else f"{least} to {most}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """What a trace's numbers mean and where they come from. Trace files hold the fields under these names."""
+
+    source: Literal["simulated", "measured"]
+    clock: Clock
+    """``model``: simulated from FLOP and peak. ``virtual``: no sleeping, each worker's logical clock adds
+    its own CPU time. ``paced``: real time, each computation padded to the drawn device's. ``real``: wall
+    time, real links."""
+    schedule: str
+    links: Literal["drawn", "emulated", "real"]
+    plan: TracedPlan
+    """What ran where, under which schedule."""
+    queueing: str = "pairs"
+    """Which messages wait for each other: see ``domain.network.topology``."""
+    cards: tuple[tuple[str, ...], ...] = ()
+    """(stages, replicas) the first device of each device's host, where devices shared a card; empty where none did."""
     compute_spread: tuple[tuple[float, ...], ...] = ()
     """(stages, replicas) one standard deviation of the logarithm of the seconds of a device's computations; empty where
     none is stated."""
@@ -179,6 +207,35 @@ class RunContext:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
+    def devices(self) -> tuple[tuple[str, ...], ...]:
+        """(stages, replicas) device names."""
+        return self.plan.devices
+
+    @property
+    def topology(self) -> str:
+        """The network's name."""
+        return self.plan.topology
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self.plan.job
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Per device of a pipeline its passes in order, as ``Schedule.orders`` writes them."""
+        return self.plan.orders
+
+    @property
+    def stages_per_device(self) -> int:
+        return self.plan.stages_per_device
+
+    @property
+    def synchronise_every(self) -> int:
+        """Iteration i synchronises where i + 1 is a multiple of this."""
+        return self.plan.synchronise_every
+
+    @property
     def links_by_model(self) -> bool:
         """Whether messages of a measured trace took what the link model says, so that a prediction by the same model
         cannot miss them: the virtual clock waits for none, the paced clock delivers each when the model does, or later
@@ -191,26 +248,9 @@ class RunContext:
         return self.queueing == "cards" or bool(self.cards)
 
     @property
-    def microbatch_counts(self) -> tuple[int, ...]:
-        """(replicas,) micro-batches of each pipeline in an iteration."""
-        return self.microbatches_per_replica or (self.n_microbatches,) * len(self.devices[0])
-
-    @property
-    def absent_at(self) -> tuple[tuple[int, int], ...]:
-        """(stage, replica) of each absent device."""
-        grid = enumerate(self.devices if self.absent else ())
-        return tuple((s, r) for s, group in grid for r, name in enumerate(group) if name in self.absent)
-
-    @property
-    def microbatches(self) -> str:
-        """Micro-batches of a pipeline as text: ``8``, or ``2 to 8`` where they differ."""
-        least, most = min(self.microbatch_counts), max(self.microbatch_counts)
-        return str(most) if least == most else f"{least} to {most}"
-
-    @property
     def recorded_schedule(self) -> Schedule:
-        """The schedule of ``orders``; raises ScheduleError where there is none, or an incomplete one."""
-        return Schedule.from_orders(self.schedule, self.orders)
+        """The schedule of ``plan.orders``; raises ScheduleError where there is none, or an incomplete one."""
+        return Schedule.from_orders(self.schedule, self.plan.orders)
 
     @property
     def provenance(self) -> str:
@@ -235,11 +275,11 @@ class RunContext:
         the seconds are those of the machine that ran it and not of the drawn devices (clocks ``virtual`` and
         ``real``); so is everything where a proxy model was trained in place of the job's.
         """
-        peak_flop_per_s = _sum_over_devices(self, self.peak_flop_per_s)
-        price_per_hour = _sum_over_devices(self, self.price_per_hour)
+        peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
+        price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)
         price = None if price_per_hour is None else price_per_hour * iteration_s / 3600
         known = not self.stand_in or self.clock in AS_DRAWN
-        flop, tokens = (self.flop or None, self.tokens or None) if known else (None, None)
+        flop, tokens = (self.plan.flop or None, self.plan.tokens or None) if known else (None, None)
         return {
             "tokens_per_s": _ratio(tokens, iteration_s),
             "pflops": _ratio(flop, iteration_s * PETA),

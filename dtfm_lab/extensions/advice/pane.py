@@ -6,14 +6,13 @@ from functools import partial
 from html import escape
 from typing import TYPE_CHECKING
 
-import ipywidgets as w
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.extensions.advice.advice import Advice, AdviceOptions
 from dtfm_lab.extensions.advice.advising import growing_advice
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import (
     Panel,
     button,

@@ -260,7 +260,7 @@ def ran_plan(trace: Trace, plan: Plan, *, iterations: int) -> None:
     Raises TraceError, whose sentence says so, where it ran on other devices or another network.
     """
     really_measured(trace)
-    check_same_plan(plan, trace.context, "n_microbatches", "microbatch_counts")
+    check_same_plan(plan, trace.context.plan, "n_microbatches", "microbatch_counts")
     found = trace.n_iterations
     require(found >= iterations, f"it ran for {found} iterations; wanted {iterations} or more")
 

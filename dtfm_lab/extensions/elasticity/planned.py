@@ -25,7 +25,7 @@ from dtfm_lab.extensions.elasticity.policy import kept
 from dtfm_lab.planning.adapting import device_classes, nearest_grid
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import evaluate, simulated
-from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
+from dtfm_lab.planning.iteration.rising_bounds import rising_bounds
 from dtfm_lab.planning.moving import moves
 from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate

@@ -29,6 +29,7 @@ from dtfm_lab.runtime.coordinator.lead import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.channels import ConnectionLost, Refused
+from dtfm_lab.runtime.protocol.orders import Exit
 from dtfm_lab.runtime.protocol.processes import (
     CommandReader,
     InputClosed,
@@ -144,6 +145,7 @@ class HostAgent:
 def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
     """Be a worker until the coordinator orders the exit."""
     from dtfm_lab.runtime.worker import worker  # torch, which the coordinator does without
+    from dtfm_lab.runtime.worker.own_host import OwnHost
 
     where, spec = f"the coordinator at {folder.address} port {folder.port}", folder.spec
     try:
@@ -156,18 +158,17 @@ def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
         sys.exit(1)  # the coordinator was lost just then, and may come back
     note(joined=rank)
 
-    def leave(order: dict[str, Any]) -> int:
-        status, why = int(order.get("status", 0)), str(order.get("why", ""))
-        note(end=[status, why])
+    def leave(order: Exit) -> int:
+        note(end=[order.status, order.why])
         with contextlib.suppress(OSError):  # the coordinator does not wait for ever to hear it
             joined.connection.send_bytes(json.dumps({"event": "exits", "rank": rank}).encode())
-        return status
+        return order.status
 
     worker.main(
         replace(spec, **joined.changes),
         rank,
         joined.connection,
-        host=worker.OwnHost(
+        host=OwnHost(
             address=joined.own_address,
             local_rank=folder.hosts[host].index(rank),
             certificates=folder.certificates,

@@ -15,11 +15,9 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.extensions.proofs.optima import candidate_groups, exhaustive, has_solver
 from dtfm_lab.extensions.proofs.segment_feasibility import GroupBudget, clusters, segments_feasible
-from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs, least_hop_sum_s, nearest_partners
 from dtfm_lab.planning.bounds.search_bound import SearchBound
-from dtfm_lab.planning.cost import PairCosts
-from dtfm_lab.planning.jit_warmup import start_compiling
-from dtfm_lab.planning.problem import Problem
+from dtfm_lab.planning.cost import PairCosts, bound_of_pairs, least_hop_sum_s, nearest_partners
+from dtfm_lab.planning.problem import Problem, start_compiling
 
 DEVICES_UP_TO = 256
 """Most devices; with more, one step would take too long."""
@@ -224,7 +222,7 @@ class RisingBound(SearchBound):
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Import the solver and call every kernel of the bounds once, see ``jit_warmup``."""
+    """Import the solver and call every kernel of the bounds once, see ``background_tasks``."""
     for _ in islice(increasing_bounds(problem.pair, problem.n_stages, problem.n_replicas, 100.0), 3):
         pass
     apart = 1.0 + np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))

@@ -22,7 +22,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.extensions.proofs.bound_search import DEVICES_UP_TO, increasing_bounds, least_hops_s
 from dtfm_lab.extensions.proofs.optima import ClassSolver, candidate_groups, class_problem, exhaustive, require_solver
 from dtfm_lab.planning.background_tasks import BackgroundTask
-from dtfm_lab.planning.bounds.lower_bound import least_hop_sum_s
+from dtfm_lab.planning.cost import least_hop_sum_s
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.problem import Generation, Problem, planners
 

@@ -234,17 +234,17 @@ def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
     context = trace.context
     if context.source != "measured":
         raise TraceError(f"row {number} is a simulated trace; wanted a measured one")
-    if not context.flop or not context.peak_flop_per_s or context.stand_in:
+    if not context.plan.flop or not context.plan.peak_flop_per_s or context.stand_in:
         raise TraceError(
             f"row {number}: the trace of {context.job} does not know its FLOP and peaks; wanted a run that does"
         )
     computing = np.array([action.lane is Lane.COMPUTE for action in trace.actions])[trace.action]
     stages = np.array([action.stage for action in trace.actions])[trace.action] % len(context.devices)
     weights = trace.iteration_weights[np.unique(trace.iteration, return_inverse=True)[1]]
-    peaks = np.array(context.peak_flop_per_s)[stages, trace.replica]
+    peaks = np.array(context.plan.peak_flop_per_s)[stages, trace.replica]
     seconds = (trace.end_s - trace.start_s) * weights
     possible = float((seconds * peaks)[computing].sum())
-    own, busy_s = context.flop / possible, float(seconds[computing].sum())
+    own, busy_s = context.plan.flop / possible, float(seconds[computing].sum())
     name = f"{context.job}, {context.schedule}, {context.clock} clock"
     row = MeasuredRow(name, context.runs_on, context.job, "", context.topology, "s", busy_s, own)
     return row, lambda efficiency: busy_s * own / float(efficiency)

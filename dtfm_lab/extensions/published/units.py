@@ -15,7 +15,7 @@ from dtfm_lab.domain.trace import Trace, predicted_ends
 from dtfm_lab.domain.units import GB, TERA, GiB, format_share
 from dtfm_lab.extensions.published.row import Row
 from dtfm_lab.extensions.systems.strategy import Budget, Strategy
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.iteration.structured.layouts import in_order
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.efficiency import efficiency_of
@@ -42,12 +42,12 @@ class Prediction:
     @property
     def flop_per_s(self) -> float:
         """The model's FLOP a second of all devices, nothing counted twice."""
-        return self.trace.context.flop / self.trace.iteration_s
+        return self.trace.context.plan.flop / self.trace.iteration_s
 
     @property
     def utilisation(self) -> float:
         """Share of the peak of the devices that the model's FLOP are (Chowdhery et al. 2022, appendix B)."""
-        return self.flop_per_s / sum(sum(stage) for stage in self.trace.context.peak_flop_per_s)
+        return self.flop_per_s / sum(sum(stage) for stage in self.trace.context.plan.peak_flop_per_s)
 
 
 def gpu_peak_bytes(plan: Plan, schedule: Schedule | str | None = None) -> float:
@@ -72,7 +72,7 @@ def _samples(prediction: Prediction) -> float:
 
 
 def _tokens(prediction: Prediction) -> float:
-    return prediction.trace.context.tokens / prediction.trace.iteration_s
+    return prediction.trace.context.plan.tokens / prediction.trace.iteration_s
 
 
 def _a_gpu(rate: Predicted, times: float = 1.0) -> Predicted:

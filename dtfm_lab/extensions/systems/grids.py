@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, by_key
 from dtfm_lab.extensions.systems.bound import Hops, behind, rounds_s
 from dtfm_lab.extensions.systems.strategy import Branch, Budget
 from dtfm_lab.planning import evaluate
-from dtfm_lab.planning.iteration.structured.device_sets import device_sets
+from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.planning.iteration.structured.layouts import in_order
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 

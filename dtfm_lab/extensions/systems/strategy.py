@@ -21,7 +21,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.extensions.systems.bound import least_iteration_s
 from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.planning import evaluate, planners
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 

@@ -32,7 +32,7 @@ from dtfm_lab.figures.theme import (
     titled,
 )
 from dtfm_lab.planning.cost import bottleneck_matching
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 
 ALL_HOPS_UP_TO = 16
 """Most stages between any two of which a line is drawn, and which have labels; of more, the path is drawn alone."""

@@ -16,7 +16,7 @@ from dtfm_lab.figures.palette import CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.strokes import Drawn
 from dtfm_lab.figures.theme import curve, drawn_of, literal, log_ticks, percent, quality, titled
 from dtfm_lab.planning import PlanStep
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 
 ALL_SHOWN_UP_TO = 400
 """Most points of a line that are all drawn; of more, those that would not be visible are left out."""

@@ -40,7 +40,7 @@ def losses(trace: Trace) -> go.Figure:
             mode="markers",
             marker={"color": ORANGE, "size": 11, "symbol": "diamond"},
             hovertemplate="after %{x} iterations: held-out loss %{y:.4f}<extra></extra>",
-            name="held-out text" if context.counted == "tokens" else "held-out samples",
+            name="held-out text" if context.plan.counted == "tokens" else "held-out samples",
         )
     if context.unigram_entropy is not None:
         figure.add_hline(
@@ -52,7 +52,7 @@ def losses(trace: Trace) -> go.Figure:
     figure.update_xaxes(title_text="iterations done", tickformat="d")
     if len(values) <= 20:
         figure.update_xaxes(dtick=1)
-    figure.update_yaxes(title_text="mean loss (nats per token)" if context.counted == "tokens" else "mean loss")
+    figure.update_yaxes(title_text="mean loss (nats per token)" if context.plan.counted == "tokens" else "mean loss")
     change = f"{values[0]:.3f} to {values[-1]:.3f}" if len(values) > 1 else f"{values[0]:.3f}"
     n_iterations = f"{len(values)} iterations" if len(values) > 1 else "1 iteration"
     return titled(

@@ -1,3 +1,3 @@
-"""Lower bounds on the communication cost: ``lower_bound`` is quick, ``search_bound`` is that of a search as it runs."""
+"""The lower bound of the communication cost as a search runs; ``planning.cost`` has the quick one."""
 
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+from dtfm_lab.planning.cost import lower_bound_s

@@ -102,7 +102,7 @@ class IterationAnalysis:
     @cached_property
     def overlapped_s(self) -> float | None:
         """Seconds of the iteration if devices computed on while they send; None where they do."""
-        if self.trace.context.transport == "overlapped":
+        if self.trace.context.plan.transport == "overlapped":
             return None
         job = self.plan.job.with_fields(transport="overlapped")
         return float(simulate(self.plan.changed(job=job), self.trace.context.recorded_schedule).iteration_s)

@@ -111,7 +111,7 @@ def _blocking(analysis: IterationAnalysis) -> str:
     if (overlapped_s := analysis.overlapped_s) is None:
         return ""
     would = _would_take(overlapped_s, analysis)
-    transport = analysis.trace.context.transport
+    transport = analysis.trace.context.plan.transport
     return f"Sends block (transport {transport}): devices wait for arrivals; if they computed on {would}."
 
 

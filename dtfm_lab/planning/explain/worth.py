@@ -30,9 +30,7 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.evaluate import opened, placed, simulated
 from dtfm_lab.planning.explain.communication import SwapCosts
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.objectives import value_of
-from dtfm_lab.planning.search import search
-from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.planning.search import PlanStep, search, value_of
 from dtfm_lab.simulation.efficiency import speeds_of
 
 STEPS = 4

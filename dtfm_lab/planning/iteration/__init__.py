@@ -3,21 +3,21 @@
 Ten concepts carry the search:
 
 1. A *problem* (``problem``) is a network and a job as arrays: seconds and bytes of each layer on each device.
-2. A *target* (``tables_of.SearchTarget``) is what is minimised, seconds or dollars, and the limits on both.
+2. A *target* (``problem.SearchTarget``) is what is minimised, seconds or dollars, and the limits on both.
 3. A *structured plan* (``structured``) is one that a practitioner would launch. Thousands are estimated in closed form.
-4. A *choice* (``choices``) is what an annealing takes as given: tensor parallelism, sharding and the way to average.
+4. A *choice* (``structured.layouts``) is what annealing takes as given: tensor parallelism, sharding, averaging.
 5. A *shape* is a number of stages and of replicas; a *shape search* (``shape_searches``) improves the plans of one.
-6. *Annealing* (``kernels.annealing``) changes devices, cut, micro-batches and forwards ahead, one at a time.
+6. *Annealing* (``kernels.annealing``) changes devices, cut, micro-batches and warm-ups, one at a time.
 7. The *estimate* (``kernels.pricing``) prices a change in microseconds.
 8. The *replay* (``kernels.passes``) plays the schedule itself and gives the simulator's seconds to the last digit.
-9. The *pricer* (``judging``) uses the replay where it covers the job, and the simulator elsewhere.
-10. The *bound* (``bounds``, ``incremental_bound``) is what no plan is faster than. It rises beside the search.
+9. The *pricer* (``structured.candidates``) uses the replay where it covers the job, and the simulator elsewhere.
+10. The *bound* (``bounds``) is what no plan is faster than. It rises beside the search.
 
-``ChoiceSearch`` begins with the structured plans, improves the best choices by annealing, has every plan judged before
-it is called the best, and raises the bound.
+Read from the top: ``objective`` has ``ChoiceSearch``, which begins with the structured plans, improves the best choices
+by annealing, has every plan judged before it is called the best, and raises the bound. ``search`` anneals one choice:
+it begins each shape with ``starts`` and improves it in ``shape_searches``. ``fitting`` says whether a job fits at all.
 """
 
-from dtfm_lab.planning.iteration.candidate import Candidate
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
 from dtfm_lab.planning.iteration.search import search_iteration
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
+from dtfm_lab.planning.iteration.structured.candidates import Candidate

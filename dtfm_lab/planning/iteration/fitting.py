@@ -8,7 +8,7 @@ most in all: an assignment problem.
 The shapes that a plan may have are those within the model, the batch, the devices and what the job names.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,13 +18,11 @@ import scipy
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.schedule.program import MOST_STEPS
-from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
-from dtfm_lab.planning.iteration.left_open import MOST_PASSES_CHOSEN, open_microbatches
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.objectives import network_of
+from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
+from dtfm_lab.planning.iteration.problem import MOST_PASSES_CHOSEN, IterationProblem
+from dtfm_lab.planning.iteration.shape_searches import FittingPlan, shapes_of
+from dtfm_lab.planning.search import network_of
 from dtfm_lab.simulation.memory_intervals import sharded_over
-from dtfm_lab.simulation.schedules.builtin import MOST_PASSES
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
     "checkpointing left open": {"checkpointing": (None, None), "recompute": (False, False)},
@@ -36,20 +34,6 @@ FREED: dict[str, dict[str, tuple[object, object]]] = {
 }
 """What a job may name and that may be freed where nothing fits: fields with the value that frees each, and one that is
 as free."""
-
-
-@dataclass(frozen=True, eq=False)
-class FittingPlan:
-    """A plan that fits memory, as far as one was constructed."""
-
-    problem: IterationProblem
-    """The problem of its checkpointing."""
-    others: tuple[IterationProblem, ...]
-    """Those of other checkpointings that may fit, too."""
-    microbatch: int
-    grid: IntArray | None = None
-    """(S, R) devices; None where the job pins more replicas."""
-    blocks: IntArray | None = None
 
 
 def fitting_plan(problem: IterationProblem) -> FittingPlan:
@@ -249,70 +233,3 @@ def _in_a_row(prefix: FloatArray, *, first: bool, last: bool) -> FloatArray:
     end = begin + n
     inside = end < prefix.shape[1]
     return np.where(inside, prefix[:, np.where(inside, end, 0)] - prefix[:, begin], NEVER_BYTES)
-
-
-MOST_SHAPES = 320
-"""Most shapes that are tried from the start; of more, those with replicas on a geometric scale."""
-
-
-def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
-    """(S, R), fewest stages first. Empty where the job's pins and this size of micro-batches allow none."""
-    job, n = problem.job, problem.n_devices
-    stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
-    pinned = None if job.n_replicas is None else [job.n_replicas]
-    found = [(s, r) for s in stages for r in pinned or range(1, n // s + 1) if allows(problem, (s, r), microbatch)]
-    if len(found) <= most_shapes:
-        return found
-    ratio = 1.05
-    while len(thinned := [shape for shape in found if _on_scale(shape[1], n // shape[0], ratio)]) > most_shapes:
-        ratio *= 1.05
-    return thinned
-
-
-def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -> bool:
-    """Whether the job, the model and the devices have room for a shape with micro-batches of this size."""
-    job, (s, r) = problem.job, shape
-    n_microbatches = job.global_batch // microbatch
-    if (job.n_stages or s, job.n_replicas or r) != shape:
-        return False
-    # replicas that gather parameters pass as many micro-batches
-    divides = not (job.gathers_passes and n_microbatches % r)
-    fits = s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
-    return fits and _may_be_played(job, shape, n_microbatches)
-
-
-def _may_be_played(job: Job, shape: tuple[int, int], n_microbatches: int) -> bool:
-    """Whether the simulator takes so many micro-batches, or, where their size is left open, plays them in seconds."""
-    s, r = shape
-    if job.microbatch is None:
-        return s * n_microbatches <= MOST_PASSES_CHOSEN
-    n_actions = (2 if s == 1 else 6) * s * n_microbatches  # each pass with its two messages
-    return s * -(-n_microbatches // r) <= MOST_PASSES and n_actions <= MOST_STEPS
-
-
-def _on_scale(r: int, most: int, ratio: float) -> bool:
-    """Whether a number of replicas is one of most, most / ratio, most / ratio^2, ..."""
-    allowed = float(most)
-    while allowed > r:
-        allowed = min(allowed / ratio, allowed - 1)
-    return int(allowed) == r
-
-
-def require_shapes(problem: IterationProblem) -> None:
-    """Raise PlanError where no shape is left: too few devices, blocks or micro-batches for what the job pins."""
-    if any(shapes_of(problem, microbatch) for microbatch in problem.microbatches):
-        return
-    job, n = problem.job, problem.n_devices
-    n_microbatches = job.global_batch // problem.microbatches[0]
-    if not _may_be_played(job, (job.n_stages or 1, job.n_replicas or n), n_microbatches):
-        larger = open_microbatches(job.with_fields(microbatch=None))[0]
-        such = f", such as with a micro-batch of {larger}" if larger > problem.microbatches[0] else ""
-        raise PlanError(
-            f"job {job.name}: {n_microbatches:,} micro-batches of {problem.microbatches[0]} are too many to simulate; "
-            f"wanted fewer{such}, or a smaller batch"
-        )
-    wanted = f"{job.n_stages or 'any'} stages x {job.n_replicas or 'any'} replicas"
-    raise PlanError(
-        f"job {job.name}: {wanted} fit no plan on {counted(n, 'device')} of {problem.topology.name}, with "
-        f"{problem.n_blocks} blocks and {counted(n_microbatches, 'micro-batch')}; wanted fewer"
-    )

@@ -14,9 +14,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.frontier import SAME, Frontier, iteration_s, non_dominated
-from dtfm_lab.planning.objectives import require_prices
-from dtfm_lab.planning.search import search
-from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.planning.search import PlanStep, require_prices, search
 from dtfm_lab.simulation.memory import memory
 
 SEARCHES = 12

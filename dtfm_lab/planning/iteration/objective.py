@@ -1,39 +1,39 @@
-"""The objectives iteration and price: plans of least simulated seconds, or of fewest dollars for a billion tokens.
+"""The objectives iteration and price, and the search over everything that a job leaves open.
 
-The planner ``evolutionary`` stands for the search over everything. Any other searches for placements of low
-communication cost in each shape, with equal shares (as even as they divide, where no shape has equal ones); the
-simulator judges these, and the best is kept.
-
-The search over everything begins with structured plans (``iteration.structured``), and anneals the best of them.
+The planner ``evolutionary`` stands for that search. It begins with structured plans (``iteration.structured``) and
+anneals the best of them. Any other planner places each shape for a low communication cost (``placements``), and the
+simulator chooses among its placements.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from itertools import product
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.planning.evaluate import why_not_simulated
-from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
-from dtfm_lab.planning.iteration.choices import ChoiceSearch
-from dtfm_lab.planning.iteration.fitting import require_shapes, shapes_of
-from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
-from dtfm_lab.planning.iteration.judging import candidate_of
-from dtfm_lab.planning.iteration.left_open import checkpointings_of, leaves_open
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.search import search_iteration
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
-from dtfm_lab.planning.objectives import (
-    CommunicationCost,
+from dtfm_lab.planning.iteration.bounds.iteration_bound import IncrementalBound
+from dtfm_lab.planning.iteration.placements import placements_by
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.search import search_iteration, start_kernels
+from dtfm_lab.planning.iteration.structured import StructuredPlans
+from dtfm_lab.planning.iteration.structured.candidates import Candidate, candidate_of, plan_of, unpriced_plan
+from dtfm_lab.planning.iteration.structured.layouts import OF_CHOICES, WAYS_TO_AVERAGE, choices_of, leaves_open
+from dtfm_lab.planning.problem import SHOWN, Individual, Population
+from dtfm_lab.planning.search import (
+    PROVEN,
+    PlanStep,
     SearchRequest,
     check_start,
     network_of,
@@ -41,79 +41,9 @@ from dtfm_lab.planning.objectives import (
     require_prices,
     steps_within,
 )
-from dtfm_lab.planning.problem import Population
-from dtfm_lab.planning.step import PlanStep
 
-MOST_STEPS = 64
-"""Most generations of a planner for one placement; after as many rounds of doubling, other seeds find more."""
-SCHEDULE = "1f1b"
-"""Schedule of a job that names none: of those for any network, the one that holds least memory."""
-
-
-def placements_by(
-    request: SearchRequest, problem: IterationProblem, target: SearchTarget, rng: np.random.Generator
-) -> Iterator[Candidate]:
-    """The best so far of the placements that a planner for communication finds, a step a shape and round.
-
-    Shapes that use most devices come first; in each round a planner has twice the generations of the round before.
-    Raises PlanError: by the call where the job's shape rules all out, after the first round where none fits.
-    """
-    require_shapes(problem)
-    return _placements_by(request, _shapes(problem), target, rng)
-
-
-def _placements_by(
-    request: SearchRequest, shapes: list[Job], target: SearchTarget, rng: np.random.Generator
-) -> Iterator[Candidate]:
-    best: Candidate | None = None
-    evaluations = 0
-    for steps in (min(2**i, MOST_STEPS) for i in count()):
-        for job in shapes:
-            seed = int(rng.integers(2**31))
-            asked = SearchRequest(
-                topology=request.topology,
-                job=job,
-                planner=request.planner,
-                seed=seed,
-                steps=steps,
-                background_tasks=request.background_tasks,
-                improve_bound=False,
-            )
-            *_, step = CommunicationCost().search(asked)
-            evaluations += step.evaluations
-            plan = step.plan.changed(queueing=request.queueing, efficiency=request.efficiency)
-            operator = f"{plan.planner}, {job.n_stages} x {job.n_replicas}"
-            plans = (plan.changed(job=chosen) for chosen in _checkpointed(plan))
-            found = next(filter(None, (candidate_of(one, target, evaluations, operator) for one in plans)), None)
-            if found is not None and (best is None or found.best_s < best.best_s):
-                best = found
-            if best is not None:
-                yield best
-        if best is None:
-            if why := why_not_simulated(plan):
-                raise PlanError(f"no placement of {request.job.name} by {request.planner} can be simulated: {why}")
-            raise PlanError(
-                f"no placement of {request.job.name} by {request.planner} fits the devices of {request.topology.name} "
-                "and the limits; wanted planner evolutionary, more memory or looser limits"
-            )
-
-
-def _shapes(problem: IterationProblem) -> list[Job]:
-    """The job in each shape that its batch divides into evenly, or else in each shape, most devices first."""
-    job, microbatch = problem.job, problem.microbatches[0]
-    found = shapes_of(problem, microbatch, most_shapes=problem.n_devices**2)
-    even = [(s, r) for s, r in found if not job.global_batch % (r * microbatch)]
-    return [
-        job.with_fields(n_stages=s, n_replicas=r, microbatch=microbatch, schedule=job.schedule or SCHEDULE)
-        for s, r in sorted(even or found, key=lambda shape: (-shape[0] * shape[1], shape))
-    ]
-
-
-def _checkpointed(plan: Plan) -> Iterator[Job]:
-    """The plan's job with its cut and shares, and with each checkpointing that it leaves open."""
-    for job in checkpointings_of(plan.job):
-        counts = np.array(job.microbatch_counts)
-        yield chosen_job(job, np.array(plan.blocks_per_stage), counts, None, job.microbatch, job.checkpoints)
+# ---------------------------------------------------------------------------------------------------------------------
+# The objectives iteration and price: plans of least simulated seconds, or of fewest dollars for a billion tokens.
 
 
 log = logging.getLogger(__name__)
@@ -144,11 +74,11 @@ class SimulatedObjective:
         if request.planner != OWN_PLANNER:
             return self._placed(request)
         if request.nearby and not leaves_open(request.job):
-            return self._annealed(request)
+            return self.annealed(request)
         self._check(request)
-        return ChoiceSearch(request, self._target(request), self._annealed, self.steps_of).steps()
+        return ChoiceSearch(request, self).steps()
 
-    def _target(self, request: SearchRequest) -> SearchTarget:
+    def target(self, request: SearchRequest) -> SearchTarget:
         limits = {what: getattr(request, what) for what in ("max_price_per_hour", "max_iteration_s")}
         return SearchTarget(
             dollars=self.dollars, **{what: float(most) for what, most in limits.items() if most is not None}
@@ -169,16 +99,16 @@ class SimulatedObjective:
         self._check(request)
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
-        problem, target = _problem(topology, job, request), self._target(request)
+        problem, target = _problem(topology, job, request), self.target(request)
         found = placements_by(request, problem, target, np.random.default_rng(request.seed))
         return self._steps(request, found, IncrementalBound([problem], target, request))
 
-    def _annealed(self, request: SearchRequest) -> Iterator[PlanStep]:
+    def annealed(self, request: SearchRequest) -> Iterator[PlanStep]:
         """The plans of one degree of tensor parallelism, one sharding and one way to average."""
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
         self._check(request)
-        problem, target = _problem(topology, job, request), self._target(request)
+        problem, target = _problem(topology, job, request), self.target(request)
         rng = np.random.default_rng(request.seed)
         found = search_iteration(problem, rng, start=request.start, nearby=request.nearby, target=target)
         return self._steps(request, found, IncrementalBound([problem], target, request))
@@ -186,12 +116,12 @@ class SimulatedObjective:
     def _steps(self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound) -> Iterator[PlanStep]:
         def step_of(found: Candidate, generation: int, spent_s: Callable[[], float]) -> PlanStep:
             bound.update(found.iteration_s, generation, spent_s, complete=found.complete, compiling_s=found.compiling_s)
-            step = self.steps_of(request, found, bound)
+            step = self.step_of(request, found, bound)
             return replace(step, generation=generation, seconds=spent_s())
 
         return steps_within(request, found, step_of)
 
-    def steps_of(self, request: SearchRequest, found: Candidate, bound: IncrementalBound) -> PlanStep:
+    def step_of(self, request: SearchRequest, found: Candidate, bound: IncrementalBound) -> PlanStep:
         """The step that shows a candidate, in the unit of the objective."""
         tokens = request.job.tokens
         value, least, held = found.iteration_s, bound.iteration_s, found.held
@@ -200,7 +130,6 @@ class SimulatedObjective:
             held = None if found.held is None else partial(_in_dollars, found.held, TOKENS / tokens)
         return PlanStep(
             **vars(found) | {"best_s": value, "bound_s": min(least, value), "held": held},
-            topology=request.topology,
             planner=request.planner,
             seed=request.seed,
             generation=0,
@@ -218,6 +147,403 @@ def _problem(topology: Topology, job: Job, request: SearchRequest) -> IterationP
 
 def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
     return held().changed(factor=factor)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The search over everything: structured plans first, then annealing of the best of them.
+#
+# Annealing takes tensor parallelism, sharding and the way to average as given; a *choice* is one combination of these.
+# Structured plans tell which few choices are worth it. These are annealed by successive halving (Jamieson and Talwalkar
+# 2016): in each round the choices that are left share the round's time, and the better half of them goes on. A choice's
+# annealing is paused between its turns, never begun again.
+
+
+MOST_CHOICES = 4
+"""Most choices that are annealed; with more, each gets too little time to gain anything."""
+CLOSE = 1.3
+"""Choices whose best structured plan takes more than this multiple of the best one are not annealed. Annealing gains
+up to 30 % on irregular networks, less on clusters."""
+MOST_NEARBY = 6
+"""Structured plans of a choice near which its annealing searches."""
+MOST_SEARCHED = 16
+"""Most devices of a network on which annealing begins from all shapes, not only near the structured plans: so few that
+the shapes take no time, and irregular small networks have best plans that no structure suggests."""
+MOST_ANNEALED = 512
+"""Most devices, or groups of GPUs, of a network on which plans are annealed. On larger ones a move among so many equal
+devices gains nothing in the seconds there are, and the tables of all pairs take gigabytes."""
+ESTIMATED_SHARE = 0.25
+"""Share of the time limit after which no further layout is estimated, once a plan fits."""
+LEAST_ESTIMATED_S = 0.2
+"""Seconds of estimates that there are even after the limit: on homogeneous clusters of thousands of GPUs the best of
+them comes within 0.1 s."""
+OTHER_WAYS_SHARE = 0.05
+"""Share of the time limit in which the best plan of a turn is tried with other ways to average."""
+STRUCTURED_SHARE = 0.4
+"""Share of the time limit after which no further structured plan is simulated, once there is one."""
+STRUCTURED_STEPS = 12
+"""Structured plans that are simulated in a search that counts steps."""
+FIRST_LEADER = 10**6
+"""Number of the first plan that leads those of another choice: larger than any that a choice gives its own."""
+T = TypeVar("T")
+_Fields = tuple[tuple[str, Any], ...]
+
+
+@dataclass(eq=False)
+class _Choice:
+    """One choice, and how far its annealing is."""
+
+    steps: Iterator[PlanStep]
+    latest: PlanStep | None = None
+    """Its best plan so far."""
+    done: bool = False
+    taken: int = 0
+    """Complete steps so far."""
+    evaluations: int = 0
+    retried: PlanStep | None = None
+    """The plan for which the other ways to average were tried last."""
+
+    @property
+    def value(self) -> float:
+        """The objective of its best plan; infinite where it has none."""
+        return math.inf if self.latest is None else self.latest.best_s
+
+    def advance(self) -> PlanStep | None:
+        """Take one step; None where there is none left."""
+        step = next(self.steps, None)
+        if step is None:
+            self.done = True
+            return None
+        self.evaluations = step.evaluations
+        if self.latest is None or step.best_s < self.value:
+            self.latest = step
+        self.taken += step.complete
+        return step
+
+
+class ChoiceSearch:
+    """The search of one request; ``steps`` runs it."""
+
+    def __init__(self, request: SearchRequest, objective: SimulatedObjective) -> None:
+        self.request, self.objective, self.target = request, objective, objective.target(request)
+        target = self.target
+        self.structured = StructuredPlans(request, target)
+        self.bound = IncrementalBound(_bounded(request), target, request)
+        self.best: PlanStep | None = None
+        self.choices: list[_Choice] = []
+        self.error: LabError | None = None
+        self.start: Plan | None = None
+        """The plan that the user gave, on the network of its groups."""
+        self._leaders: dict[PlanStep, int] = {}
+        """Numbers of the plans that led those of another choice."""
+        self._spent_s = 0.0
+        self._began: float | None = None
+        self._first_estimate_s: float | None = None
+
+    def steps(self) -> Iterator[PlanStep]:
+        """Begin with structured plans, then anneal the choices until the limits are reached or the best is proven."""
+        yield from self._begin()
+        if self.best is not None and self.finished:
+            yield self._shown(self.best, complete=True)
+            return
+        self.choices = [_Choice(self._begun(one)) for one in self._requests()]
+        if self.choices:
+            yield from self._improve()
+        elif self.best is not None:
+            yield self._shown(self.best, complete=True)
+        else:
+            raise self._nothing
+
+    @property
+    def finished(self) -> bool:
+        """Whether the time is up or the best plan is proven."""
+        if self.best is None:
+            return False
+        return self._spent_s >= self.request.limit_s or self._shown(self.best).gap < PROVEN
+
+    @property
+    def _nothing(self) -> LabError:
+        job, topology = self.request.job, self.request.topology
+        return self.error or PlanError(f"no plan of {job.name} fits {topology.name}")
+
+    # begin: the structured plans
+
+    def _begin(self) -> Iterator[PlanStep]:
+        """Yield each structured plan that is the best so far, as the simulator judges it."""
+        timed = self.request.steps is None
+        start_kernels(len(self.request.topology))  # beside the structured plans, which need none of them
+        yield from self._given()
+        for _ in self._timed(self.structured.estimate(self._estimated_enough if timed else lambda: False)):
+            pass
+        for one in self._timed(self.structured.simulated()):
+            step = self.objective.step_of(self.request, one, self.bound)
+            if self.best is None or step.best_s < self.best.best_s:
+                self.best = step
+            yield self._shown(self.best)
+            if self._share >= STRUCTURED_SHARE if timed else self.structured.n_simulated >= STRUCTURED_STEPS:
+                return
+
+    def _given(self) -> Iterator[PlanStep]:
+        """The plan that the user gave to start with, of those fields that the job leaves open."""
+        start, asked = self.request.start, self.request.job
+        if start is None or start.job.model is None or start.job.microbatch is None:
+            return
+        pinned = {what: getattr(asked, what) for what in ("blocks_per_stage", "microbatches_per_replica", "warmups")}
+        chosen = pinned | {what: getattr(start.job, what) for what in asked.left_open}
+        try:
+            job = asked.with_fields(**chosen)
+            network = self.request.topology.grouped(job.group_gpus)
+        except LabError:  # such as shares of another batch
+            return
+        grid = np.array([[network.index(name) for name in group] for group in start.stages])
+        if grid.shape != (job.n_stages, job.n_replicas):
+            return
+        plan = unpriced_plan(network, job, grid, self.request.queueing, self.request.efficiency)
+        found = candidate_of(plan, self.target, 1, "start", complete=False)
+        if found is None:
+            return
+        self.start = plan
+        self.best = self.objective.step_of(self.request, found, self.bound)
+        yield self._shown(self.best)
+
+    def _estimated_enough(self) -> bool:
+        """Whether estimates had their share of the time, counted from the first: the tables come before it.
+
+        It is this thread's own time that counts: on a busy machine a poor first plan costs more than a late one.
+        """
+        if self._first_estimate_s is None:
+            self._first_estimate_s = time.thread_time()
+        own_s = time.thread_time() - self._first_estimate_s
+        return own_s > ESTIMATED_SHARE * self.request.limit_s or (own_s > LEAST_ESTIMATED_S and self._share > 1.0)
+
+    @property
+    def _share(self) -> float:
+        """Share of the time limit that is spent."""
+        now = 0.0 if self._began is None else time.perf_counter() - self._began
+        return (self._spent_s + now) / self.request.limit_s
+
+    def _timed(self, found: Iterator[T]) -> Iterator[T]:
+        """What comes, and the clock runs while it is made."""
+        while True:
+            self._began = time.perf_counter()
+            one = next(found, None)
+            self._spent_s += time.perf_counter() - self._began
+            self._began = None
+            if one is None:
+                return
+            yield one
+
+    # improve: annealing of the choices
+
+    def _requests(self) -> list[SearchRequest]:
+        """One request for each choice that is annealed, the most promising first; that of a given start before all."""
+        request = self.request
+        of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}
+        if self.start is not None:
+            of[self._kind_of(self.start.job)] = self._choice_of(self.start.job), [self.start]
+        least = min((one.best_s for one in self.structured.judged), default=math.inf)
+        for one in sorted(self.structured.judged, key=lambda judged: judged.best_s):
+            job = one.job
+            if one.best_s <= CLOSE * least and len(one.topology) <= MOST_ANNEALED:
+                of.setdefault(self._kind_of(job), (self._choice_of(job), []))[1].append(plan_of(one, request))
+                if job.checkpointing == "selective" and len(one.topology) <= MOST_SEARCHED:
+                    # annealing tries the other checkpointings in all shapes, whatever structured plans took
+                    others = job.with_fields(checkpointing=None, warmups=job.warmups)
+                    of.setdefault(self._kind_of(others), (self._choice_of(others), [plan_of(one, request)]))
+        if of:
+            return [self._near(dict(choice), plans) for choice, plans in [*of.values()][:MOST_CHOICES]]
+        if self.structured.judged:  # a network too large for annealing
+            return []
+        return [
+            replace(request, topology=network, job=job, start=None, improve_bound=False)
+            for network, job in _roomiest(choices_of(request.topology, request.job))
+            if len(network) <= MOST_ANNEALED
+        ]
+
+    def _near(self, choice: dict[str, Any], plans: list[Plan]) -> SearchRequest:
+        """The request to search near these plans of one choice."""
+        job = self.request.job.with_fields(**choice, warmups=self.request.job.warmups)
+        best, nearby = plans[0], tuple(plans[:MOST_NEARBY])
+        if len(best.topology) <= MOST_SEARCHED:
+            nearby = ()
+        return replace(self.request, topology=best.topology, job=job, start=best, nearby=nearby, improve_bound=False)
+
+    def _choice_of(self, job: Job) -> _Fields:
+        """What an annealing takes as given, of the job of a plan.
+
+        Where overlap is open it anneals without, which the replay plays exactly, and is tried at the end of each turn
+        (``_other_ways``). Of checkpointing, what no annealing tries by itself is given.
+        """
+        fields: dict[str, Any] = {what: getattr(job, what) for what in OF_CHOICES}
+        if self.request.job.overlap is None:
+            fields["overlap"] = False
+        if job.checkpointing == "selective":
+            fields["checkpointing"] = "selective"
+        return tuple(fields.items())
+
+    def _kind_of(self, job: Job) -> tuple[object, ...]:
+        """Choices of one kind have the same good placements, so that the best of them is annealed and its plans are
+        tried in the ways of the others: where only averaging differs, or whether the optimiser's states are split."""
+        return job.tensor_parallel, job.gathers_passes, job.checkpointing == "selective"
+
+    def _begun(self, request: SearchRequest) -> Iterator[PlanStep]:
+        """The steps of an annealing that is begun with the first of them, not now."""
+        yield from self.objective.annealed(request)
+
+    def _improve(self) -> Iterator[PlanStep]:
+        """Rounds over fewer and fewer choices; the last one goes on to the end."""
+        alive = self.choices
+        # a search that counts steps has time for all choices, so that none is worse for the others' sake
+        rounds = 1 if self.request.steps is not None else math.ceil(math.log2(max(len(alive), 1))) + 1
+        for number in range(rounds):
+            for i, choice in enumerate(alive):
+                yield from self._advanced(choice, number, rounds, len(alive) - i)
+                yield from self._other_ways(choice)
+                if self.finished:
+                    return
+            alive = sorted((one for one in alive if one.latest is not None), key=lambda one: one.value)
+            if not alive:
+                if self.best is None:
+                    raise self._nothing
+                yield self._shown(self.best, complete=True)
+                return
+            alive = alive[: max(1, (len(alive) + 1) // 2)]
+
+    def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[PlanStep]:
+        """The steps of a choice in its share of the round."""
+        request = self.request
+        last = number == rounds - 1 and left == 1
+        if request.steps is not None:
+            share, until_s = request.steps, math.inf
+        else:
+            share = np.iinfo(np.int64).max
+            round_s = request.limit_s * (number + 1) / rounds
+            until_s = math.inf if last else self._spent_s + max(round_s - self._spent_s, 0.0) / left
+        while not choice.done and choice.taken < share:
+            began = time.perf_counter()
+            step = None
+            try:
+                step = choice.advance()
+            except LabError as error:
+                self.error, choice.done = error, True
+            if step is not None:
+                if self.best is None or step.best_s < self.best.best_s:
+                    self.best = step
+                generation = choice.taken - 1 if last else -1  # the whole bound comes with the very last step
+                self.bound.update(self.best.iteration_s, generation, lambda: self._spent_s, complete=step.complete)
+            self._spent_s += time.perf_counter() - began
+            if step is not None and self.best is not None:
+                yield self._shown(self.best, newest=step)
+            if self.finished or self._spent_s >= until_s:
+                return
+
+    def _other_ways(self, choice: _Choice) -> Iterator[PlanStep]:
+        """The best plan of a choice, with its replicas averaging in the other ways that are open, where one is faster.
+
+        This ends when it has taken ``OTHER_WAYS_SHARE`` of the time limit: large plans take long to simulate.
+        """
+        latest = choice.latest
+        if latest is None or latest is choice.retried or self.best is None:
+            return
+        choice.retried = latest
+        if latest.job.n_replicas == 1 or latest.best_s > CLOSE * self.best.best_s:
+            return
+        began = time.perf_counter()
+        better: PlanStep | None = None
+        for job in self._in_other_ways(latest.job):
+            plan = unpriced_plan(latest.topology, job, latest.best, latest.queueing, latest.efficiency)
+            found = candidate_of(plan, self.target, latest.evaluations, "averaged otherwise")
+            if found is not None and found.best_s < (self.best if better is None else better).best_s:
+                better = self.objective.step_of(self.request, found, self.bound)
+            if self.request.steps is None and time.perf_counter() - began > OTHER_WAYS_SHARE * self.request.limit_s:
+                break
+        self._spent_s += time.perf_counter() - began
+        if better is not None:
+            self.best = better
+            yield self._shown(better, complete=True)
+
+    def _in_other_ways(self, job: Job) -> Iterator[Job]:
+        """The job of a plan with every other averaging, overlap and whole or split states that the request leaves
+        open."""
+        asked = self.request.job
+        shardings = ("none", "zero-1") if asked.sharding is None and not job.gathers_passes else (job.sharding,)
+        ways = WAYS_TO_AVERAGE if asked.synchronisation is None else (job.synchronisation,)
+        overlaps = (True, False) if asked.overlap is None else (job.overlap,)
+        for sharding, way, overlap in product(shardings, ways, overlaps):
+            fields = {"sharding": sharding, "synchronisation": way, "overlap": overlap}
+            if job.sharding == "zero-3" or all(getattr(job, what) == value for what, value in fields.items()):
+                continue
+            try:
+                yield job.with_fields(**fields, warmups=job.warmups)
+            except LabError:  # such as a hierarchy with split states
+                continue
+
+    def _held(self, best: PlanStep, newest: PlanStep) -> Callable[[], Population] | None:
+        """What the newest step's choice holds, with the best of all as the first; None where that lies on a network of
+        other groups."""
+        if newest.held is None or newest.topology is not best.topology or newest.best_s <= best.best_s:
+            return newest.held if newest.topology is best.topology else None
+        number = self._leaders.setdefault(best, FIRST_LEADER + len(self._leaders))
+        return partial(_led_by, newest.held, best, number)
+
+    def _shown(self, best: PlanStep, newest: PlanStep | None = None, *, complete: bool = False) -> PlanStep:
+        """The best plan of all choices, with what all of them say."""
+        bound = self.bound
+        least = best.bound_s if not self.target.dollars else _dollars(bound, self.request.job)
+        bound_s = bound.iteration_s
+        return replace(
+            best,
+            bound_s=min(least if self.target.dollars else bound_s, best.best_s),
+            iteration_bound_s=min(bound_s, best.iteration_s),
+            evaluations=self.structured.n_simulated + sum(one.evaluations for one in self.choices),
+            operator=best.operator if newest is None else newest.operator,
+            complete=complete if newest is None else newest.complete,
+            held=None if newest is None else self._held(best, newest),
+            generation=max(0, sum(one.taken for one in self.choices) - (newest is not None and newest.complete)),
+            seconds=self._spent_s,
+        )
+
+
+def _led_by(held: Callable[[], Population], best: PlanStep, number: int) -> Population:
+    """What a choice holds, behind the best of all."""
+    population = held()
+    first = Individual(
+        number=number,
+        grid=best.best,
+        cost_s=best.best_s,
+        operator=best.operator,
+        words="the best of another choice, or averaged otherwise",
+        chosen=lambda: best.job,
+    )
+    return replace(population, individuals=(first, *population.individuals[: SHOWN - 1]))
+
+
+def _roomiest(choices: list[tuple[Topology, Job]]) -> list[tuple[Topology, Job]]:
+    """Those choices that may fit where no structured plan does.
+
+    How replicas average needs no memory, so one way is enough. Between whole states and states that are split in all
+    parts, and between the least and the most tensor parallelism, the others need no less.
+    """
+    degrees = [job.tensor_parallel or 1 for _, job in choices]
+    shardings = [job.sharding for _, job in choices]
+    ends = {min(degrees), max(degrees)}, {shardings[0], "zero-3" if "zero-3" in shardings else shardings[-1]}
+    found: dict[tuple[int, str | None], tuple[Topology, Job]] = {}
+    for network, job in choices:
+        if (job.tensor_parallel or 1) in ends[0] and job.sharding in ends[1]:
+            found.setdefault((job.tensor_parallel or 1, job.sharding), (network, job))
+    return list(found.values())
+
+
+def _dollars(bound: IncrementalBound, job: Job) -> float:
+    return bound.dollars / job.tokens * TOKENS
+
+
+def _bounded(request: SearchRequest) -> list[IterationProblem]:
+    """The problems of all choices, among which the best plan is."""
+    how = {"efficiency": request.efficiency}
+    return [
+        IterationProblem.of(network, job, request.queueing, **how)
+        for network, job in choices_of(request.topology, request.job)
+    ]
 
 
 objectives.register("iteration")(SimulatedObjective("iteration", "s", dollars=False))

@@ -1,13 +1,16 @@
-"""A network and a job as arrays: what decides the seconds, the dollars and the memory of an iteration.
+"""What a search for seconds or dollars is given: a network and a job as arrays, and what is minimised.
 
-Everything is in SI units: seconds, bytes, FLOP. N devices, L blocks. A *sequence* is one sample of the batch; passes
-move micro-batches of several.
+First come the sizes of micro-batches and the checkpointings that a job leaves open, then ``IterationProblem``, then the
+seconds of passes on each kind of device, and at last the target.
 """
 
+from __future__ import annotations
+
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +21,7 @@ from dtfm_lab.domain.job import (
     Layer,
     LayerKind,
     ModelSpec,
+    boundary_bytes,
     compressed_bytes,
     frozen_bytes,
     kept_elements,
@@ -26,12 +30,10 @@ from dtfm_lab.domain.job import (
     whole_copies,
 )
 from dtfm_lab.domain.job.options import BLOCKWISE
-from dtfm_lab.domain.network import Links, Topology, is_shared
+from dtfm_lab.domain.network import Device, Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.interchangeable import interchangeable
-from dtfm_lab.planning.iteration.left_open import checkpointings_of, open_microbatches
-from dtfm_lab.planning.problem import row_of
-from dtfm_lab.simulation.durations import group_messages_s
+from dtfm_lab.planning.cost import interchangeable, row_of
+from dtfm_lab.simulation.durations import group_messages_s, hop_gather_s, memory_bandwidth_of, stage_traffic
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import (
     gathered_of,
@@ -41,6 +43,53 @@ from dtfm_lab.simulation.memory_intervals import (
     sharded_over,
     usable_bytes,
 )
+
+if TYPE_CHECKING:
+    pass
+
+
+CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
+"""What is tried where the job names no checkpointing."""
+MOST_PASSES_CHOSEN = 2 * 10**5
+"""Most passes of an iteration, each counted forward and backward, in a plan whose micro-batch is left open: larger
+micro-batches lose next to nothing by then, and a simulation takes seconds."""
+
+
+def checkpointings_of(job: Job) -> list[Job]:
+    """The job with each checkpointing that it leaves open, the fastest first where memory allows it."""
+    if job.checkpointing is not None or job.recompute:
+        return [job]
+    return [job.with_fields(**how, warmups=job.warmups) for how in CHECKPOINTINGS_TRIED]
+
+
+def divisors(n: int) -> list[int]:
+    """The numbers that divide ``n``, in ascending order: the sizes that a batch can be cut into."""
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})
+
+
+def open_microbatches(job: Job) -> tuple[int, ...]:
+    """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one, in no
+    more passes than are chosen.
+
+    Micro-batches of one plan are alike: none may be smaller because the batch does not divide.
+    """
+    if job.microbatch is not None:
+        return (job.microbatch,)
+    batch, replicas = job.global_batch, job.n_replicas or 1
+    few = MOST_PASSES_CHOSEN // (job.n_stages or 1)
+    whole = (m for m in divisors(batch) if m % job.expert_parallel == 0)
+    found = [m for m in whole if m <= batch // replicas and batch // m <= few]
+    if job.microbatches_per_replica is not None:
+        found = [m for m in found if batch // m == sum(job.microbatches_per_replica)]
+    return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (job.expert_parallel,)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A network and a job as arrays: what decides the seconds, the dollars and the memory of an iteration.
+#
+# Everything is in SI units: seconds, bytes, FLOP. N devices, L blocks. A *sequence* is one sample of the batch; passes
+# move micro-batches of several.
 
 
 class Passes(NamedTuple):
@@ -380,3 +429,110 @@ def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
         return np.zeros(4)
     own = layer.forward_flop, layer.parameters, kept_elements(job, layer), _beside_bytes(job, layer)
     return np.array(own, dtype=float)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Seconds of one micro-batch's passes on each kind of device, as prefix sums over blocks.
+#
+# A network has few kinds of devices. Whatever a stage takes on one kind is a difference of two prefix sums, whichever
+# blocks it has: computing, what is computed again, and the messages within a group of GPUs.
+
+
+class Kinds(NamedTuple):
+    """The kinds of a network's devices: what decides the seconds of their passes."""
+
+    of_device: IntArray
+    """(N,) number of each device's kind."""
+    first: list[int]
+    """The first device of each kind."""
+
+    @classmethod
+    def of(cls, devices: Sequence[Device]) -> Kinds:
+        number: dict[tuple[object, ...], int] = {}
+        first: list[int] = []
+        of_device = np.empty(len(devices), dtype=np.int64)
+        for i, d in enumerate(devices):
+            key = d.gpu, d.peak_flop_per_s, d.memory_bytes, d.gpus, d.inner_latency_s, d.inner_bandwidth_bytes_per_s
+            if key not in number:
+                number[key] = len(first)
+                first.append(i)
+            of_device[i] = number[key]
+        return cls(of_device, first)
+
+
+class PassTable(NamedTuple):
+    """Seconds of one micro-batch on K kinds of devices, of a model of L blocks."""
+
+    forward_s: FloatArray
+    """(K, L + 1) prefix sums over blocks."""
+    backward_s: FloatArray
+    """(K, L + 1) prefix sums over blocks, with what is computed again."""
+    ends_s: FloatArray
+    """(2, 2, K): of the embedding and of the head, the forward and the backward."""
+    receive_s: FloatArray
+    """(K, L + 1) seconds in which a group of GPUs gathers the message that crosses the boundary before each block, of
+    which each GPU received a part; 0 at both ends of the model."""
+
+
+def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -> PassTable:
+    """Return the table of a job with a micro-batch; ``simulation.durations.pass_times``, layer by layer."""
+    model = job.modelled()
+    speeds = speeds_of(job, kinds, efficiency)
+    of = {
+        layer: np.array([_layer_seconds(job, layer, *one) for one in zip(kinds, speeds, strict=True)])
+        for layer in dict.fromkeys(model.layers)
+    }
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+    sums = np.zeros((len(blocks) + 1, len(kinds), 2))
+    np.cumsum([of[layer] for layer in blocks], axis=0, out=sums[1:])
+    ends = np.zeros((2, 2, len(kinds)))
+    for i, kind in enumerate((LayerKind.EMBEDDING, LayerKind.HEAD)):
+        for layer in model.layers:
+            if layer.kind is kind:
+                ends[i] += of[layer].T
+    receive = np.zeros((len(kinds), len(blocks) + 1))
+    if any(device.gpus > 1 for device in kinds):
+        cut = job.with_fields(n_stages=len(blocks), n_replicas=1)
+        crossing = boundary_bytes(cut, len(blocks))
+        for k, device in enumerate(kinds):
+            gathered = {n_bytes: hop_gather_s(job, device, n_bytes) for n_bytes in set(crossing[1:-1])}
+            receive[k, 1:-1] = [gathered[n_bytes] for n_bytes in crossing[1:-1]]
+    return PassTable(np.ascontiguousarray(sums[:, :, 0].T), np.ascontiguousarray(sums[:, :, 1].T), ends, receive)
+
+
+def _layer_seconds(job: Job, layer: Layer, device: Device, flop_per_s: float) -> tuple[float, float]:
+    """Seconds of one micro-batch's forward and backward of a layer."""
+    once_s = job.microbatch * layer.forward_flop / flop_per_s
+    again_s = job.microbatch * repeated_flop(job, layer) / flop_per_s
+    inside = group_messages_s(job, [layer], device, flop_per_s)
+    forward_s = once_s + inside.forward
+    backward_s = job.modelled().backward.whole * once_s + again_s + inside.backward + inside.again
+    if job.memory_traffic:
+        moved = stage_traffic(job, [layer])
+        per_byte = 1.0 / memory_bandwidth_of(device)
+        forward_s += moved.forward * per_byte
+        backward_s += (moved.backward + moved.again) * per_byte
+    return forward_s, backward_s
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is minimised.
+
+
+REPLAYED = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
+"""Synchronisations that the kernels replay, in the order of their numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTarget:
+    """What is minimised: seconds or dollars of an iteration, under limits."""
+
+    dollars: bool = False
+    max_price_per_hour: float = math.inf
+    """US dollars an hour of all devices that compute."""
+    max_iteration_s: float = math.inf
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit on dollars or on seconds."""
+        return min(self.max_price_per_hour, self.max_iteration_s) < math.inf

@@ -6,19 +6,24 @@ from that of a neighbouring shape. The next shape to be annealed is the one with
 counts a little more for every annealing that the shape has had. So good shapes get most of the work, and no shape is
 given up. A shape whose plans would be good but lack memory is also tried with activations computed again.
 
-An annealing prices its moves by an estimate. What it finds is annealed once more, at a lower temperature, by the exact
-replay. Where the replay does not cover the job, or the network cards of its hosts, the simulator prices the plan.
+An annealing prices its moves by an estimate. What it finds is annealed once more, at a lower temperature, by the
+exact replay. Where the replay does not cover the job, or the network cards of its hosts, the simulator prices the
+plan.
 
-Sources: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but it
-goes by the least value found and not by the mean. To anneal all shapes equally often would spend nearly all of the time
-on shapes that cannot win.
+Sources: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but
+it goes by the least value found and not by the mean. To anneal all shapes equally often would spend nearly all of the
+time on shapes that cannot win.
+
+While the compiled kernels are being loaded the search shows a plan that fits (``wait_for_kernels``).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -26,17 +31,30 @@ from itertools import islice
 import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job, even_shares
+from dtfm_lab.domain.job.presets import TINY
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.iteration.candidate import Candidate
-from dtfm_lab.planning.iteration.fitting import FittingPlan, fitting_plan, require_shapes
-from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, PlanPricer
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.shape_searches import KernelPlan, ShapeSearch, ShapeSearches
-from dtfm_lab.planning.iteration.shown import ShownShapes
-from dtfm_lab.planning.iteration.starting_plans import StartingPlans
-from dtfm_lab.planning.iteration.starts import Starts
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
-from dtfm_lab.planning.iteration.waiting import wait_for_kernels
+from dtfm_lab.planning.background_tasks import is_done, start_once, while_compiling
+from dtfm_lab.planning.iteration.fitting import fitting_plan
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.shape_searches import (
+    FittingPlan,
+    KernelPlan,
+    ShapeSearch,
+    ShapeSearches,
+    chosen_job,
+    require_shapes,
+)
+from dtfm_lab.planning.iteration.starts import StartingPlans, Starts
+from dtfm_lab.planning.iteration.structured.candidates import (
+    REPLAYED_SCHEDULES,
+    Candidate,
+    PlanPricer,
+    candidate_of,
+    unpriced_plan,
+)
+from dtfm_lab.planning.problem import SHOWN, Individual, Population
 
 STEADY = 1.5
 """Forwards ahead of new plans, as a multiple of those that a steady pipeline needs."""
@@ -59,9 +77,11 @@ NEAR_CURIOSITY = 0.03
 """By how much each annealing raises a shape's price in a search near given plans, where few shapes compete."""
 NEAR_GROWTH = 1.1
 """Factor by which each of these annealings is longer than the one before."""
-ESTIMATED_NS, REPLAYED_NS = 20e6, 8e6
-"""Nominal nanoseconds of a shape's first annealing, by the estimate and by the replay. They set numbers of moves only,
-so that equal seeds make equal moves on fast and on slow machines."""
+ESTIMATED_NS = 20e6
+"""Nominal nanoseconds of a shape's first annealing by the estimate. They set the number of moves only, so that equal
+seeds make equal moves on fast and on slow machines."""
+REPLAYED_NS = 8e6
+"""The same of the annealing by the replay, whose moves cost more and gain less."""
 COLD = 1e-4
 """Last temperature of an annealing by the estimate, as a share of the plan's seconds."""
 POLISH_HOT = 0.002
@@ -72,14 +92,18 @@ POLISH_WITHIN = 1.005
 """What is polished: plans estimated within this factor of the best plan of their shape."""
 SHOWN_EVERY = 16
 """Shapes between two candidates that only show that the search goes on, so that the clock is looked at."""
-TIGHT, MOST_TIGHT = 1.5, 40
-"""With activations computed again are tried shapes of which a first plan lacks memory, or is slowed by it, and would
-take less than so many times the best, were there enough; and how many shapes at most, of the least such plans."""
+TIGHT = 1.5
+"""Shapes that are short of memory are tried again with activations computed again if, with memory enough, they would
+take less than this multiple of the best plan's seconds."""
+MOST_TIGHT = 40
+"""Most such shapes, the most promising first."""
 PROMISING = 3
 """Shapes with activations computed again, of each way, that are annealed at full length in the first round."""
-FEW_ROWS, HOPELESS = 12, 2.0
-"""Structured placements of every shape; of the others, and of the first annealing, are left out shapes whose plan takes
-so many times the best. These are annealed when their turn comes."""
+FEW_ROWS = 12
+"""Structured placements that are priced of every shape, however long its plans take."""
+HOPELESS = 2.0
+"""Shapes whose plan takes this multiple of the best get no further placements, and no part in the first annealing.
+They are annealed when their turn comes."""
 MOST_ROUNDS = 3
 """Rounds after which a search without any valid plan gives up. The first is over all shapes."""
 LONGER = 4
@@ -87,6 +111,8 @@ LONGER = 4
 lack least. So every round takes as long as the one before."""
 FEWEST_LONGER = 24
 """Shapes that every round has at least."""
+Given = tuple[Plan | None, Sequence[Plan]]
+"""The plan that a search starts with, and those near which alone it searches."""
 
 
 def search_iteration(
@@ -111,10 +137,6 @@ def search_iteration(
     return _run(problem, rng, (start, nearby), target or SearchTarget(), fitting)
 
 
-Given = tuple[Plan | None, Sequence[Plan]]
-"""The plan that a search starts with, and those near which alone it searches."""
-
-
 def _run(
     problem: IterationProblem, rng: np.random.Generator, given: Given, target: SearchTarget, fitting: FittingPlan
 ) -> Iterator[Candidate]:
@@ -132,11 +154,9 @@ class _Search:
         target: SearchTarget,
         fitting: FittingPlan,
     ) -> None:
-        from dtfm_lab.planning.kernels.random_numbers import seeded
-
         unused = copy.deepcopy(rng)
         self.problem, self.rng, self.target = problem, rng, target
-        self.random = seeded(rng)
+        self.random = rng.integers(0, 2**64, size=1, dtype=np.uint64)  # the word of state of ``random_numbers``
         start, nearby = given
         self.nearby = bool(nearby)
         self.shape_searches = ShapeSearches(fitting.problem, target, fitting.others, begun=not nearby)
@@ -374,6 +394,7 @@ class _Search:
             operator=self.operator,
             complete=complete,
             held=partial(self.shown.population, self.best),
+            topology=self.problem.topology,
             job=shape_search.job(found, self.problem.job),
             iteration_s=shape_search.seconds(found) if self.target.dollars else found.value,
         )
@@ -395,3 +416,180 @@ def _near_priority(shape_search: ShapeSearch) -> float:
     """As ``_priority``, by the number of annealings: where these are few, no shape gets most of them."""
     assert shape_search.best is not None
     return math.log(max(shape_search.best.price, 1e-300)) + NEAR_CURIOSITY * shape_search.slices
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is shown of a search: the best plan of each shape that it has begun, and the newest.
+
+
+CHECKPOINTED = {
+    "none": "",
+    "selective": ", attention computed again",
+    "block": ", blocks computed again",
+    "stage": ", stages computed again",
+}
+
+
+class ShownShapes:
+    """Numbers the plans of a search in the order in which they are first shown."""
+
+    def __init__(self, shape_searches: ShapeSearches, job: Job) -> None:
+        self._shape_searches, self._job = shape_searches, job
+        self._tried: deque[tuple[ShapeSearch, KernelPlan]] = deque(maxlen=SHOWN)
+        self._known: dict[KernelPlan, Individual] = {}
+        self._newest: dict[ShapeSearch, Individual] = {}
+        """The best that was shown last of each shape: the parent of what follows it."""
+        self._n_shown = 0
+
+    def tried(self, shape_search: ShapeSearch, found: KernelPlan, operator: str) -> KernelPlan:
+        """The same plan with what it was made from; kept to be shown for as long as it is among the newest."""
+        found = replace(found, operator=operator)
+        self._tried.append((shape_search, found))
+        return found
+
+    def population(self, best: tuple[ShapeSearch, KernelPlan]) -> Population:
+        """The best of all, then those of the other shapes and the newest, the cheapest first, as the kernels priced
+        them."""
+        bests = [
+            (shape_search, shape_search.best)
+            for shape_search in self._shape_searches
+            if shape_search is not best[0] and shape_search.best is not None
+        ]
+        bests = sorted((one for one in bests if one[1].lacks == 0), key=_value)
+        kept = bests[: SHOWN - 1]
+        known = {found for _, found in (best, *kept)}
+        newest = [one for one in reversed(self._tried) if one[1].lacks == 0 and one[1] not in known]
+        others = sorted([*kept, *newest[: SHOWN - 1 - len(kept)]], key=_value)
+        self._known = {found: self._individual(shape_search, found) for shape_search, found in (best, *others)}
+        return Population(individuals=tuple(self._known.values()), rule=_rule(len(bests) + 1))
+
+    def _individual(self, shape_search: ShapeSearch, found: KernelPlan) -> Individual:
+        if found in self._known:
+            return self._known[found]
+        before = self._newest.get(shape_search)
+        s, r = shape_search.shape
+        estimated = "" if found.judged else "; its cost is estimated"
+        checkpointed = CHECKPOINTED[shape_search.checkpointing]
+        one = Individual(
+            number=self._n_shown,
+            grid=shape_search.grid(found),
+            cost_s=found.value,
+            operator=found.operator,
+            words=f"{s} x {r}, micro-batches of {shape_search.microbatch}{checkpointed}{estimated}",
+            parents=() if before is None or found.operator != "reheated" else (before.childless,),
+            is_estimate=not found.judged,
+            chosen=partial(  # not shape_search.job, which would keep the whole search for as long as this is shown
+                chosen_job,
+                self._job,
+                found.blocks,
+                found.microbatch_counts,
+                found.warmups,
+                shape_search.microbatch,
+                shape_search.checkpointing,
+            ),
+        )
+        self._n_shown += 1
+        if found is shape_search.best:
+            self._newest[shape_search] = one
+        return one
+
+
+def _rule(n_shapes: int) -> str:
+    if n_shapes == 1:
+        return (
+            "Shown are the best, and the newest that were tried. Each is annealed; what it becomes is kept if better."
+        )
+    return (
+        f"Shown are the best of each shape and micro-batch, of {n_shapes} that fit, and then the newest that were "
+        "tried. The search anneals the shape that looks best, and gives none up."
+    )
+
+
+def _value(one: tuple[ShapeSearch, KernelPlan]) -> float:
+    return one[1].value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The kernels of a search, compiled or loaded on a thread, and a plan that fits until they are there.
+
+
+QUICK_S = 0.4
+"""Seconds to wait for kernels from the cache before a plan is made without them."""
+
+
+def wait_for_kernels(
+    problem: IterationProblem, fitting: FittingPlan, target: SearchTarget, start: Plan | None = None
+) -> Generator[Candidate, None, float]:
+    """Nothing where the kernels are ready; else a first plan, again and again, as incomplete candidates.
+
+    Each has the seconds waited in ``compiling_s``; all of them are returned. Time limits do not count them, since a
+    machine compiles only once.
+    """
+    began = time.perf_counter()
+    compile_kernels = start_kernels(problem.n_devices)
+    quick = start_once(compile_kernels, compile_kernels).wait(QUICK_S)
+    first = None
+    if not quick and start is not None and start.topology is problem.topology:
+        first = candidate_of(start, target, 1, "start", complete=False)
+    elif not quick and fitting.grid is not None and not target.limited:
+        first = _first(problem, fitting, target)
+    for _waited_s in while_compiling(compile_kernels, compile_kernels):
+        if first is not None:
+            yield replace(first, compiling_s=time.perf_counter() - began)
+    return time.perf_counter() - began
+
+
+def start_kernels(n_devices: int) -> Callable[[], None]:
+    """Begin to load or compile a search's kernels on a thread; return what is done there."""
+    from dtfm_lab.planning.iteration.bounds.iteration_bound import MOST_ENUMERATED
+
+    compile_kernels = _compile_of_few if n_devices <= MOST_ENUMERATED else _compile
+    start_once(compile_kernels, compile_kernels)
+    return compile_kernels
+
+
+def kernels_are_ready() -> bool:
+    """Whether a search of this process has waited for its kernels, so that a replay begins at once."""
+    return is_done(_compile) or is_done(_compile_of_few)
+
+
+def _compile() -> None:
+    """Call every kernel once, on a small problem, with arguments of the final types."""
+    _compile_for(None)
+
+
+def _compile_of_few() -> None:
+    """The same, and of the bound of few devices, which is for schedules of one stage a device."""
+    _compile_for(None)
+    _compile_for(("1f1b",))
+
+
+def _compile_for(schedules: tuple[str, ...] | None) -> None:
+    from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
+    from dtfm_lab.planning.kernels.random_numbers import seeded
+
+    links = 1.0 - np.eye(4)
+    topology = Topology(tuple(Device(name=f"device {i}") for i in range(4)), links, links + np.eye(4))
+    job = Job(model=TINY, n_stages=2, n_replicas=2, global_batch=8, microbatch=1, checkpointing="none")
+    problem = IterationProblem.of(topology, job)
+    (shape_search,) = ShapeSearches(problem, SearchTarget())
+    found = shape_search.assessed(np.arange(4), np.array([4, 4]), 1.0)
+    random = seeded(np.random.default_rng(0))
+    shape_search.annealed(
+        shape_search.annealed(found, 0.1, 0.01, 2, random, exact=False), 0.1, 0.01, 2, random, exact=True
+    )
+    for _bound_s in iteration_bound_steps(problem, found.value, schedules):
+        pass
+
+
+def _first(problem: IterationProblem, fitting: FittingPlan, target: SearchTarget) -> Candidate | None:
+    assert fitting.grid is not None
+    assert fitting.blocks is not None
+    job, (n_stages, n_replicas) = problem.job, fitting.grid.shape
+    microbatch_counts = np.array(
+        job.microbatches_per_replica or even_shares(job.global_batch // fitting.microbatch, n_replicas)
+    )
+    warmups, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
+    chosen = chosen_job(job, fitting.blocks, microbatch_counts, warmups, fitting.microbatch, checkpointing)
+    plan = unpriced_plan(problem.topology, chosen, fitting.grid, problem.queueing, problem.efficiency)
+    return candidate_of(plan, target, 1, "fits", complete=False)

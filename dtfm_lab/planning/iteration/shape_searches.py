@@ -1,22 +1,42 @@
-"""One shape under search: its best plan so far, and the annealing that improves it."""
+"""Shapes: those that a job may have, and the search of each, with its best plan so far and what improves it.
+
+A shape is a number of stages and of replicas. ``shapes_of`` lists them, ``tables_of`` makes the tables that the
+compiled kernels read, ``ShapeSearch`` anneals the plans of one shape, and ``ShapeSearches`` holds all of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
-from dtfm_lab.domain.job import Job, even_shares
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import (
+    Job,
+    even_shares,
+)
+from dtfm_lab.domain.schedule.program import MOST_STEPS
+from dtfm_lab.domain.units import FloatArray, IntArray, counted
 from dtfm_lab.planning.background_tasks import flag
-from dtfm_lab.planning.iteration.candidate import chosen_job
-from dtfm_lab.planning.iteration.fitting import MOST_SHAPES, allows, shapes_of
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.starts import MOST_STAGES, Nearness
-from dtfm_lab.planning.iteration.tables_of import SearchTarget, tables_of
+from dtfm_lab.planning.iteration.problem import (
+    MOST_PASSES_CHOSEN,
+    REPLAYED,
+    IterationProblem,
+    Kinds,
+    PassTable,
+    SearchTarget,
+    open_microbatches,
+    pass_table,
+)
+from dtfm_lab.simulation.memory_intervals import (
+    sharded_over,
+)
+from dtfm_lab.simulation.schedules.builtin import MOST_PASSES
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
@@ -24,18 +44,249 @@ if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Which shapes a job, its model and the devices allow.
+
+
+MOST_SHAPES = 320
+"""Most shapes that are tried from the start; of more, those with replicas on a geometric scale."""
+
+
+def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
+    """(S, R), fewest stages first. Empty where the job's pins and this size of micro-batches allow none."""
+    job, n = problem.job, problem.n_devices
+    stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
+    pinned = None if job.n_replicas is None else [job.n_replicas]
+    found = [(s, r) for s in stages for r in pinned or range(1, n // s + 1) if allows(problem, (s, r), microbatch)]
+    if len(found) <= most_shapes:
+        return found
+    ratio = 1.05
+    while len(thinned := [shape for shape in found if _on_scale(shape[1], n // shape[0], ratio)]) > most_shapes:
+        ratio *= 1.05
+    return thinned
+
+
+def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -> bool:
+    """Whether the job, the model and the devices have room for a shape with micro-batches of this size."""
+    job, (s, r) = problem.job, shape
+    n_microbatches = job.global_batch // microbatch
+    if (job.n_stages or s, job.n_replicas or r) != shape:
+        return False
+    # replicas that gather parameters pass as many micro-batches
+    divides = not (job.gathers_passes and n_microbatches % r)
+    fits = s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
+    return fits and _may_be_played(job, shape, n_microbatches)
+
+
+def _may_be_played(job: Job, shape: tuple[int, int], n_microbatches: int) -> bool:
+    """Whether the simulator takes so many micro-batches, or, where their size is left open, plays them in seconds."""
+    s, r = shape
+    if job.microbatch is None:
+        return s * n_microbatches <= MOST_PASSES_CHOSEN
+    n_actions = (2 if s == 1 else 6) * s * n_microbatches  # each pass with its two messages
+    return s * -(-n_microbatches // r) <= MOST_PASSES and n_actions <= MOST_STEPS
+
+
+def _on_scale(r: int, most: int, ratio: float) -> bool:
+    """Whether a number of replicas is one of most, most / ratio, most / ratio^2, ..."""
+    allowed = float(most)
+    while allowed > r:
+        allowed = min(allowed / ratio, allowed - 1)
+    return int(allowed) == r
+
+
+def require_shapes(problem: IterationProblem) -> None:
+    """Raise PlanError where no shape is left: too few devices, blocks or micro-batches for what the job pins."""
+    if any(shapes_of(problem, microbatch) for microbatch in problem.microbatches):
+        return
+    job, n = problem.job, problem.n_devices
+    n_microbatches = job.global_batch // problem.microbatches[0]
+    if not _may_be_played(job, (job.n_stages or 1, job.n_replicas or n), n_microbatches):
+        larger = open_microbatches(job.with_fields(microbatch=None))[0]
+        such = f", such as with a micro-batch of {larger}" if larger > problem.microbatches[0] else ""
+        raise PlanError(
+            f"job {job.name}: {n_microbatches:,} micro-batches of {problem.microbatches[0]} are too many to simulate; "
+            f"wanted fewer{such}, or a smaller batch"
+        )
+    wanted = f"{job.n_stages or 'any'} stages x {job.n_replicas or 'any'} replicas"
+    raise PlanError(
+        f"job {job.name}: {wanted} fit no plan on {counted(n, 'device')} of {problem.topology.name}, with "
+        f"{problem.n_blocks} blocks and {counted(n_microbatches, 'micro-batch')}; wanted fewer"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class FittingPlan:
+    """A plan that fits memory, as far as one was constructed."""
+
+    problem: IterationProblem
+    """The problem of its checkpointing."""
+    others: tuple[IterationProblem, ...]
+    """Those of other checkpointings that may fit, too."""
+    microbatch: int
+    grid: IntArray | None = None
+    """(S, R) devices; None where the job pins more replicas."""
+    blocks: IntArray | None = None
+
+
+def chosen_job(
+    job: Job,
+    blocks: IntArray,
+    microbatch_counts: IntArray,
+    warmups: IntArray | None,
+    microbatch: int,
+    checkpointing: str,
+) -> Job:
+    """The job with the (S,) blocks of each stage, the (R,) micro-batches of each pipeline and the (S,) forwards that
+    each stage runs ahead, where it leaves the schedule or these open."""
+    schedule = job.schedule or "adaptive-1f1b"
+    return job.with_fields(
+        n_stages=len(blocks),
+        n_replicas=len(microbatch_counts),
+        microbatch=microbatch,
+        recompute=checkpointing == "stage",
+        checkpointing=job.checkpointing or ("none" if checkpointing == "stage" else checkpointing),
+        schedule=schedule,
+        blocks_per_stage=tuple(blocks.tolist()),
+        microbatches_per_replica=tuple(microbatch_counts.tolist()),
+        warmups=tuple(warmups.tolist()) if warmups is not None and schedule == "adaptive-1f1b" else None,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which devices are near to each other, for annealing.
+
+
+MOST_NEIGHBOURS = 32
+MOST_ORDERED = 256
+"""Most devices for which the order of a tree's branches is made best; with more it takes too long."""
+MOST_STAGES = 16
+"""Most stages of such chains."""
+
+
+class Nearness:
+    """The order, the clusters and the neighbours of a network's devices."""
+
+    def __init__(self, problem: IterationProblem) -> None:
+        one_way_s = problem.passes(problem.microbatches[0]).hop_s[0] + problem.latency_s
+        self.distance_s: FloatArray = one_way_s + one_way_s.T
+        """(N, N) seconds of one micro-batch's message there and one back."""
+
+    @cached_property
+    def _tree(self) -> FloatArray:
+        pairs = scipy.spatial.distance.squareform(self.distance_s, checks=False)
+        ordered = len(self.distance_s) <= MOST_ORDERED
+        return np.array(scipy.cluster.hierarchy.linkage(pairs, method="average", optimal_ordering=ordered))
+
+    @cached_property
+    def order(self) -> IntArray:
+        """(N,) devices in the order of a tree that joins the nearest first."""
+        n = len(self.distance_s)
+        return np.arange(n) if n < 3 else np.array(scipy.cluster.hierarchy.leaves_list(self._tree), dtype=np.int64)
+
+    @cached_property
+    def clusters(self) -> IntArray:
+        """(N,) number of the cluster of each device: the tree is cut where its joints grow most."""
+        n = len(self.distance_s)
+        if n < 3:
+            return np.arange(n)
+        heights = np.maximum(self._tree[:, 2], 1e-12)
+        at = int(np.argmax(heights[1:] / heights[:-1]))
+        height = (heights[at] + heights[at + 1]) / 2
+        return np.array(scipy.cluster.hierarchy.fcluster(self._tree, height, criterion="distance") - 1)
+
+    @cached_property
+    def neighbours(self) -> IntArray:
+        """(N, K) the devices nearest to each, the nearest first."""
+        n = len(self.distance_s)
+        away_s = self.distance_s.copy()
+        np.fill_diagonal(away_s, np.inf)
+        return np.argsort(away_s, axis=1, kind="stable")[:, : min(n - 1, MOST_NEIGHBOURS)].astype(np.int64)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What the kernels read: the tables of a problem.
+
+
+COMPRESSIONS = ("none", "fp16", "int8")
+
+
+def tables_of(
+    problem: IterationProblem, microbatch: int, target: SearchTarget, near: Nearness | None, n_replicas: int = 1
+) -> Tables:
+    """The tables of one size of micro-batches and one objective; of one number of replicas where these share what they
+    hold. Nearness is for annealing, not for the price of a plan. Imports numba."""
+    from dtfm_lab.planning.iteration.kernels.tables import Tables
+
+    job, links, passes = problem.job, problem.links, problem.passes(microbatch)
+    if (parts := sharded_over(job.sharding, n_replicas).parameters) > 1:
+        split = np.array([1.0, 1.0, 1.0, parts])
+        passes = passes._replace(layer=passes.layer / split[:, None], extra=passes.extra / split)
+    with np.errstate(divide="ignore"):
+        s_per_byte = 1.0 / links.bandwidth_bytes_per_s
+    np.fill_diagonal(s_per_byte, 0.0)
+    measured = links.message_bytes is not None and links.charged_bytes is not None
+    kinds = Kinds.of(problem.topology.devices)
+    seconds = _pass_seconds(problem, microbatch, n_replicas, kinds)
+    memory_bytes = problem.memory_bytes - problem.gathered_bytes(n_replicas)
+    price_per_s = problem.price_per_hour / 3600.0
+    regions: dict[str, int] = {}
+    region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
+    clusters = np.zeros(problem.n_devices) if near is None else near.clusters
+    of_devices = memory_bytes, price_per_s, region, problem.alike
+    return Tables(
+        link=np.stack([problem.latency_s, s_per_byte, *passes.hop_s]),
+        device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device]),
+        near=np.zeros((len(clusters), 1), dtype=np.int64) if near is None else near.neighbours,
+        passes=passes,
+        message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
+        charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
+        tied_parameters=float(problem.tied_parameters),
+        **seconds._asdict(),
+        gradient_element_bytes=float(problem.gradient_element_bytes),
+        returned_element_bytes=0.0 if job.sharding in (None, "none") else float(problem.bytes_per_element),
+        static_bytes=problem.static_bytes(n_replicas),
+        codes_gradients=bool(problem.codes_gradients),
+        gradients_as=COMPRESSIONS.index(job.gradients_as),
+        codec_bytes_per_s=float(problem.codec_bytes_per_s),
+        synchronisation=_synchronisation(job),
+        synchronise_every=int(job.averages_every),
+        cards=problem.cards,
+        objective=int(target.dollars),
+        most_dollars_per_s=float(target.max_price_per_hour) / 3600.0,
+        most_s=float(target.max_iteration_s),
+    )
+
+
+def _pass_seconds(problem: IterationProblem, microbatch: int, n_replicas: int, kinds: Kinds) -> PassTable:
+    """The seconds of passes on each kind of device; where replicas gather parameters, passes are longer on average."""
+    devices = [problem.topology.devices[i] for i in kinds.first]
+    found = pass_table(problem.job.with_fields(microbatch=microbatch), devices, problem.efficiency)
+    if not problem.job.gathers_passes or n_replicas == 1:
+        return found
+    alone, gathering = (problem.estimated_flop_per_s(microbatch, n)[kinds.first] for n in (1, n_replicas))
+    longer = (alone / gathering)[:, None]
+    return found._replace(
+        forward_s=found.forward_s * longer, backward_s=found.backward_s * longer, ends_s=found.ends_s * longer[:, 0]
+    )
+
+
+def _synchronisation(job: Job) -> int:
+    if job.sharding == "zero-3":
+        return len(REPLAYED)
+    return REPLAYED.index(job.synchronisation) if job.synchronisation in REPLAYED else 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One shape under search: its best plan so far, and the annealing that improves it.
+
+
 RandomState = npt.NDArray[np.uint64]
 NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
 """For annealing without moves."""
-
-
 STAGE_ROWS = 10
 """Rows of ``State.stage``."""
-OTHER_SHAPES = 60
-"""Most shapes of every size of micro-batches but the first."""
 BOUNDLESS_BYTES = 2.0**60
-APART = 2
-"""Least ratio of two sizes of micro-batches with which a search begins; those between them follow beside the best."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +296,11 @@ class KernelPlan:
     row: IntArray
     """(N,) the flattened grid, then the idle devices."""
     blocks: IntArray
-    shares: IntArray
-    ahead: IntArray
+    """(S,) blocks of each stage."""
+    microbatch_counts: IntArray
+    """(R,) micro-batches of each pipeline."""
+    warmups: IntArray
+    """(S,) forwards that each stage runs before it takes turns, a forward and a backward."""
     value: float
     """The objective: estimated or, once ``judged``, exact."""
     lacks: float
@@ -105,7 +359,7 @@ class ShapeSearch:
         """Annealings so far."""
         self.work = 0.0
         """Their lengths together, in nominal ones."""
-        self._first_ahead, self._given_shares = _first_ahead(job, shape[0]), job.microbatches_per_replica
+        self._first_warmups, self._given_counts = _first_warmups(job, shape[0]), job.microbatches_per_replica
         self._states: list[State] = []
 
     @property
@@ -115,10 +369,10 @@ class ShapeSearch:
             self._states = [new_state(*self.shape, self.tables.device.shape[1]) for _ in range(3)]
         return self._states
 
-    def even_shares(self) -> IntArray:
+    def even_counts(self) -> IntArray:
         """(R,) micro-batches of each pipeline: the job's, or as even as they divide."""
-        shares = self._given_shares or even_shares(self.tables.passes.n_microbatches, self.shape[1])
-        return np.array(shares, dtype=np.int64)
+        microbatch_counts = self._given_counts or even_shares(self.tables.passes.n_microbatches, self.shape[1])
+        return np.array(microbatch_counts, dtype=np.int64)
 
     def assessed(
         self,
@@ -126,15 +380,17 @@ class ShapeSearch:
         blocks: IntArray,
         factor: float,
         *,
-        shares: IntArray | None = None,
-        ahead: IntArray | None = None,
+        microbatch_counts: IntArray | None = None,
+        warmups: IntArray | None = None,
         exact: bool = False,
         tables: Tables | None = None,
     ) -> KernelPlan:
-        """A plan, priced by the tables of this search or by those given; with a factor of 0 its forwards ahead stay as
-        given."""
-        shares = self.even_shares() if shares is None else shares
-        begin = KernelPlan(row, blocks, shares, self._first_ahead if ahead is None else ahead, np.inf, np.inf)
+        """A plan, priced by the tables of this search or by those given; with a factor of 0 its warm-ups stay as they
+        are."""
+        microbatch_counts = self.even_counts() if microbatch_counts is None else microbatch_counts
+        begin = KernelPlan(
+            row, blocks, microbatch_counts, self._first_warmups if warmups is None else warmups, np.inf, np.inf
+        )
         return self.annealed(begin, 1.0, 1.0, 0, NO_RANDOM, exact=exact, factor=factor, tables=tables)
 
     def annealed(
@@ -154,16 +410,19 @@ class ShapeSearch:
 
         trial, now, best = self.states
         trial.row[:], trial.blocks[:] = found.row, found.blocks
-        trial.shares[:], trial.ahead[:] = found.shares, found.ahead
+        trial.shares[:], trial.ahead[:] = found.microbatch_counts, found.warmups
         settings = exact, factor, hot, cold, n_moves
         tables = self.tables if tables is None else tables
         value, lacks = anneal(tables, trial, now, best, self.fixed_fields, *settings, random, flag())
-        row, blocks, shares, ahead = (each.copy() for each in (best.row, best.blocks, best.shares, best.ahead))
-        return KernelPlan(row, blocks, shares, ahead, float(value), float(lacks))
+        row, blocks, microbatch_counts, warmups = (
+            each.copy() for each in (best.row, best.blocks, best.shares, best.ahead)
+        )
+        return KernelPlan(row, blocks, microbatch_counts, warmups, float(value), float(lacks))
 
     def seconds(self, found: KernelPlan) -> float:
         """Seconds of an iteration, by the replay, whatever the objective."""
-        given, tables = {"shares": found.shares, "ahead": found.ahead}, self.tables._replace(objective=0)
+        given = {"microbatch_counts": found.microbatch_counts, "warmups": found.warmups}
+        tables = self.tables._replace(objective=0)
         return self.assessed(found.row, found.blocks, 0.0, **given, exact=True, tables=tables).value
 
     def of_boundless_memory(self, row: IntArray, blocks: IntArray, factor: float) -> float:
@@ -189,7 +448,36 @@ class ShapeSearch:
 
     def job(self, found: KernelPlan, job: Job) -> Job:
         """The job with all that a plan of this shape chose."""
-        return chosen_job(job, found.blocks, found.shares, found.ahead, self.microbatch, self.checkpointing)
+        return chosen_job(
+            job, found.blocks, found.microbatch_counts, found.warmups, self.microbatch, self.checkpointing
+        )
+
+
+def _freedom(job: Job) -> FixedFields:
+    from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
+
+    return FixedFields(
+        fixed_shares=job.microbatches_per_replica is not None or job.gathers_passes,
+        fixed_blocks=job.blocks_per_stage is not None,
+        fixed_ahead=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,
+    )
+
+
+def _first_warmups(job: Job, n_stages: int) -> IntArray:
+    """(S,) warm-ups of a plan that names none."""
+    if job.schedule == "gpipe":
+        return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
+    return np.arange(n_stages)[::-1].copy() if job.warmups is None else np.array(job.warmups, dtype=np.int64)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All shapes of a problem.
+
+
+OTHER_SHAPES = 60
+"""Most shapes of every size of micro-batches but the first."""
+APART = 2
+"""Least ratio of two sizes of micro-batches with which a search begins; those between them follow beside the best."""
 
 
 class ShapeSearches:
@@ -287,20 +575,3 @@ def _apart(microbatches: tuple[int, ...]) -> list[int]:
         if not kept or m >= APART * kept[-1]:
             kept.append(m)
     return kept
-
-
-def _freedom(job: Job) -> FixedFields:
-    from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
-
-    return FixedFields(
-        fixed_shares=job.microbatches_per_replica is not None or job.gathers_passes,
-        fixed_blocks=job.blocks_per_stage is not None,
-        fixed_ahead=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,
-    )
-
-
-def _first_ahead(job: Job, n_stages: int) -> IntArray:
-    """(S,) forwards ahead of a plan that names none."""
-    if job.schedule == "gpipe":
-        return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
-    return np.arange(n_stages)[::-1].copy() if job.warmups is None else np.array(job.warmups, dtype=np.int64)

@@ -31,8 +31,16 @@ import numpy as np
 
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
-from dtfm_lab.planning.jit_warmup import wait_for_kernels
-from dtfm_lab.planning.problem import Generation, Individual, Population, Problem, diversity, planners, spread
+from dtfm_lab.planning.problem import (
+    Generation,
+    Individual,
+    Population,
+    Problem,
+    diversity,
+    planners,
+    spread,
+    wait_for_kernels,
+)
 
 POPULATION = 100
 """Number of individuals."""
@@ -123,7 +131,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Call every kernel once, see ``jit_warmup``."""
+    """Call every kernel once, see ``background_tasks``."""
     from dtfm_lab.planning.kernels.partition import cyclic_search, price, pricing, reproduce
     from dtfm_lab.planning.kernels.random_numbers import seeded
 

@@ -18,10 +18,9 @@ import numpy as np
 import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.jit_warmup import wait_for_kernels
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.planners.shown_population import Individual, ShownPopulation
-from dtfm_lab.planning.problem import Generation, Problem, diversity, planners
+from dtfm_lab.planning.problem import Generation, Problem, diversity, planners, wait_for_kernels
 
 N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 2
 """Size of the initial population by origin: the cheapest from clusters, with flipped branches, random."""
@@ -132,7 +131,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Call every kernel once, see ``jit_warmup``."""
+    """Call every kernel once, see ``background_tasks``."""
     for _ in Annealer(problem, np.random.default_rng(0)).anneal(np.arange(problem.n_devices), 1.0, 0.1, 1.0):
         pass
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
-from dtfm_lab.planning.jit_warmup import wait_for_kernels
-from dtfm_lab.planning.problem import SHOWN, Generation, Individual, Population, Problem, planners
+from dtfm_lab.planning.problem import SHOWN, Generation, Individual, Population, Problem, planners, wait_for_kernels
 
 WORDS = "every device by chance, pipelines paired and stages ordered at least cost"
 RULE = "Nothing is kept but the best; the others are some of those that were tried."
@@ -54,7 +53,7 @@ def _individual(number: int, grid: IntArray, cost_s: float) -> Individual:
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Call every kernel once, see ``jit_warmup``."""
+    """Call every kernel once, see ``background_tasks``."""
     from dtfm_lab.planning.kernels.partition import price, pricing
 
     price(pricing(problem.pair.group_s, problem.pair.hop_s, 2, 2, 3), np.repeat(np.arange(2), 2))

@@ -19,7 +19,7 @@ from dtfm_lab.domain.trace import ComputeTime, Fault, RunContext, Span, Trace
 from dtfm_lab.runtime.client.spill_buffer import SpillBuffer
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
-from dtfm_lab.simulation.simulate import plan_context, shared_cards
+from dtfm_lab.simulation.simulate import shared_cards, traced_plan
 
 MOST_NOTES = 20
 """Notes of a run that are kept, the last ones."""
@@ -157,7 +157,7 @@ class RunRecord:
             clock=spec.clock,  # type: ignore[arg-type]  # RunOptions has checked it
             schedule=spec.schedule,
             links="real" if spec.clock == "real" else "emulated",
-            **plan_context(plan, spec.built),
+            plan=traced_plan(plan, spec.built),
             queueing=spec.queueing,
             cards=shared_cards(plan, spec.links),
             rehearsed=spec.subplan,

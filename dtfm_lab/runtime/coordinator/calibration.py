@@ -28,6 +28,7 @@ from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import PASSES, Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, task_graph
 from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.runtime.protocol.orders import Train
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import speeds_of
@@ -231,15 +232,15 @@ def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Tu
     return turns
 
 
-def train_orders(spec: RunSpec, calibration: RunCalibration) -> dict[int, dict[str, Any]]:
+def train_orders(spec: RunSpec, calibration: RunCalibration) -> dict[int, Train]:
     """By rank, the order to build the stages that are trained: expected durations, time scale and turns."""
     turns = turns_of(spec, calibration.profile)
-    orders: dict[int, dict[str, Any]] = {}
+    orders: dict[int, Train] = {}
     for rank, (position, replica) in enumerate(spec.workers):
         held = spec.built.stages_of(position)
         rows = [(row.stage, row.kind, row.seconds) for row in calibration.profile if row.replica == replica]
         drawn_s = [row for row in rows if row[0] in held]
-        orders[rank] = {"drawn_s": drawn_s, "time_scale": calibration.time_scale, "turns": turns[rank]}
+        orders[rank] = Train(drawn_s=drawn_s, time_scale=calibration.time_scale, turns=turns[rank])
     return orders
 
 

@@ -37,6 +37,7 @@ from dtfm_lab.runtime.coordinator.losses import mean_loss, summary_of_diverged, 
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
+from dtfm_lab.runtime.protocol import orders
 from dtfm_lab.runtime.protocol.processes import CommandReader, emit, warn
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -63,7 +64,7 @@ class Coordinator:
         self._calibration: RunCalibration | None = None
         self._calibrated_s: list[float] = []
         """Seconds of each calibration iteration that counts and synchronises."""
-        self._train_orders: dict[int, dict[str, Any]] | None = None
+        self._train_orders: dict[int, orders.Train] | None = None
         """By rank, the order to build the stages that are trained; None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
         """Ranks whose new worker has no state yet: how the one before was lost, and when."""
@@ -95,7 +96,7 @@ class Coordinator:
             while self._done < last:
                 self._train_iteration(last)
             pool.phase = "while leaving"
-            answers = self._until_done(lambda: pool.order_all("leave"))
+            answers = self._until_done(lambda: pool.order_all(orders.Leave()))
         for (position, replica), answer in zip(self._spec.workers, answers, strict=True):
             emit("parameters", stage=position, replica=replica, sha256=answer["sha256"])
         warn(summary_of_diverged(self._losses, spec.first_iteration))
@@ -140,8 +141,8 @@ class Coordinator:
         self._measured = self._until_done(self._calibrate)
         self._pool.limits.calibrated(self._measured)
         self._calibration = calibrate(self._spec, self._measured, self._calibrated_s)
-        self._tell_calibration(self._calibration)
-        self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
+        of_rank = self._tell_calibration(self._calibration)
+        self._until_done(partial(self._pool.order_each, orders.Train, of_rank.__getitem__))
         self._ready_s = time.monotonic()
         if self._spec.slow_worker is not None:
             self._pool.slow(*self._spec.slow_worker)
@@ -154,7 +155,9 @@ class Coordinator:
             counts, began_s = warm_ups <= 0, time.monotonic()
             done = number - FIRST_CALIBRATION
             emit("calibrating", done=done, total=done + max(0, warm_ups) + still_counted(n_counted, counted_s))
-            answers = self._begin("calibrate", iteration=number, counts=counts, first=number == FIRST_CALIBRATION)
+            first, moment_s = number == FIRST_CALIBRATION, self._next_moment_s()
+            order = orders.Calibrate(iteration=number, counts=counts, first=first, began_monotonic_s=moment_s)
+            answers = self._pool.order_all(order)
             took_s = time.monotonic() - began_s
             if counts and self._spec.synchronises(number):
                 self._calibrated_s.append(max(min(float(answer.get("took_s", took_s)), took_s) for answer in answers))
@@ -162,20 +165,20 @@ class Coordinator:
             warm_ups -= WARM_UPS if took_s > LONG_S else 1
         return {
             (stage, replica, Kind(kind)): MeasuredDurations(*figures)
-            for (_, replica), answer in zip(self._spec.workers, self._pool.order_all("profile"), strict=True)
+            for (_, replica), answer in zip(self._spec.workers, self._pool.order_all(orders.Profile()), strict=True)
             for stage, kind, *figures in answer["rows"]
         }
 
-    def _tell_calibration(self, calibration: RunCalibration) -> None:
-        """Tell the expected durations and the time scale, with which workers build the stages that are trained."""
+    def _tell_calibration(self, calibration: RunCalibration) -> dict[int, orders.Train]:
+        """Tell the expected durations and the time scale; returns the orders by which workers build the stages."""
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
         emit("profile", rows=calibration.profile, **of_run)
-        self._train_orders = train_orders(self._spec, calibration)
-        self._time_scale = calibration.time_scale
+        self._time_scale, self._train_orders = calibration.time_scale, train_orders(self._spec, calibration)
+        return self._train_orders
 
     def _iterate(self) -> None:
         ready_s = self._ready_s
-        answers = self._begin("iterate", iteration=self._done)
+        answers = self._pool.order_all(orders.Iterate(iteration=self._done, began_monotonic_s=self._next_moment_s()))
         gap_s, self._ready_s = self._moment_s - ready_s, time.monotonic()
         self._losses.append(mean_loss(answers, self._spec.plan.job.n_replicas))
         self._late_messages += sum(answer["late_messages"] for answer in answers)
@@ -199,10 +202,9 @@ class Coordinator:
         if self._done != done:  # a loss took the run back, and the evaluation will be due again
             return
         self._n_evaluations += 1
-        answers = self._pool.order_all("evaluate", number=FIRST_EVALUATION - self._n_evaluations)
-        entropy = answers[0]["unigram_entropy"]
+        answers = self._pool.order_all(orders.Evaluate(number=FIRST_EVALUATION - self._n_evaluations))
         loss = mean_loss(answers, self._spec.plan.job.n_replicas)
-        emit("held_out", iteration=done, loss=loss, unigram_entropy=entropy)
+        emit("held_out", iteration=done, loss=loss, unigram_entropy=answers[0]["unigram_entropy"])
         warn(why_warned([loss], f"the held-out loss after {counted(done, 'iteration')}"))
 
     def _write_checkpoint(self, done: int) -> None:
@@ -211,7 +213,7 @@ class Coordinator:
         digests: dict[str, str] = {}
         try:
             with self._checkpoints.writing(done, self._losses, digests) as folder:
-                answers = self._pool.order_all("checkpoint", folder=str(folder))
+                answers = self._pool.order_all(orders.Checkpoint(folder=str(folder)))
                 for answer in answers:
                     digests |= answer.get("digests", {})
                 if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
@@ -228,14 +230,15 @@ class Coordinator:
         if self._done != done or newest is None or newest[0] != done:
             return
         prompt = PROMPT if self._spec.text is None else ""
-        answers = self._pool.order_all("write", folder=newest[1], prompt=prompt)
+        answers = self._pool.order_all(orders.Write(folder=newest[1], prompt=prompt))
         emit("text", prompt=prompt, text=answers[0]["text"])
 
-    def _begin(self, do: str, **order: Any) -> list[Answer]:
+    def _next_moment_s(self) -> float:
+        """Moment 0 of the iteration that is ordered now."""
         # an order takes its time to arrive: moment 0 is later by as much for all workers
         head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
         self._moment_s = time.monotonic() + head_start_s
-        return self._pool.order_all(do, began_monotonic_s=self._moment_s, **order)
+        return self._moment_s
 
     def _collect_spans(self, rows: list[Any]) -> None:
         if self._spec.replays:
@@ -307,21 +310,18 @@ class Coordinator:
         self._span_rows = []
         donors = {} if found is None else found.donors
         each = {
-            rank: {
-                "train": None if self._train_orders is None else self._train_orders[rank],
-                "takes_state_from": donors.get(rank),
-                "gives_state_to": [other for other, donor in donors.items() if donor == rank],
-            }
-            for rank in range(len(pool.workers))
-        }
-        try:
-            pool.order_all(
-                "join",
-                each,
+            rank: orders.Join(
                 addresses=[worker.address for worker in pool.workers.values()],
                 version=None if found is None else found.version,
                 checkpoint=None if found is None else found.checkpoint,
+                train=None if self._train_orders is None else self._train_orders[rank],
+                takes_state_from=donors.get(rank),
+                gives_state_to=[other for other, donor in donors.items() if donor == rank],
             )
+            for rank in range(len(pool.workers))
+        }
+        try:
+            pool.order_each(orders.Join, each.__getitem__)
         except WorkersLost as loss:  # workers that answered have their state
             self._report_recovered(self._without_state.keys() & loss.answered, found)
             raise

@@ -25,6 +25,7 @@ import psutil
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.coordinator.calibration import MeasuredDurations
 from dtfm_lab.runtime.protocol.channels import MessageConnection, MessageStream
+from dtfm_lab.runtime.protocol.orders import Evaluate, Exit, Iterate, Order, Write, to_line
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 LEAST_S = 30.0
@@ -35,7 +36,7 @@ UNKNOWN_S = 300.0
 """Limit of what nobody has timed before."""
 GAP_S = 2.0
 """Where the coordinator itself has not looked for so long, because it was stopped, that time counts for no worker."""
-OF_COMPUTATIONS = ("iterate", "evaluate")
+OF_COMPUTATIONS = (Iterate.do, Evaluate.do)
 """Orders in which a worker without heartbeats must be computing."""
 
 
@@ -93,7 +94,7 @@ class WorkLimits:
         computes = progress.computes or (not progress.at and do in OF_COMPUTATIONS)
         if computes and self._computing_s is not None:
             return self._computing_s[rank]
-        if do == "write":  # text, a model's forward for each byte
+        if do == Write.do:  # text, a model's forward for each byte
             return UNKNOWN_S + self._spec.sample_bytes
         return UNKNOWN_S
 
@@ -120,9 +121,9 @@ class WorkerHandle:
         self._closed = False
         self._stopped_since_s: float | None = None
 
-    def order(self, do: str, **values: Any) -> None:
+    def order(self, order: Order, epoch: int | None = None) -> None:
         """Send an order. Raises OSError where the worker is gone."""
-        self.connection.send_bytes(json.dumps({"do": do, **values}).encode())
+        self.connection.send_bytes(to_line(order, epoch))
 
     def receive(self) -> list[dict[str, Any]]:
         """Return all messages that have arrived, including the last ones of a worker that has ended."""
@@ -249,5 +250,5 @@ class RemoteWorker(WorkerHandle):
     def dismiss(self, status: int, why: str) -> None:
         """Order its process to exit and its host not to start it again."""
         with contextlib.suppress(OSError):
-            self._stream.send_bytes(json.dumps({"do": "exit", "status": status, "why": why}).encode())
+            self._stream.send_bytes(to_line(Exit(status=status, why=why)))
         self._stream.finish_sending()

@@ -11,6 +11,7 @@ from typing import Any
 from dtfm_lab.domain.network import name_words
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, describe_stages, holders, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle, WorkLimits
+from dtfm_lab.runtime.protocol.orders import Become, Exit, HandOver, Order, Slow
 from dtfm_lab.runtime.protocol.processes import CommandReader, emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -78,12 +79,19 @@ class WorkerPool:
         """Wait until every worker has reported its address. Raises WorkersLost."""
         self._gather("listening", lambda: all(worker.address is not None for worker in self.workers.values()))
 
-    def order_all(self, do: str, each: dict[int, dict[str, Any]] | None = None, **order: Any) -> list[Answer]:
+    def order_all(self, order: Order) -> list[Answer]:
         """Send an order to every worker, return their answers by rank. Raises WorkersLost and RunFailed."""
+        return self.order_each(type(order), lambda rank: order)
+
+    def order_each(self, kind: type[Order], order_of: Callable[[int], Order]) -> list[Answer]:
+        """Send every worker the order of its rank, which is of one kind, and return their answers by rank.
+
+        Raises WorkersLost and RunFailed.
+        """
         for rank, worker in self.workers.items():
             with contextlib.suppress(OSError):  # a worker that is gone is detected while gathering
-                worker.order(do, epoch=self.epoch, **order, **({} if each is None else each[rank]))
-        return self._gather(do)
+                worker.order(order_of(rank), self.epoch)
+        return self._gather(kind.do)
 
     def replace(self, rank: int) -> None:
         """End the worker of this rank and start a new one."""
@@ -115,9 +123,12 @@ class WorkerPool:
         while (givers := holders(self._spec, self.workers.keys() - set(stateless))) is not None:
             written, unlike = str(folder()), len(givers) > self._spec.plan.job.n_stages
             self.epoch += 1
-            each = {rank: {"writes": rank in givers, "each": unlike} for rank in self.workers}
+            each = {
+                rank: HandOver(folder=written, version=done, writes=rank in givers, each=unlike)
+                for rank in self.workers
+            }
             try:
-                answers = self.order_all("hand_over", each, folder=written, version=done)
+                answers = self.order_each(HandOver, each.__getitem__)
             except WorkersLost as loss:
                 self.drop(loss.how)
                 continue
@@ -164,8 +175,7 @@ class WorkerPool:
         while True:
             self.epoch += 1
             try:
-                each = {rank: {"own_rank": rank} for rank in self.workers}
-                self.order_all("become", each, spec=line, keeps=keeps)
+                self.order_each(Become, lambda rank: Become(spec=line, own_rank=rank, keeps=keeps))
                 break
             except WorkersLost as loss:
                 self.drop(loss.how)
@@ -199,7 +209,7 @@ class WorkerPool:
         """Let all workers exit by themselves."""
         for worker in self.workers.values():
             with contextlib.suppress(OSError):
-                worker.order("exit")
+                worker.order(Exit())
 
     def end(self) -> None:
         """Kill all workers."""
@@ -306,4 +316,4 @@ class WorkerPool:
         for rank in [rank for rank in due if not self.workers[rank].is_stopped()]:
             self._unsent_slowdowns.remove(rank)
             with contextlib.suppress(OSError):
-                self.workers[rank].order("slow", factor=self._slowdowns[rank])
+                self.workers[rank].order(Slow(factor=self._slowdowns[rank]))

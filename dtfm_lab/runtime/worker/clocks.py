@@ -115,3 +115,13 @@ class RealClock(Clock):
     def delay(self, seconds: float) -> None:
         """Sleep after a computation, as if the device were slower."""
         self._sleep_until(time.monotonic() + seconds)
+
+
+def clock_of(name: str, time_scale: float, check_aborted: Callable[[], None]) -> Clock:
+    """The clock of this name; ``check_aborted`` raises where waiting has become useless."""
+    match name:
+        case "virtual":
+            return VirtualClock()
+        case "paced":
+            return PacedClock(time_scale, check_aborted)
+    return RealClock(check_aborted)

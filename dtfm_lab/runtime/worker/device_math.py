@@ -1,5 +1,6 @@
 """What each action of a device's program does to its tensors: forwards, backwards, all-reduce and optimiser steps."""
 
+import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -208,6 +209,15 @@ class DeviceMath:
         """Free what an iteration that was broken off has saved."""
         for stage in self._stages.values():
             stage.discard()
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the trained parameters."""
+        digest = hashlib.sha256()
+        for module in self.modules.values():
+            for parameter in module.parameters():
+                digest.update(parameter.detach().cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     @property
     def loss(self) -> float:

@@ -31,8 +31,7 @@ class ProgramExecutor:
     def __init__(
         self,
         spec: RunSpec,
-        position: int,
-        replica: int,
+        where: tuple[int, int],
         math: DeviceMath,
         transport: Transport,
         clock: Clock,
@@ -46,6 +45,8 @@ class ProgramExecutor:
 
         Parameters
         ----------
+        where
+            Position in the pipeline, and replica.
         drawn_s
             Seconds of each computation in the profile, by stage and kind.
         report
@@ -54,7 +55,7 @@ class ProgramExecutor:
             Of the program of an iteration that does not synchronise and of one that does, pairs of positions: a send
             that waits until the message of a receive of this device has arrived.
         """
-        job = spec.plan.job
+        job, (position, replica) = spec.plan.job, where
         self._processor = CpuProcessor() if processor is None else processor
         self._spec, self._replica = spec, replica
         self._programs = [spec.programs(synchronise=which).of(position, replica) for which in (False, True)]

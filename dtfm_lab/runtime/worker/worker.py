@@ -1,8 +1,6 @@
 """One worker process: carries out the coordinator's orders one by one, and can be interrupted in any of them."""
 
 import gc
-import hashlib
-import json
 import os
 import queue
 import sys
@@ -10,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,7 +17,7 @@ import torch
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
-from dtfm_lab.runtime.protocol.certificates import Certificates
+from dtfm_lab.runtime.protocol import orders
 from dtfm_lab.runtime.protocol.channels import MessageConnection
 from dtfm_lab.runtime.protocol.checkpoint_folders import digest_of
 from dtfm_lab.runtime.protocol.corpus import Corpus
@@ -27,40 +25,24 @@ from dtfm_lab.runtime.protocol.processes import exit_with_parent
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.batches import batches_of
-from dtfm_lab.runtime.worker.clocks import Clock, PacedClock, RealClock, VirtualClock
+from dtfm_lab.runtime.worker.clocks import Clock, VirtualClock, clock_of
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import ProgramExecutor
+from dtfm_lab.runtime.worker.own_host import ALONE, OwnHost
 from dtfm_lab.runtime.worker.processors import keep_freed_memory, make_processor
 from dtfm_lab.runtime.worker.reporter import ComputeLog, Reporter
 from dtfm_lab.runtime.worker.transport import Aborted, PeerListener, Transport
 
-COMPUTING = ("calibrate", "iterate", "evaluate", "write")
+COMPUTING = (orders.Calibrate, orders.Iterate, orders.Evaluate, orders.Write)
 """Orders of which computations count as work one by one, or which take as long as the user asked for."""
 STATE = Action(0, Kind.RECV_P)
 """The receive action of the message that brings a replacement its training state."""
 
-Order = dict[str, Any]
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnHost:
-    """What a worker knows of its host; the defaults are those of a run on one machine."""
-
-    address: str = "127.0.0.1"
-    """At which other workers reach this one."""
-    local_rank: int | None = None
-    """Number of the worker on this host, by which GPUs are assigned; its rank if all workers are here."""
-    certificates: Certificates | None = None
-    """Of the run, by which connections between workers are encrypted; in clear without."""
-    clock_offset_s: Callable[[], float] = lambda: 0.0
-    """Seconds to add to moments in orders, if the coordinator runs on another host."""
-    on_exit: Callable[[Order], int] = lambda order: 0
-    """Called with the order to exit; returns the exit status."""
-
-
 def main(
-    spec: RunSpec, rank: int, connection: MessageConnection, corpus: Corpus | None = None, host: OwnHost = OwnHost()
+    spec: RunSpec, rank: int, connection: MessageConnection, corpus: Corpus | None = None, host: OwnHost = ALONE
 ) -> None:
     """The body of the process. It ends by ``os._exit``, because threads that wait for a peer cannot be joined.
 
@@ -84,7 +66,7 @@ def main(
 
 
 class Worker:
-    """Carries out an order ``{"do": "join", ...}`` by its method ``_join``, which returns the values of the answer.
+    """Carries out orders (``protocol.orders``) and answers each by an event of the same name.
 
     ``follow_orders`` runs on the main thread, ``receive_orders`` on another one, so that urgent orders do not wait.
     """
@@ -100,7 +82,7 @@ class Worker:
     ) -> None:
         self._spec, self._rank, self._connection, self._report = spec, rank, connection, report
         self._position, self._replica = spec.workers[rank]
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[tuple[orders.InTurn, int]] = queue.SimpleQueue()
         self._transport: Transport | None = None
         self._executor: ProgramExecutor | None = None
         self._kept: DeviceMath | None = None
@@ -128,96 +110,126 @@ class Worker:
         """Queue the coordinator's orders, and carry out at once those that cannot wait."""
         while True:
             try:
-                order = json.loads(self._connection.recv_bytes())
+                order, epoch = orders.from_line(self._connection.recv_bytes())
             except (EOFError, OSError):
                 os._exit(1)  # the coordinator is gone
-            if "began_monotonic_s" in order:
-                order["began_monotonic_s"] += self._host.clock_offset_s()
-            match order["do"]:
-                case "slow":
-                    self._slowdown = order["factor"]
+            except ValueError as error:
+                self._report.event("error", message=str(error))
+                os._exit(1)
+            match order:
+                case orders.Slow():
+                    self._slowdown = order.factor
                     if self._executor is not None:
                         self._executor.slowdown = self._slowdown
                     continue
-                case "exit":
+                case orders.Exit():
                     os._exit(self._host.on_exit(order))
-                case "join" | "hand_over" | "become":
+                case orders.Calibrate() | orders.Iterate():
+                    began_s = order.began_monotonic_s + self._host.clock_offset_s()
+                    order = replace(order, began_monotonic_s=began_s)
+                case orders.Join() | orders.HandOver() | orders.Become():
                     with self._lock:
-                        self._epoch = order["epoch"]
+                        self._epoch = epoch
                         if self._transport is not None:
                             self._transport.abort()
-            self._orders.put(order)
+            self._orders.put((order, epoch))
 
     def follow_orders(self) -> NoReturn:
         """Carry out queued orders one after the other; the process ends in ``receive_orders``."""
         self._report.event("listening", address=list(self._listener.address), torch=torch.__version__)
         while True:
-            order = self._orders.get()
-            if order["epoch"] < self._epoch:
+            order, epoch = self._orders.get()
+            if epoch < self._epoch:
                 continue
             self._has_order = True
             try:
-                with self._report.activity.of(None if order["do"] in COMPUTING else order["do"]):
-                    answer = getattr(self, f"_{order['do']}")(order)
-                self._report.event(order["do"], epoch=order["epoch"], **answer)
+                with self._report.activity.of(None if isinstance(order, COMPUTING) else order.do):
+                    answer = self._carry_out(order, epoch)
+                self._report.event(order.do, epoch=epoch, **answer)
             except Aborted:  # an order to join again is queued
                 continue
             except ConnectionError as error:  # the coordinator finds out which worker was lost
-                self._report.event("broken", epoch=order["epoch"], message=str(error))
+                self._report.event("broken", epoch=epoch, message=str(error))
             finally:
                 self._has_order = False
 
-    def _join(self, order: Order) -> Answer:
+    def _carry_out(self, order: orders.InTurn, epoch: int) -> Answer:
+        """Do what is ordered; returns the values of the answer."""
+        match order:
+            case orders.Join():
+                return self._join(order, epoch)
+            case orders.HandOver():
+                return self._hand_over(order, epoch)
+            case orders.Become():
+                return self._become(order)
+            case orders.Calibrate():
+                return self._calibrate(order)
+            case orders.Profile():
+                return self._profile()
+            case orders.Train():
+                return self._train(order)
+            case orders.Iterate():
+                return self._iterate(order)
+            case orders.Evaluate():
+                return self._evaluate(order)
+            case orders.Checkpoint():
+                return self._checkpoint(order)
+            case orders.Write():
+                return self._write(order)
+            case orders.Leave():
+                return self._leave()
+
+    def _join(self, order: orders.Join, epoch: int) -> Answer:
         """Make all connections anew, and bring the training state to the version with which the run goes on."""
-        self._report.begin_epoch(order["epoch"])
-        transport = self._connect(order)
+        self._report.begin_epoch(epoch)
+        transport = self._connect(order, epoch)
         if self._executor is not None:
             self._executor.transport = transport
-        elif order["train"] is not None:
-            self._train(order["train"])
-        version = order["version"]
+        elif order.train is not None:
+            self._train(order.train)
+        version = order.version
         if version is None or self._executor is None:
             return {}
         math = self._executor.math
         math.discard()
-        if order["checkpoint"] is not None:
-            self._read_checkpoint(order["checkpoint"], version)
-        elif order["takes_state_from"] is not None:
+        if order.checkpoint is not None:
+            self._read_checkpoint(order.checkpoint, version)
+        elif order.takes_state_from is not None:
             math.state.load_bytes(transport.receive(version, STATE).content, version)
         else:
             math.state.roll_back_to(version)
-        for other in order["gives_state_to"]:
+        for other in order.gives_state_to:
             transport.send(other, version, STATE, math.state.to_bytes())
         transport.flush()
         return {}
 
-    def _hand_over(self, order: Order) -> Answer:
+    def _hand_over(self, order: orders.HandOver, epoch: int) -> Answer:
         """Write this worker's tensors for a new plan, as they were before the step that is under way."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write
 
-        self._report.begin_epoch(order["epoch"])
+        self._report.begin_epoch(epoch)
         math = self._kept or self._current_executor.math
         math.discard()
-        math.state.roll_back_to(order["version"])
-        if order["writes"]:
+        math.state.roll_back_to(order.version)
+        if order.writes:
             try:
-                write(Path(order["folder"]), math.modules, math.state, self._replica if order["each"] else 0)
+                write(Path(order.folder), math.modules, math.state, self._replica if order.each else 0)
             except (OSError, FileError) as error:
                 return {"unwritten": str(error)}
         return {"unwritten": ""}
 
-    def _become(self, order: Order) -> Answer:
+    def _become(self, order: orders.Become) -> Answer:
         """Take another place in another plan; what was trained is left to those to whom it was handed over.
 
         With ``keeps``, the plan is the same without some devices, and the stages are kept as they were in that version.
         """
-        math = self._kept if self._executor is None else self._executor.math
-        self._kept = None if order["keeps"] is None else math
-        if self._kept is not None:
-            self._kept.discard()
-            self._kept.state.roll_back_to(order["keeps"])
-        spec = self._spec = RunSpec.from_line(order["spec"])
-        self._rank = self._report.rank = order["own_rank"]
+        math, self._kept = self._kept if self._executor is None else self._executor.math, None
+        if math is not None and order.keeps is not None:
+            math.discard()
+            math.state.roll_back_to(order.keeps)
+            self._kept = math
+        spec = self._spec = RunSpec.from_line(order.spec)
+        self._rank = self._report.rank = order.own_rank
         self._position, self._replica = spec.workers[self._rank]
         self._transport = self._executor = None
         self._log = ComputeLog()
@@ -226,18 +238,18 @@ class Worker:
         gc.collect()
         return {}
 
-    def _calibrate(self, order: Order) -> Answer:
+    def _calibrate(self, order: orders.Calibrate) -> Answer:
         """Run an iteration on a copy of the stages to measure its computations."""
-        if order["first"]:
+        if order.first:
             self._log.clear()
             self._build(VirtualClock(), {}, lambda span: None)
-        self._log.counts = order["counts"]
+        self._log.counts = order.counts
         if self._spec.clock == "real":  # all begin at one moment, as in the run
-            time.sleep(max(0.0, order["began_monotonic_s"] - time.monotonic()))
+            time.sleep(max(0.0, order.began_monotonic_s - time.monotonic()))
         self._run_iteration(order)
-        return {"took_s": time.monotonic() - order["began_monotonic_s"]}
+        return {"took_s": time.monotonic() - order.began_monotonic_s}
 
-    def _profile(self, order: Order) -> Answer:
+    def _profile(self) -> Answer:
         """The times measured in calibration, whose stages are freed."""
         self._log.counts = False
         rows = [[*work, *m] for work, m in self._log.measured().items()]
@@ -245,35 +257,36 @@ class Worker:
         gc.collect()  # the executor and its stages form a cycle, which would stay in memory during the run
         return {"rows": rows}
 
-    def _train(self, order: Order) -> Answer:
+    def _train(self, order: orders.Train) -> Answer:
         """Make the stages that will be trained."""
-        drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in order["drawn_s"]}
+        drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in order.drawn_s}
         kept = self._kept is not None
-        self._build(self._new_clock(order["time_scale"]), drawn_s, self._report.span, order["turns"])
+        clock = clock_of(self._spec.clock, order.time_scale, self._check_aborted)
+        self._build(clock, drawn_s, self._report.span, order.turns)
         if not kept and self._spec.resume_from is not None:
             self._read_checkpoint(self._spec.resume_from, self._spec.first_iteration)
         return {}
 
-    def _iterate(self, order: Order) -> Answer:
+    def _iterate(self, order: orders.Iterate) -> Answer:
         """Train one iteration."""
         math, clock = self._current_executor.math, self._current_executor.clock
         late_before, overruns_before = clock.late_messages, clock.overruns
         loss = self._run_iteration(order)
-        math.state.version = order["iteration"] + 1
+        math.state.version = order.iteration + 1
         return {
             "loss": loss if math.holds_last else None,
             "late_messages": clock.late_messages - late_before,
             "overruns": clock.overruns - overruns_before,
         }
 
-    def _evaluate(self, order: Order) -> Answer:
+    def _evaluate(self, order: orders.Evaluate) -> Answer:
         """The loss on the held-out text."""
         executor = self._current_executor
         batch = self._batches.held_out(*self._share)
-        loss = executor.evaluate(order["number"], self._on_device(batch))
+        loss = executor.evaluate(order.number, self._on_device(batch))
         return {"loss": loss if executor.math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
-    def _checkpoint(self, order: Order) -> Answer:
+    def _checkpoint(self, order: orders.Checkpoint) -> Answer:
         """Write this worker's tensors; of equal replicas only the first writes. An error ends no run."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write  # safetensors is loaded where it is used
 
@@ -281,37 +294,32 @@ class Worker:
         first = self._replica == self._spec.members(self._position)[0]
         if first or self._spec.plan.job.synchronise_every > 1 or math.all_reduce.splits_states:
             try:
-                written = write(Path(order["folder"]), math.modules, math.state, 0 if first else self._replica)
+                written = write(Path(order.folder), math.modules, math.state, 0 if first else self._replica)
                 return {"unwritten": "", "digests": {path.name: digest_of(path) for path in written}}
             except (OSError, FileError) as error:
                 return {"unwritten": str(error)}
         return {"unwritten": ""}
 
-    def _write(self, order: Order) -> Answer:
+    def _write(self, order: orders.Write) -> Answer:
         """Generate text with the model of a checkpoint; the first worker does it."""
         if self._rank:
             return {}
         from dtfm_lab.runtime.worker.batches import generate, load_model
 
-        model, job = load_model(order["folder"])
+        model, job = load_model(order.folder)
         n_bytes, seed = self._spec.sample_bytes, self._spec.seed
-        return {"text": generate(model, job.modelled().seq_len, order["prompt"], n_bytes, seed=seed)}
+        return {"text": generate(model, job.modelled().seq_len, order.prompt, n_bytes, seed=seed)}
 
-    def _leave(self, order: Order) -> Answer:
+    def _leave(self) -> Answer:
         """The digest of the trained parameters."""
-        digest = hashlib.sha256()
-        for module in self._current_executor.math.modules.values():
-            for parameter in module.parameters():
-                digest.update(parameter.detach().cpu().numpy().tobytes())
-        return {"sha256": digest.hexdigest()}
+        return {"sha256": self._current_executor.math.sha256}
 
-    def _connect(self, order: Order) -> Transport:
+    def _connect(self, order: orders.Join, epoch: int) -> Transport:
         """Connections to all workers of this epoch. Raises Aborted if a newer order to join has arrived."""
-        spec, source = self._spec, order["takes_state_from"]
-        to_ranks = {*spec.targets(self._position, self._replica), *order["gives_state_to"]}
+        spec, source = self._spec, order.takes_state_from
+        to_ranks = {*spec.targets(self._position, self._replica), *order.gives_state_to}
         from_ranks = {*spec.sources(self._position, self._replica), *([] if source is None else [source])}
-        addresses = {target: tuple(order["addresses"][target]) for target in to_ranks}
-        epoch = order["epoch"]
+        addresses = {target: tuple(order.addresses[target]) for target in to_ranks}
         with self._lock:
             if epoch < self._epoch:
                 raise Aborted
@@ -343,7 +351,7 @@ class Worker:
             math.follow(spec, *where)
         self._kept = None
         self._executor = ProgramExecutor(
-            spec, *where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
+            spec, where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
         )
         self._executor.slowdown = self._slowdown
         self._executor.activity = self._report.activity
@@ -354,10 +362,10 @@ class Worker:
         assert self._executor is not None
         return self._executor
 
-    def _run_iteration(self, order: Order) -> float:
-        iteration = order["iteration"]
+    def _run_iteration(self, order: orders.Calibrate | orders.Iterate) -> float:
+        iteration = order.iteration
         batch = self._batches.share(max(iteration, 0), *self._share)
-        return self._current_executor.iteration(iteration, self._on_device(batch), order["began_monotonic_s"])
+        return self._current_executor.iteration(iteration, self._on_device(batch), order.began_monotonic_s)
 
     @property
     def _share(self) -> tuple[int, Sequence[int]]:
@@ -365,14 +373,6 @@ class Worker:
         devices are absent, as micro-batches are then named by their numbers in the whole batch."""
         counts = self._spec.trained.microbatch_counts
         return (0, [sum(counts)]) if self._spec.plan.absent else (self._replica, counts)
-
-    def _new_clock(self, time_scale: float) -> Clock:
-        match self._spec.clock:
-            case "virtual":
-                return VirtualClock()
-            case "paced":
-                return PacedClock(time_scale, self._check_aborted)
-        return RealClock(self._check_aborted)
 
     def _check_aborted(self) -> None:
         if self._transport is not None and self._transport.aborted:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-import ipywidgets as w
 import numpy as np
 import pandas as pd
 
@@ -20,6 +19,7 @@ from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.units import counted
 from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin

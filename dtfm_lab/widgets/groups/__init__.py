@@ -5,15 +5,15 @@ from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
-import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, counted, format_s, format_share, to_gbps, to_ms
 from dtfm_lab.planning import Explanation, explain
 from dtfm_lab.planning.cost import EXACT_UP_TO, path_cost, shortest_path
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, segments, show, spacer, toolbar
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState

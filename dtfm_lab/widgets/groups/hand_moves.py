@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-import ipywidgets as w
 import pandas as pd
 
 from dtfm_lab import lab
@@ -13,6 +12,7 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation, evaluate, simulated
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, disable, icon_button, menu
 from dtfm_lab.widgets.lab_state import LabState, Undoable
 from dtfm_lab.widgets.tasks import begin

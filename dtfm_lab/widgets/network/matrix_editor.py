@@ -7,13 +7,13 @@ from functools import partial
 from html import escape
 from typing import Any
 
-import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.units import counted, to_gbps, to_ms
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import checkbox, classed, labelled, segments, toolbar
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing

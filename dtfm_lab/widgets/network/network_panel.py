@@ -6,7 +6,6 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
@@ -15,6 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
 from dtfm_lab.widgets.lab_state import Guard, LabState, planned_as, roles_of, run_staleness
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of, is_document, topology_of

@@ -7,12 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-import ipywidgets as w
-
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.files.reading import write_bytes
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.network.document_conversion import document_of

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-import ipywidgets as w
-
 from dtfm_lab import planning
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
 from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, more_menu, spacer, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.search_mode import SearchMode

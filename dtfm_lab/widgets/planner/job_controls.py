@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import ipywidgets as w
-
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
@@ -15,8 +13,9 @@ from dtfm_lab.domain.units import counted
 from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, measure_of
 from dtfm_lab.files import job_names, override
 from dtfm_lab.planning import default_objective, objectives
-from dtfm_lab.planning.iteration.left_open import divisors
+from dtfm_lab.planning.iteration.problem import divisors
 from dtfm_lab.simulation import schedules
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import CHOOSES, SavedControls, controls_for, labelled, menu, show
 from dtfm_lab.widgets.lab_state import Guard, LabState
 

@@ -4,12 +4,11 @@ import asyncio
 from functools import partial
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.memory import held_memory
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed, pane, restore_values, segments, show, toolbar
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Annotated, Any
 
-import ipywidgets as w
 import pandas as pd
 
 from dtfm_lab.domain.job import Job
@@ -19,8 +18,9 @@ from dtfm_lab.domain.units import TIMES, by_key
 from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, format_count, measure_of, percent
 from dtfm_lab.planning import PlanStep, planners, search, simulated
 from dtfm_lab.planning.background_tasks import BackgroundTasks
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, show, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import Shown

@@ -13,7 +13,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Cancellation
-from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
+from dtfm_lab.planning.iteration.rising_bounds import rising_bounds
 from dtfm_lab.widgets.controls import Panel, checkbox
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.live_search import LiveSearch

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
@@ -15,6 +14,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import Cancellation, PlanStep
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.teaching_operators import places_of
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import SavedControls, button, controls_for, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import PopulationSampler

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-import ipywidgets as w
-
 from dtfm_lab import lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -17,6 +15,7 @@ from dtfm_lab.figures.measures import ObjectiveWords, measure_of
 from dtfm_lab.planning import PlanStep, objectives, planners, simulated
 from dtfm_lab.planning.adapting import nearest
 from dtfm_lab.planning.problem import PopulationFrame
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, more_menu, spacer, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, NamedTuple
 
-import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
@@ -16,8 +15,9 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.planning import evaluate, plan, simulated
 from dtfm_lab.planning.problem import PopulationFrame
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.planning.teaching import PACE_S, SEED, teach
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import SavedControls, classed, controls_for, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.search_mode import SHOWN_S, network_cells, stages_by_name

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from html import escape
 
-import ipywidgets as w
-
 from dtfm_lab.compare import Comparison
 from dtfm_lab.runtime.client.launch import Secret
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, show
 from dtfm_lab.widgets.lab_state import LabState
 

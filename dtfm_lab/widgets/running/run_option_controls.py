@@ -6,12 +6,11 @@ The options are its text, evaluations, what the model writes, and checkpoints.
 from html import escape
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import SavedControls, control_for, value_of
 
 ORDER = ("text", "evaluate_every", "sample_bytes", "checkpoint_folder", "checkpoint_every", "resume_from")

@@ -6,7 +6,6 @@ from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
 
-import ipywidgets as w
 import numpy as np
 
 from dtfm_lab import lab
@@ -22,6 +21,7 @@ from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.task_runner import usable_cores
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, labelled, more_menu, pane, show, toolbar, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-import ipywidgets as w
-
 from dtfm_lab.domain.network import name_words
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import Event, RunRecord
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import gap_after, gaps_before
 

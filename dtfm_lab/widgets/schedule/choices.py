@@ -5,7 +5,6 @@ from contextlib import suppress
 from html import escape
 from typing import Any
 
-import ipywidgets as w
 from traitlets import TraitError
 
 from dtfm_lab.domain.errors import LabError
@@ -15,6 +14,7 @@ from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import QUEUEING_OPTION, button, control_for, show, tried_options
 from dtfm_lab.widgets.lab_state import Guard, LabState, is_plan_of
 from dtfm_lab.widgets.tasks import begin

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
 import pandas as pd
 
 from dtfm_lab.domain.errors import LabError
@@ -22,6 +21,7 @@ from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.files.traces import save_chrome_trace
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.tasks import Result, begin, run_on_thread
@@ -82,7 +82,7 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
     known = trace.metrics
     parts = [f"predicted {format_s(trace.iteration_s)}{note}{_drawn_iteration(trace)}"]
     if known["tokens_per_s"] is not None:
-        parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.counted}/s")
+        parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.plan.counted}/s")
     if known["mfu"] is not None:
         parts.append(f"MFU {format_share(known['mfu'])}")
     if bubble is not None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 
-import ipywidgets as w
 import traitlets
 from traitlets import TraitError
 
@@ -17,6 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState, predicted_of_run
 from dtfm_lab.widgets.planner.short_searches import is_same_placement

@@ -11,11 +11,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
 from platformdirs import user_state_path
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 

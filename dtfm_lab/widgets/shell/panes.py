@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-import ipywidgets as w
-
 from dtfm_lab.domain.network import find_place
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, mark, more_menu, show, spacer, toggle
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link

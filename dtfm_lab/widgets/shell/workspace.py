@@ -10,8 +10,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import Topology
@@ -20,6 +18,7 @@ from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import reason_of, write_bytes, write_text
 from dtfm_lab.files.workspaces import MARK, WorkspaceState, link_of, load_workspace, save_workspace, state_from_link
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, labelled
 from dtfm_lab.widgets.lab_state import LabState, shown_prediction
 from dtfm_lab.widgets.shell.still_page import still_page

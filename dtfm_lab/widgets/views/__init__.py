@@ -1,4 +1,4 @@
 """The views of the lab, one folder each: Python, JavaScript and styles.
 
-``js/build.mjs`` bundles ``<name>/view.js`` and ``<name>/view.css`` into ``widgets/static``.
+``tools/js/build.mjs`` bundles ``<name>/view.js`` and ``<name>/view.css`` into ``widgets/static``.
 """

@@ -122,8 +122,8 @@ class Legend(View, page="legend"):
 class Glossary(View, page="glossary"):
     """Explains every element of the page with ``data-word`` on hover and focus; ``is_open`` lists all.
 
-    Views mark words with ``word`` of js/shared/words.js, panels with ``dtfm_lab.widgets.markup.word``. One glossary
-    serves the whole lab.
+    Views mark words with ``word`` of tools/js/shared/words.js, panels with ``dtfm_lab.widgets.markup.word``. One
+    glossary serves the whole lab.
     """
 
     words = traitlets.Dict(WORDS).tag(sync=True)

@@ -1,70 +1,38 @@
 """The base classes of the lab's views: a built page, with one line of text for readers without widgets."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import anywidget
-import ipywidgets as w
 import traitlets
 from traitlets import Unicode
 
 from dtfm_lab.widgets.network.drawing import Document, Drawing
+from dtfm_lab.widgets.quiet import Kept
 
 STATIC = Path(__file__).parents[1] / "static"
-_is_untold: ContextVar[list[bool]] = ContextVar("_is_untold")
-"""Holds a list that is emptied when its ``untold`` ends, for tasks that were begun inside and outlive it."""
-_open_now = w.Widget.open
 
 
-@contextmanager
-def untold() -> Iterator[None]:
-    """Widgets that are made inside are kept in Python: the page is told of one when something it knows is made of it.
+class View(Kept, anywidget.AnyWidget):
+    """A widget of the lab. Its page is ``<folder>.js`` and ``.css``, built from the folder of its class.
 
-    Else a widget has its page told of itself as it is made, and a lab has 800, most of them in panes that nobody looks
-    at yet; and a still page is made of widgets that no notebook knows. A kept widget's traits change as ever.
-    """
-    token = _is_untold.set(at_work := [True])
-    try:
-        yield
-    finally:
-        at_work.clear()
-        _is_untold.reset(token)
-
-
-def _open(widget: w.Widget) -> None:
-    widget._is_kept = bool(_is_untold.get(None))  # a set would need a hash, which plotly's figures lack
-    if not widget._is_kept:
-        _open_now(widget)
-
-
-def _model_id(widget: w.Widget) -> str | None:
-    """By which another widget's state refers to this one."""
-    if getattr(widget, "_is_kept", False):
-        widget.open()
-    return None if widget.comm is None else str(widget.comm.comm_id)
-
-
-# ipywidgets has no other place to put a word in
-w.Widget.open, w.Widget.model_id = _open, property(_model_id)
-
-
-class View(anywidget.AnyWidget):
-    """A widget of the lab. Its page is ``static/<folder>.js`` and ``.css``, built from the folder of its class.
-
+    They lie in the folder ``static`` beside its folder of views: an extension's with the extension, others in STATIC.
     ``page`` names the folder of a class that is elsewhere.
     """
 
     own_id = Unicode().tag(sync=True)
-    """By which its page finds its model, should that have been late: ``js/shared/view.js``."""
+    """By which its page finds its model, should that have been late: ``tools/js/shared/view.js``."""
 
     def __init_subclass__(cls, page: str = "", **options: Any) -> None:
-        folder = page or cls.__module__.partition(".views.")[2].partition(".")[0]
-        script = STATIC / f"{folder}.js"
-        if "_esm" not in vars(cls) and script.exists():
+        views, _, module = cls.__module__.rpartition(".views.")
+        beside = getattr(sys.modules.get(f"{views}.views"), "__file__", None) or __file__
+        name = f"{page or module.partition('.')[0]}.js"
+        built = (Path(beside).parents[1] / "static" / name, STATIC / name)
+        script = next((path for path in built if path.exists()), None)
+        if "_esm" not in vars(cls) and script is not None:
             cls._esm = script
             if (styles := script.with_suffix(".css")).exists():
                 cls._css = styles

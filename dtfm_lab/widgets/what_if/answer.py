@@ -57,7 +57,7 @@ class Measure(NamedTuple):
         change = ""
         if then is not None and abs(now - then) > 1e-9 * max(abs(now), abs(then)):
             change = f"{100 * (now - then):+z.1f} points" if self.in_points else percent(now / then - 1) if then else ""
-        named = self.title.replace("tokens", answer.prediction.trace.context.counted)
+        named = self.title.replace("tokens", answer.prediction.trace.context.plan.counted)
         title = word(named) if self.in_points else escape(named)
         detail = f", chiefly {PARTS[answer.cause].lower()}" if self.name == "bubble" and now > 0 else ""
         return title, escape(self.text(now) + detail), escape(change)
@@ -100,7 +100,7 @@ def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str]
 
 def numbers_of(now: Answer, base: Answer | None, told: Sequence[str] = ()) -> str:
     """Return the large numbers of an answer against the base, with what is ``told`` beside its tokens."""
-    counted = now.prediction.trace.context.counted
+    counted = now.prediction.trace.context.plan.counted
     parts = [] if now.tokens_per_s is None else [f"{format_count(now.tokens_per_s)} {counted}/s"]
     parts += told
     lacking = f"lacks memory on {now.worst}" if now.n_over else ""

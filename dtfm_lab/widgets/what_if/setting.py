@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.iteration.left_open import divisors
+from dtfm_lab.planning.iteration.problem import divisors
 from dtfm_lab.simulation import schedules
 from dtfm_lab.simulation.variations import Variation
 from dtfm_lab.widgets.controls import QUEUEING_OPTION, choice_words, tried_options

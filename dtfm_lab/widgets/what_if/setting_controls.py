@@ -8,11 +8,10 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import classed, control_for, label_of, labelled, mark
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.views.sliders import SlidersView

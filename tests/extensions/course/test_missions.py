@@ -217,7 +217,7 @@ def test_what_a_shard_takes_is_what_the_lab_predicts():
 def test_the_warm_up_that_adaptive_1f1b_chooses_is_deep_enough():
     given = missions["deep-enough"].given(READERS[0])
     trace = lab.simulate(given.plan, "adaptive-1f1b", profile=given.profile)
-    ahead = [order.split("B")[0].count("F") - 1 for order in trace.context.orders]
+    ahead = [order.split("B")[0].count("F") - 1 for order in trace.context.plan.orders]
     assert missions["deep-enough"].verdict(ahead, READERS[0])
 
 

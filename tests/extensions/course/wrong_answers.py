@@ -258,6 +258,11 @@ def with_context(trace, **changed):
     return replace(trace, context=replace(trace.context, **changed))
 
 
+def of_another_plan(trace, **changed):
+    """A trace that says something else of its plan."""
+    return with_context(trace, plan=replace(trace.context.plan, **changed))
+
+
 @wrong("a-cut-of-your-own")
 def a_cut_of_your_own(given, right):
     job = given.job.with_fields(schedule="1f1b")
@@ -277,8 +282,8 @@ def sooner_at_the_loss(given, right):
     plain = lab.run(given.plan, "1f1b", iterations=6)
     yield plain, "wanted below 3.0"
     yield with_context(plain, losses=(2.9,) * 6), "whole numbers every time"
-    yield with_context(plain, synchronise_every=100), "never averaged"
-    yield with_context(plain, topology_fingerprint="another"), "own links"
+    yield of_another_plan(plain, synchronise_every=100), "never averaged"
+    yield of_another_plan(plain, topology_fingerprint="another"), "own links"
 
 
 @wrong("a-system-that-wins-here")

@@ -31,6 +31,7 @@ from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.protocol.channels import Channel, MessageStream, Refused
 from dtfm_lab.runtime.protocol.connections import Listener
+from dtfm_lab.runtime.protocol.orders import Exit, Iterate, Leave
 from dtfm_lab.runtime.worker import worker
 
 
@@ -110,7 +111,7 @@ def test_workers_come_in_in_any_order_and_moments_are_told_by_their_own_clock():
     assert [handle.rank for handle in handles] == [0, 1, 2]
     moment_s = time.monotonic() + 700
     for handle in handles:
-        handle.order("iterate", began_monotonic_s=moment_s)
+        handle.order(Iterate(iteration=0, began_monotonic_s=moment_s))
     found = [order["began_monotonic_s"] for order in workers.orders()]
     # one machine has one clock: what remains is the error of asking
     assert found == pytest.approx([moment_s] * 3, abs=2)
@@ -155,8 +156,8 @@ def test_who_does_not_know_the_secret_gets_no_order():
         join_run(folder_at(port, secret="guessed"), 0, "")
     silent = socket.create_connection(("127.0.0.1", port))
     workers = Workers(port, [0])
-    rendezvous.start(0).order("exit")
-    assert workers.orders() == [{"do": "exit"}]
+    rendezvous.start(0).order(Exit())
+    assert workers.orders() == [{"do": "exit", "status": 0, "why": ""}]
     silent.close()
     rendezvous.finish(0, "")
 
@@ -208,8 +209,8 @@ def test_a_second_process_for_a_rank_whose_worker_lives_is_turned_away():
     assert json.loads(second.connection.recv_bytes())["why"] == (
         "worker ada lives already, at 127.0.0.1; wanted one process for it"
     )
-    handle.order("iterate")
-    assert json.loads(first.connection.recv_bytes()) == {"do": "iterate"}
+    handle.order(Leave())
+    assert json.loads(first.connection.recv_bytes()) == {"do": "leave"}
 
 
 def test_a_silent_worker_is_waited_for_and_replaced_at_once_when_another_process_knocks(monkeypatch):
@@ -223,8 +224,8 @@ def test_a_silent_worker_is_waited_for_and_replaced_at_once_when_another_process
     second = knock(port)
     until(handle.is_stuck)
     handle.end()
-    rendezvous.start(0).order("iterate")
-    assert json.loads(second.connection.recv_bytes(10)) == {"do": "iterate"}
+    rendezvous.start(0).order(Leave())
+    assert json.loads(second.connection.recv_bytes(10)) == {"do": "leave"}
     assert first is not second
 
 
@@ -298,7 +299,7 @@ def test_a_worker_exits_as_ordered_though_the_coordinator_does_not_hear_it_any_m
     joined = Joined(MessageStream(near), "127.0.0.1", SimpleNamespace(offset_s=lambda: 0.0), {})
     monkeypatch.setattr(hosted, "join_run", lambda *_, **__: joined)
     exits = []
-    monkeypatch.setattr(worker, "main", lambda *_, host: exits.append(host.on_exit({"status": 3, "why": "x"})))
+    monkeypatch.setattr(worker, "main", lambda *_, host: exits.append(host.on_exit(Exit(status=3, why="x"))))
     notes: list[dict[str, object]] = []
     with pytest.raises(AssertionError, match="exits its process"):
         hosted.run_worker(folder, "one", 0, lambda **note: notes.append(note))

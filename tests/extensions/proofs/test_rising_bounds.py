@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from dtfm_lab.extensions.proofs import bound_search
 from dtfm_lab.planning import lower_bound_s
-from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
-from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.cost import bound_of_pairs, pair_costs
 
 
 @pytest.mark.parametrize("kind", KINDS)

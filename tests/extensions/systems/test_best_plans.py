@@ -19,7 +19,7 @@ from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo
 from dtfm_lab.extensions.systems.modelled.sailor import Sailor
 from dtfm_lab.extensions.systems.modelled.swarm import Swarm
 from dtfm_lab.planning import evaluate
-from dtfm_lab.planning.iteration.structured.device_sets import device_sets
+from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds

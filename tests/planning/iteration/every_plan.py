@@ -14,8 +14,7 @@ from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
-from dtfm_lab.planning.iteration.left_open import CHECKPOINTINGS_TRIED
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.problem import CHECKPOINTINGS_TRIED, IterationProblem
 from dtfm_lab.simulation.durations import analytic, compute_seconds
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
 from dtfm_lab.simulation.memory import least_peak_bytes

@@ -19,12 +19,11 @@ from dtfm_lab.domain.job.model import gpt, llama
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning import search
-from dtfm_lab.planning.iteration.incremental_bound import SCHEDULES, rising_bounds
-from dtfm_lab.planning.iteration.judging import PlanPricer
-from dtfm_lab.planning.iteration.left_open import open_microbatches
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.bounds.iteration_bound import SCHEDULES
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget, open_microbatches
+from dtfm_lab.planning.iteration.rising_bounds import rising_bounds
 from dtfm_lab.planning.iteration.shape_searches import ShapeSearches
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
+from dtfm_lab.planning.iteration.structured.candidates import PlanPricer
 from dtfm_lab.simulation import memory, simulate
 
 MODELS = (
@@ -165,7 +164,7 @@ def replayed_s(case: Case, plan: Plan) -> float | None:
     ahead = {"gpipe": np.full(n, job.global_batch), "1f1b": np.arange(n)[::-1]}.get(job.schedule_name, job.warmups)
     counts = np.array(job.microbatch_counts), np.array(ahead)
     found = shape_search.assessed(
-        row, np.array(plan.blocks_per_stage), 0.0, shares=counts[0], ahead=counts[1], exact=True
+        row, np.array(plan.blocks_per_stage), 0.0, microbatch_counts=counts[0], warmups=counts[1], exact=True
     )
     return found.value
 

@@ -21,10 +21,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.shape_searches import ShapeSearch
-from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.planning.iteration.tables_of import SearchTarget, tables_of
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.shape_searches import Nearness, ShapeSearch, tables_of
 from dtfm_lab.simulation import memory
 
 N_BLOCKS = 6
@@ -95,7 +93,7 @@ def brute_force(topology: Topology, job: Job) -> Best:
         ahead = plain if job.schedule == "1f1b" else np.full(n_stages, n_microbatches, dtype=np.int64)
         for row in _rows(n, n_stages * n_replicas):
             for blocks in _cuts(problem.n_blocks, n_stages):
-                found = shape_search.assessed(row, blocks, 0.0, ahead=ahead, exact=True)
+                found = shape_search.assessed(row, blocks, 0.0, warmups=ahead, exact=True)
                 n_tried += 1
                 if found.lacks == 0 and found.value < best.iteration_s:
                     grid = row[: n_stages * n_replicas].reshape(n_stages, n_replicas)

@@ -9,9 +9,10 @@ from small_mixed import brute_force, small_job, small_network
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
 from dtfm_lab.planning.iteration.bounds.classes import families_of
-from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
+from dtfm_lab.planning.iteration.bounds.enumeration import enumerated
+from dtfm_lab.planning.iteration.bounds.iteration_bound import enumerable
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 
 
 def two_regions(seed: int) -> lab.Topology:

@@ -9,9 +9,8 @@ from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan
 import dtfm_lab as lab
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.planning import search
-from dtfm_lab.planning.iteration.judging import PlanPricer
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.structured.candidates import PlanPricer
 from dtfm_lab.simulation import simulate
 
 

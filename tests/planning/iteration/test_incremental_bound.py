@@ -4,10 +4,10 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import work_bound_s
-from dtfm_lab.planning.iteration.incremental_bound import BEGIN, IncrementalBound, rising_bounds
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
-from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.planning.iteration.bounds.iteration_bound import BEGIN, IncrementalBound
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.rising_bounds import rising_bounds
+from dtfm_lab.planning.search import SearchRequest
 
 LIMIT_S = 8.0
 

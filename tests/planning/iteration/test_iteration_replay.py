@@ -13,9 +13,8 @@ from dtfm_lab.domain.job.model import gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.problem import REPLAYED, IterationProblem, SearchTarget
 from dtfm_lab.planning.iteration.shape_searches import ShapeSearch, ShapeSearches
-from dtfm_lab.planning.iteration.tables_of import REPLAYED, SearchTarget
 from dtfm_lab.simulation import memory, simulate
 
 TIED = gpt(name="tied", n_layers=12, d_model=64, n_heads=4, seq_len=32, vocab_size=512)
@@ -88,7 +87,7 @@ def replayed(plan: Plan) -> tuple[float, ShapeSearch]:
     row = np.concatenate([grid.ravel(), plan.idle_devices]).astype(np.int64)
     shares = np.array(job.microbatches_per_replica)
     blocks = np.array(job.blocks_per_stage)
-    return shape_search.assessed(row, blocks, 0.0, shares=shares, exact=True).value, shape_search
+    return shape_search.assessed(row, blocks, 0.0, microbatch_counts=shares, exact=True).value, shape_search
 
 
 @pytest.mark.parametrize("synchronisation", REPLAYED)

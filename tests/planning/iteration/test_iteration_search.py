@@ -11,8 +11,8 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.iteration import Candidate, IterationProblem, search_iteration
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.planning.iteration.kernels.pricing import share_out
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.search import plan
 
 GPT2 = JOBS["gpt2-small"].with_fields(n_stages=None, n_replicas=None, global_batch=64, microbatch=1, dtype="fp16")

@@ -8,7 +8,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job.model import gpt
-from dtfm_lab.planning.iteration.left_open import open_microbatches
+from dtfm_lab.planning.iteration.problem import open_microbatches
 
 MODEL = gpt(n_layers=6, d_model=1024, n_heads=8, seq_len=512, vocab_size=8192)
 N = 3

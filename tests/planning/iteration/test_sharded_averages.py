@@ -9,9 +9,8 @@ from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
 from dtfm_lab.planning.iteration.shape_searches import ShapeSearches
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
 
 SPLIT = {"sharding": "zero-1", "gradient_dtype": "fp32", "global_batch": 8, "microbatch": 1}
 

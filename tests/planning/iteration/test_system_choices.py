@@ -10,8 +10,8 @@ from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
-from dtfm_lab.planning.iteration.left_open import choices_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.structured.layouts import choices_of
 from dtfm_lab.planning.search import plan, search
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import simulate

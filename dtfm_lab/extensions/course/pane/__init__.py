@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import ipywidgets as w
-
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
@@ -25,6 +23,7 @@ from dtfm_lab.extensions.course.guessing import score_of
 from dtfm_lab.extensions.course.progress import Assignment, Progress, current_reader
 from dtfm_lab.extensions.course.views.course import CourseView
 from dtfm_lab.extensions.systems.api import Outcome, Outcomes
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import inline_markdown, markdown

@@ -93,9 +93,9 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> Told:
     require(not context.stand_in, "a stand-in was trained; wanted the job's own model")
     plain = simulate(plan, "1f1b").context
     require(
-        (context.tokens, context.flop) == (plain.tokens, plain.flop),
-        f"an iteration has {context.tokens} tokens and {context.flop:.3g} FLOP; wanted {plain.tokens} and "
-        f"{plain.flop:.3g}, those of given.plan's model and batch",
+        (context.plan.tokens, context.plan.flop) == (plain.plan.tokens, plain.plan.flop),
+        f"an iteration has {context.plan.tokens} tokens and {context.plan.flop:.3g} FLOP; wanted "
+        f"{plain.plan.tokens} and {plain.plan.flop:.3g}, those of given.plan's model and batch",
     )
     entropy = context.unigram_entropy
     require(entropy is not None and abs(entropy - TEXT_NATS) < 0.05, "it was trained on another text")
@@ -120,7 +120,7 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> Told:
 def same_network_as(trace: Trace, network: Topology) -> None:
     """Raise NotYet unless the trace is of this network, by its fingerprint, and of its devices."""
     require(
-        trace.context.topology_fingerprint == network.fingerprint,
+        trace.context.plan.topology_fingerprint == network.fingerprint,
         f"it ran on {trace.context.topology or 'another network'}; wanted given.plan's own links",
     )
     require(trace.context.links == "emulated", f"its links were {trace.context.links}; wanted those of the network")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import ipywidgets as w
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import LabError
@@ -17,6 +16,7 @@ from dtfm_lab.extensions.elasticity.history import History
 from dtfm_lab.extensions.elasticity.views.hours import HoursView
 from dtfm_lab.figures.theme import CLEAR, HEADING_PX, template, time_axis
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, disable, show
 from dtfm_lab.widgets.lab_state import LabState, Undoable
 

@@ -17,7 +17,7 @@ from dtfm_lab.extensions.systems.bound import fits
 from dtfm_lab.extensions.systems.grids import MICROBATCHES, in_rank_order, shapes, sizes_of
 from dtfm_lab.extensions.systems.strategy import TRIED, Budget, Strategy, described, strategies
 from dtfm_lab.planning import evaluate, plan
-from dtfm_lab.planning.iteration.structured.device_sets import device_sets
+from dtfm_lab.planning.iteration.structured.candidates import device_sets
 
 FIRST_SEED = 2022
 """Seed of the first of DT-FM's random placements; those after it count up."""

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import ipywidgets as w
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -27,6 +25,7 @@ from dtfm_lab.extensions.systems.pane.outcome_words import (
 from dtfm_lab.extensions.systems.pane.question import SystemsQuestion, Taking, answers, single_gpus, tasks_of
 from dtfm_lab.extensions.systems.strategy import NOT_MODELLED
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import (
     Panel,
     button,

@@ -8,8 +8,6 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-import ipywidgets as w
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
@@ -19,6 +17,7 @@ from dtfm_lab.extensions.systems.api import Assumption, Outcome, Outcomes, Strat
 from dtfm_lab.extensions.systems.outcomes import Bar, bars
 from dtfm_lab.extensions.systems.why import MOST_CAUSES, Why, stream_why
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, control_for, value_of
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin

@@ -5,6 +5,7 @@ configuration program of devices in stages refutes. ``price_bound`` is for dolla
 """
 
 from dtfm_lab.planning.iteration.bounds.iteration_bound import (
+    IncrementalBound,
     iteration_bound_steps,
     least_of,
     price_bound,

@@ -1,6 +1,6 @@
 """How many micro-batches a device passes within a time, over its best neighbours: the inner loop of the bound.
 
-The laws that each line rests on are in ``capacities``.
+The laws that each line rests on are in ``refutation``.
 """
 
 import numpy as np

@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.background_tasks import while_compiling
 from dtfm_lab.planning.iteration.bounds.classes import Family, windows
 from dtfm_lab.planning.iteration.bounds.refutation import batch_flop
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.starts import Nearness
-from dtfm_lab.planning.iteration.tables_of import REPLAYED, SearchTarget, tables_of
-from dtfm_lab.planning.jit_warmup import while_compiling
+from dtfm_lab.planning.iteration.problem import REPLAYED, IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.shape_searches import Nearness, tables_of
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.enumeration import Grid, Least
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
-MOST_DEVICES = 6
-"""Most devices of a network whose grids are enumerated."""
 CHUNK = 120
 """Grids whose bound is found in one step."""
 MOST_NODES = 1_000_000
@@ -73,11 +70,6 @@ class _Grids:
         grids = Grid(rows, *costs)
         fill_costs(self.tables, self.least, grids)
         return grids
-
-
-def enumerable(problem: IterationProblem, families: tuple[Family, ...]) -> bool:
-    """Whether ``enumerated`` is for such a problem: few devices, and schedules of one stage a device."""
-    return problem.n_devices <= MOST_DEVICES and all(family.stages_per_device == 1 for family in families)
 
 
 def enumerated(

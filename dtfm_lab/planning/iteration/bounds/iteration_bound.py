@@ -13,7 +13,9 @@ The bound of a budget is simpler: so many dollars an hour rent so many FLOP/s an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +23,7 @@ import numpy as np
 from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.planning.iteration.bounds.capacities import Capacities
+from dtfm_lab.planning.background_tasks import while_compiling
 from dtfm_lab.planning.iteration.bounds.classes import (
     FIRST,
     LAST,
@@ -33,18 +35,17 @@ from dtfm_lab.planning.iteration.bounds.classes import (
     cuts_of,
     families_of,
 )
-from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
-from dtfm_lab.planning.iteration.bounds.refutation import Case, Refuter, batch_flop
-from dtfm_lab.planning.iteration.left_open import open_microbatches
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.jit_warmup import while_compiling
+from dtfm_lab.planning.iteration.bounds.enumeration import enumerated
+from dtfm_lab.planning.iteration.bounds.refutation import Capacities, Case, Refuter, batch_flop
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget, open_microbatches
+from dtfm_lab.planning.search import SearchRequest
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
 TOLERANCE = 2e-3
 """Relative width at which bisection ends."""
 ROUNDING = 1 - 1e-9
 JUST_BELOW = 1 - 5e-10
-"""Share of the best plan's seconds that is refuted last: a gap that small counts as none (``step.PROVEN``)."""
+"""Share of the best plan's seconds that is refuted last: a gap that small counts as none (``search.PROVEN``)."""
 MOST_DEVICES_WITH_CUTS = 96
 """Most devices of a network whose cuts are tried; the proofs of larger ones would take minutes."""
 MOST_CLASSES_OF_LARGE = 12
@@ -273,3 +274,96 @@ def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> F
             speeds = speeds_of(job, groups, efficiency, microbatch)
             found.append([device.gpus / degree * speed for device, speed in zip(topology.devices, speeds, strict=True)])
     return np.asarray(np.max(found, axis=0))
+
+
+MOST_ENUMERATED = 6
+"""Most devices of a network whose grids are enumerated."""
+
+
+def enumerable(problem: IterationProblem, families: tuple[Family, ...]) -> bool:
+    """Whether ``enumerated`` is for such a problem: few devices, and schedules of one stage a device."""
+    return problem.n_devices <= MOST_ENUMERATED and all(family.stages_per_device == 1 for family in families)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The lower bound beside a search for seconds or dollars: it rises while the search goes on, in a share of its time.
+
+
+SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
+"""Schedules of the plans that a bound is for, where the job names none: those that the search chooses from."""
+SHARE = 0.25
+"""Share of the search's time that may go into the bound while plans get better: plans come first."""
+MOST_SHARE = 0.5
+"""The same where no plan has been better than the first: then only the bound can narrow the gap."""
+FIRST_SHARE = 0.1
+"""The same before the first generation is complete: a plan found by then is far from the best, and is kept where the
+limit comes first."""
+TURNS = 50
+"""Times that the bound may rise for each step of a search that counts steps."""
+MOST_BOUNDED = 512
+"""On networks of more devices the bound stays at the work of all devices: a proof of one shape takes minutes there."""
+BEGIN = 0.3
+"""Share of the time limit after which the bound is begun: with a better plan by then, it takes fewer trials."""
+
+
+class IncrementalBound:
+    """The bounds of one or several problems, of which any may have the best plan, updated between steps of a search.
+
+    A search that counts steps gets the bound with its last one, after so many ``TURNS`` a step: equal steps give equal
+    bounds.
+    """
+
+    def __init__(self, problems: Sequence[IterationProblem], target: SearchTarget, request: SearchRequest) -> None:
+        self._problems, self._target, self._request = problems, target, request
+        self.iteration_s = min(map(work_bound_s, problems))
+        """Seconds of an iteration that no plan is faster than."""
+        self.dollars = min(price_bound(one, SCHEDULES) for one in problems) if target.dollars else 0.0
+        """US dollars of an iteration that no plan is cheaper than; 0 in a search for seconds, which shows none."""
+        self._large = max(one.n_devices for one in problems) > MOST_BOUNDED
+        self._rising: Iterator[float] | None = None
+        self._best_s = math.inf
+        self._bettered_s = 0.0
+        """When the search found its best plan, in seconds of searching."""
+        self._spent_s = self._compiling_s = 0.0
+
+    def update(
+        self,
+        best_s: float,
+        generation: int,
+        spent_s: Callable[[], float],
+        *,
+        complete: bool = True,
+        compiling_s: float = 0.0,
+    ) -> None:
+        """Let the bound rise, towards the ``best_s`` seconds of the best plan so far, within its share of the time.
+
+        ``complete`` and ``compiling_s`` are those of the generation that found it.
+        """
+        request = self._request
+        if not request.improve_bound or self._large:
+            return
+        if request.steps is not None:
+            if complete and generation + 1 == request.steps:
+                self._raise_until(best_s, math.inf, TURNS * request.steps)
+            return
+        self._compiling_s = max(self._compiling_s, compiling_s)
+        searched_s = spent_s() - self._compiling_s
+        if best_s < self._best_s:
+            self._best_s, self._bettered_s = best_s, searched_s
+        if searched_s >= BEGIN * request.limit_s:  # which is 0 while kernels are compiled
+            share_s = MOST_SHARE * searched_s - (MOST_SHARE - SHARE) * self._bettered_s
+            self._raise_until(best_s, share_s if complete or generation else FIRST_SHARE * searched_s)
+
+    def _raise_until(self, best_s: float, limit_s: float, most_turns: float = math.inf) -> None:
+        self._best_s = min(self._best_s, best_s)
+        if self._rising is None:
+            most = None if math.isinf(self._target.max_price_per_hour) else self._target.max_price_per_hour
+            each = [iteration_bound_steps(one, lambda: self._best_s, SCHEDULES, most) for one in self._problems]
+            self._rising = least_of(each)
+        began = time.perf_counter()
+        while self._spent_s + time.perf_counter() - began < limit_s and (most_turns := most_turns - 1) >= 0:
+            bound_s = next(self._rising, None)
+            if bound_s is None:
+                break
+            self.iteration_s = max(self.iteration_s, bound_s)
+        self._spent_s += time.perf_counter() - began

@@ -1,28 +1,269 @@
-"""The structured plans of a request: all are estimated, and the simulator judges the best of them."""
+"""Candidates: plans as arrays, what the replay or the simulator says of them, and the structured ones of a request."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, even_shares
+from dtfm_lab.domain.job.options import MEMORY_ONLY, PASSED_ON, chosen
 from dtfm_lab.domain.network import Links, Topology
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
-from dtfm_lab.planning.iteration.judging import simulated_value
-from dtfm_lab.planning.iteration.left_open import degrees_of
-from dtfm_lab.planning.iteration.structured.device_sets import starting_sets
+from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
+from dtfm_lab.domain.units import FloatArray, IntArray, by_key
+from dtfm_lab.planning.iteration.problem import REPLAYED, IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.shape_searches import (
+    KernelPlan,
+    ShapeSearch,
+)
 from dtfm_lab.planning.iteration.structured.estimates import Estimate, Estimator
-from dtfm_lab.planning.iteration.structured.layouts import Layout, layouts
-from dtfm_lab.planning.iteration.structured.stage_tables import StageTables
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
-from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.planning.iteration.structured.layouts import Layout, StageTables, degrees_of, layouts
+from dtfm_lab.planning.problem import Generation
+from dtfm_lab.planning.search import SearchRequest
+from dtfm_lab.simulation.efficiency import GivenEfficiency
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.simulate import iteration_seconds
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Candidates, and who says what a plan costs: the compiled replay where it covers the job, else the simulator.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidate(Generation):
+    """The best plan so far of a search for seconds or dollars, and how far the search is.
+
+    ``best`` is an (S, R) grid of device indices of the topology, ``best_s`` the objective: seconds, or dollars, of an
+    iteration.
+    """
+
+    topology: Topology = field(repr=False)
+    """The network of groups that it is placed on."""
+    job: Job = field(repr=False)
+    """The job with all that the plan chose."""
+    iteration_s: float
+    """Seconds of an iteration."""
+
+
+def unpriced_plan(
+    topology: Topology, job: Job, grid: IntArray, queueing: str = "pairs", efficiency: GivenEfficiency = None
+) -> Plan:
+    """A plan to be simulated: its communication cost is not counted."""
+    n = len(grid)
+    nothing = CostBreakdown(group_s=np.zeros(n), hop_s=np.zeros(n - 1), weights_s=np.zeros((n, n)))
+    return Plan(
+        topology=topology,
+        job=job,
+        placement=Placement(grid),
+        cost=nothing,
+        lower_bound_s=0.0,
+        planner="given",
+        queueing=queueing,
+        efficiency=efficiency,
+    )
+
+
+def simulated_value(plan: Plan, target: SearchTarget) -> tuple[float, float, float]:
+    """Simulated seconds of a plan's iteration, the objective, and what it lacks in memory and below the limits.
+
+    Raises LabError for a plan that cannot be simulated.
+    """
+    report, seconds, price = memory(plan), iteration_seconds(plan), plan.price_per_hour
+    lacks = float((report.over_bytes / report.limit_bytes).sum())
+    lacks += max(seconds / target.max_iteration_s - 1, 0.0) + max(price / target.max_price_per_hour - 1, 0.0)
+    return seconds, seconds * price / 3600 if target.dollars else seconds, lacks
+
+
+def candidate_of(
+    plan: Plan, target: SearchTarget, evaluations: int, operator: str, *, complete: bool = True
+) -> Candidate | None:
+    """The plan as the simulator judges it; None where it lacks memory, is beyond a limit, or cannot be simulated."""
+    try:
+        seconds, value, lacks = simulated_value(plan, target)
+    except LabError:  # such as a schedule that does not divide
+        return None
+    if lacks > 0:
+        return None
+    return Candidate(
+        best=plan.placement.devices,
+        best_s=value,
+        evaluations=evaluations,
+        operator=operator,
+        complete=complete,
+        topology=plan.topology,
+        job=plan.job,
+        iteration_s=seconds,
+    )
+
+
+REPLAYED_SCHEDULES = (None, "1f1b", "gpipe", "adaptive-1f1b")
+REPLAYED_CHOICES = (*MEMORY_ONLY, "tensor_parallel", "checkpointing", "sharding", "attention", "gradient_dtype")
+"""Choices of a system that the replay plays as the simulator does. Not those whose messages go beside the passes."""
+
+
+class PlanPricer:
+    """Prices what the estimate found: the replay where it covers the problem's job, else the simulator."""
+
+    def __init__(self, problem: IterationProblem, target: SearchTarget) -> None:
+        self._problem, self._target, job = problem, target, problem.job
+        gathers = job.sharding in PASSED_ON
+        covered = (
+            problem.queueing == "pairs"
+            and not gathers
+            and job.synchronisation in REPLAYED
+            and job.schedule in REPLAYED_SCHEDULES
+        )
+        self.polishes = covered and not chosen(job).keys() - set(REPLAYED_CHOICES)
+        """Whether plans are annealed by the replay, too."""
+        # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges
+        self.replays = self.polishes and not problem.links.has_cards
+        """Whether it is the replay itself, so that what it polished is judged."""
+        self.refusal = ""
+        """Why the newest plan that cannot be simulated cannot be."""
+
+    def __call__(self, shape_search: ShapeSearch, found: KernelPlan) -> KernelPlan:
+        if self.replays:
+            exact = shape_search.assessed(
+                found.row,
+                found.blocks,
+                0.0,
+                microbatch_counts=found.microbatch_counts,
+                warmups=found.warmups,
+                exact=True,
+            )
+            return replace(exact, judged=True, operator=found.operator)
+        problem = self._problem
+        job, how = shape_search.job(found, problem.job), (problem.queueing, problem.efficiency)
+        try:
+            _, value, lacks = simulated_value(
+                unpriced_plan(problem.topology, job, shape_search.grid(found), *how), self._target
+            )
+        except LabError as error:  # a schedule that these counts cannot have
+            self.refusal = str(error)
+            return replace(found, lacks=1.0, judged=True)
+        return replace(found, value=value, lacks=lacks, judged=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sets of devices on which a job may be started: all, one kind, one region, the fastest, the best connected.
+
+
+MOST_POOLS = 4
+"""Up to this many pools, every selection of them is tried: fifteen."""
+MOST_CLUSTERED = 64
+"""Most pools that are joined into clusters; the joins of more would take longer than the plans that they find."""
+RATIO = 1.6
+"""Two prefixes of the sorted devices differ in size by this factor at least, which keeps their number below 20."""
+
+
+def device_sets(topology: Topology) -> list[IntArray]:
+    """Return sets of devices that a user might start a job on, each in the network's order; all devices come first.
+
+    A pool is the devices of one kind in one region. With up to four pools, every selection of them is tried. With more:
+    each alone, those at least as fast as each speed, all but one, and clusters of pools, the best connected first.
+    """
+    pools = _pools(topology)
+    n = len(pools)
+    if n <= MOST_POOLS:
+        chosen = [set(one) for size in range(n, 0, -1) for one in combinations(range(n), size)]
+    else:
+        speed = [topology.devices[int(pool[0])].peak_flop_per_s for pool in pools]
+        chosen = [set(range(n))]
+        chosen += [{i for i in range(n) if speed[i] >= least} for least in sorted(set(speed))]
+        if n <= MOST_CLUSTERED:
+            chosen += [set(range(n)) - {i} for i in range(n)]
+            chosen += _clusters(_bandwidths(topology, pools))
+            chosen += [{i} for i in range(n)]
+    distinct = dict.fromkeys(frozenset(one) for one in chosen)
+    return [np.sort(np.concatenate([pools[i] for i in one])) for one in distinct]
+
+
+def starting_sets(topology: Topology) -> list[IntArray]:
+    """Return ``device_sets``, each region and each kind alone, a host of each kind, and prefixes of the devices by
+    speed and connection."""
+    found = [*device_sets(topology), *_alone(topology), *_hosts(topology), *_prefixes(topology)]
+    return [*{one.tobytes(): one for one in found}.values()]
+
+
+def _alone(topology: Topology) -> Iterator[IntArray]:
+    """Each kind of GPU alone, and each region alone."""
+    for key in ("gpu", "region"):
+        groups = by_key((getattr(device, key), i) for i, device in enumerate(topology.devices))
+        if 1 < len(groups) <= MOST_CLUSTERED:
+            yield from (np.array(one) for one in groups.values())
+
+
+def _hosts(topology: Topology) -> Iterator[IntArray]:
+    """The first host of each kind: small models train fastest inside one host, whose links are the fastest."""
+    kinds = set()
+    for host in by_key((device.host, i) for i, device in enumerate(topology.devices) if device.host).values():
+        kind = tuple(topology.devices[i].gpu for i in host)
+        if len(host) > 1 and kind not in kinds:
+            kinds.add(kind)
+            yield np.array(host)
+
+
+def _prefixes(topology: Topology) -> Iterator[IntArray]:
+    """The fastest devices, and the best connected ones, in sizes that fall by ``RATIO``."""
+    n = len(topology)
+    speed = np.array([device.peak_flop_per_s for device in topology.devices])
+    connected = _connection(topology)
+    for by in (speed, connected):
+        if np.ptp(by) <= 1e-9 * abs(by).max():
+            continue
+        order = np.argsort(-by, kind="stable")
+        size = n / RATIO
+        while size >= 1:
+            yield np.sort(order[: int(size)])
+            size /= RATIO
+
+
+def _connection(topology: Topology) -> FloatArray:
+    """(N,) how well each device is connected: the mean of the logarithm of its slower direction to every other."""
+    n = len(topology)
+    if n == 1:
+        return np.zeros(1)
+    bandwidth = topology.bandwidth_bytes_per_s
+    total = np.empty(n)
+    for i in range(n):  # row by row: an (N, N) copy of the largest networks takes 134 MB
+        slower = np.minimum(bandwidth[i], bandwidth[:, i])
+        slower[i] = 1.0
+        total[i] = np.log(slower).sum()
+    return total / (n - 1)
+
+
+def _pools(topology: Topology) -> list[IntArray]:
+    members = by_key(((d.region, d.gpu, d.peak_flop_per_s), i) for i, d in enumerate(topology.devices))
+    return [np.array(one) for one in members.values()]
+
+
+def _bandwidths(topology: Topology, pools: list[IntArray]) -> FloatArray:
+    """(pools, pools) bytes/s of the slowest link between two, either way."""
+    bandwidth = topology.bandwidth_bytes_per_s
+    one_way = np.array([[bandwidth[np.ix_(a, b)].min() for b in pools] for a in pools])
+    found: FloatArray = np.minimum(one_way, one_way.T)
+    return found
+
+
+def _clusters(bandwidth: FloatArray) -> list[set[int]]:
+    """Return what comes of joining the two best connected clusters again and again, by their slowest link."""
+    clusters, found = [{i} for i in range(len(bandwidth))], []
+    while len(clusters) > 1:
+        pairs = list(combinations(range(len(clusters)), 2))
+        a, b = max(pairs, key=lambda pair: bandwidth[np.ix_(*(list(clusters[one]) for one in pair))].min())
+        joined = clusters[a] | clusters[b]
+        clusters = [one for i, one in enumerate(clusters) if i not in (a, b)] + [joined]
+        found.append(joined)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The structured plans of a request: all are estimated, and the simulator judges the best of them.
+
 
 REFINED = 4
 """Sets of devices on which all shapes are tried."""
@@ -35,16 +276,6 @@ TOO_HIGH = 0.9
 of the best plans were up to 11 % too high, so that a plan that is as much faster may be left to annealing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A structured plan that the simulator judged."""
-
-    topology: Topology = field(repr=False)
-    """The network of groups that it is placed on."""
-    candidate: Candidate
-    estimate: Estimate
-
-
 class StructuredPlans:
     """The family of one request, estimated when first asked for and simulated best first."""
 
@@ -52,7 +283,7 @@ class StructuredPlans:
         self._request, self._target = request, target
         self._best = math.inf
         self.estimates: list[Estimate] = []
-        self.judged: list[Judged] = []
+        self.judged: list[Candidate] = []
         """Plans that fit, in the order in which they were simulated."""
         self.n_simulated = 0
 
@@ -115,7 +346,7 @@ class StructuredPlans:
         found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
         return sorted(found, key=lambda one: one[0].promise_s(one[1]))
 
-    def simulated(self) -> Iterator[Judged]:
+    def simulated(self) -> Iterator[Candidate]:
         """Yield the plans that fit, best estimates first, each as the simulator judges it.
 
         The best plan of every layout comes first, as plans of one layout are much alike.
@@ -132,7 +363,7 @@ class StructuredPlans:
             self.n_simulated += 1
             if (judged := self._judged(one, job)) is not None:
                 self.judged.append(judged)
-                best = min(best, judged.candidate.best_s)
+                best = min(best, judged.best_s)
                 yield judged
 
     def _by_estimate(self) -> list[Estimate]:
@@ -144,32 +375,16 @@ class StructuredPlans:
             ranked.append((one.value * (1.0 + ALIKE * turn), len(ranked), one))
         return [one for *_, one in sorted(ranked, key=lambda each: each[:2])]
 
-    def _judged(self, one: Estimate, job: Job) -> Judged | None:
+    def _judged(self, one: Estimate, job: Job) -> Candidate | None:
         """The plan as the simulator judges it; None where it does not fit or cannot be simulated."""
         topology, request = one.tables.topology, self._request
         plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
-        try:
-            seconds, value, lacks = simulated_value(plan, self._target)
-        except LabError:  # such as a schedule that these numbers cannot have
-            return None
-        if lacks > 0:
-            return None
-        candidate = Candidate(
-            best=one.layout.grid,
-            best_s=value,
-            evaluations=self.n_simulated,
-            operator=f"structured, {one.layout.order}",
-            complete=False,
-            job=job,
-            iteration_s=seconds,
-        )
-        return Judged(topology, candidate, one)
+        return candidate_of(plan, self._target, self.n_simulated, f"structured, {one.layout.order}", complete=False)
 
 
-def plan_of(judged: Judged, request: SearchRequest) -> Plan:
+def plan_of(candidate: Candidate, request: SearchRequest) -> Plan:
     """Return the judged plan, to begin a search with."""
-    candidate = judged.candidate
-    plan = unpriced_plan(judged.topology, candidate.job, candidate.best, request.queueing, request.efficiency)
+    plan = unpriced_plan(candidate.topology, candidate.job, candidate.best, request.queueing, request.efficiency)
     return plan.changed(iteration_s=candidate.iteration_s)
 
 
@@ -177,13 +392,15 @@ def job_of(one: Estimate, asked: Job) -> Job | None:
     """Return the job with all that the estimate chose; None where it does not allow that."""
     n_stages, n_replicas = one.layout.shape
     job = one.tables.checkpointings[one.checkpointing]
-    schedule = asked.schedule or ("1f1b" if one.ahead is None else "adaptive-1f1b")
+    schedule = asked.schedule or ("1f1b" if one.warmups is None else "adaptive-1f1b")
     warmups = asked.warmups
     try:
-        shares = asked.microbatches_per_replica or _shares(one, asked.global_batch // one.microbatch, n_replicas)
-        if one.ahead is not None:
-            most = max(shares) - 1
-            warmups = tuple(min(int(n), most) for n in one.ahead)
+        microbatch_counts = asked.microbatches_per_replica or _microbatch_counts(
+            one, asked.global_batch // one.microbatch, n_replicas
+        )
+        if one.warmups is not None:
+            most = max(microbatch_counts) - 1
+            warmups = tuple(min(int(n), most) for n in one.warmups)
         return job.with_fields(
             n_stages=n_stages,
             n_replicas=n_replicas,
@@ -194,24 +411,24 @@ def job_of(one: Estimate, asked: Job) -> Job | None:
             schedule=schedule,
         ).with_fields(
             blocks_per_stage=tuple(one.blocks.tolist()),
-            microbatches_per_replica=tuple(shares),
+            microbatches_per_replica=tuple(microbatch_counts),
             warmups=warmups if schedule == "adaptive-1f1b" else None,
         )
     except LabError:
         return None
 
 
-def _shares(one: Estimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
+def _microbatch_counts(one: Estimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
     """Micro-batches of each pipeline so that the last one ends as early as can be; even where devices are alike."""
     if len(one.period_s) == 1 or one.sharding in ("zero-2", "zero-3"):
         return even_shares(n_microbatches, n_replicas)
-    shares: IntArray = np.ones(n_replicas, dtype=np.int64)
+    microbatch_counts: IntArray = np.ones(n_replicas, dtype=np.int64)
     rate = 1.0 / one.period_s
     whole_s = (n_microbatches + float((one.fill_s * rate).sum())) / float(rate.sum())
-    shares = np.maximum(1, np.floor((whole_s - one.fill_s) * rate)).astype(np.int64)
-    while shares.sum() < n_microbatches:
-        shares[int(np.argmin(one.fill_s + (shares + 1) * one.period_s))] += 1
-    while shares.sum() > n_microbatches:
-        taken = np.where(shares > 1, one.fill_s + shares * one.period_s, -math.inf)
-        shares[int(np.argmax(taken))] -= 1
-    return tuple(shares.tolist())
+    microbatch_counts = np.maximum(1, np.floor((whole_s - one.fill_s) * rate)).astype(np.int64)
+    while microbatch_counts.sum() < n_microbatches:
+        microbatch_counts[int(np.argmin(one.fill_s + (microbatch_counts + 1) * one.period_s))] += 1
+    while microbatch_counts.sum() > n_microbatches:
+        taken = np.where(microbatch_counts > 1, one.fill_s + microbatch_counts * one.period_s, -math.inf)
+        microbatch_counts[int(np.argmax(taken))] -= 1
+    return tuple(microbatch_counts.tolist())

@@ -23,11 +23,19 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
-from dtfm_lab.planning.iteration.left_open import WAYS_TO_AVERAGE
-from dtfm_lab.planning.iteration.structured.averaging import Average, averages, ring
-from dtfm_lab.planning.iteration.structured.layouts import Layout
-from dtfm_lab.planning.iteration.structured.stage_tables import FIRST, LAST, MIDDLE, SOLE, StageTables
-from dtfm_lab.planning.iteration.tables_of import SearchTarget
+from dtfm_lab.planning.iteration.problem import SearchTarget
+from dtfm_lab.planning.iteration.structured.layouts import (
+    FIRST,
+    LAST,
+    MIDDLE,
+    SOLE,
+    WAYS_TO_AVERAGE,
+    Average,
+    Layout,
+    StageTables,
+    averages,
+    ring,
+)
 
 MOST_LOOKED_AT = 48
 """Most devices of a set whose links are looked at before it is tried."""
@@ -64,7 +72,7 @@ class Estimate:
     """(P,) seconds that each further micro-batch of a pipeline takes."""
     fill_s: FloatArray
     """(P,) the rest of its seconds."""
-    ahead: IntArray | None
+    warmups: IntArray | None
     """(S,) forwards in flight before the first backward; None for those of 1F1B."""
 
     @property
@@ -298,7 +306,7 @@ class Estimator:
                     blocks=stage.blocks,
                     period_s=priced.period_s[v][c],
                     fill_s=priced.fill_s[v][c],
-                    ahead=None if v == 0 else priced.in_flight[v][c] - 1,
+                    warmups=None if v == 0 else priced.in_flight[v][c] - 1,
                 )
             )
         return found

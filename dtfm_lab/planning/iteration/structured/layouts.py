@@ -1,17 +1,99 @@
-"""Grids of devices in rank order: which device computes which stage of which replica."""
+"""What structured plans are made of: choices, grids of devices, and the seconds and bytes that follow from each.
+
+A layout is a grid of devices in rank order. ``averages`` says how long its replicas average, ``StageTables`` how long
+its stages compute and what they hold; ``estimates`` puts them together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Links
-from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.left_open import divisors
+from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job, Layer, LayerKind, frozen_bytes
+from dtfm_lab.domain.network import Device, Links, Topology
+from dtfm_lab.domain.units import FloatArray, IntArray, by_key, counted
+from dtfm_lab.planning.iteration.problem import (
+    IterationProblem,
+    Kinds,
+    PassTable,
+    divisors,
+    open_microbatches,
+    pass_table,
+)
+from dtfm_lab.simulation.efficiency import GivenEfficiency
+from dtfm_lab.simulation.memory_intervals import message_bytes_of, sharded_over
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The choices that a job leaves open and that annealing takes as given: tensor parallelism, sharding, averaging.
+
+
+SHARDINGS_BEGUN = ("none", "zero-1", "zero-3", "zero-2")
+"""In the order in which they are begun: where time is short, the last may not be."""
+OF_CHOICES = ("tensor_parallel", "sharding", "synchronisation", "overlap")
+"""Fields that an annealing takes as given, so that each choice of them is annealed by itself."""
+
+
+def leaves_open(job: Job) -> bool:
+    """Whether the job leaves tensor parallelism, sharding, or how replicas average to the planner."""
+    return any(getattr(job, what) is None for what in OF_CHOICES)
+
+
+def degrees_of(topology: Topology, job: Job) -> list[int]:
+    """Return the degrees of tensor parallelism that the hosts and the model's heads allow, or the job's own.
+
+    Raises PlanError where none is possible.
+    """
+    heads, data = job.modelled().n_heads, job.data_gpus
+    given = job.tensor_parallel
+    sizes = [n // data for n in topology.group_sizes if n % data == 0]
+    degrees = [n for n in sizes if heads % n == 0] if given is None else [given]
+    if not degrees:
+        groups = " or ".join(map(str, topology.group_sizes))
+        each = "" if data == 1 else f", {data} for each tensor-parallel one"
+        wanted = f"one that divides the {counted(heads, 'head')} of job {job.name}{each}"
+        raise PlanError(f"{topology.name} has groups of {groups} GPUs; wanted {wanted}")
+    return degrees
+
+
+WAYS_TO_AVERAGE = ("ring", "sharded", "hierarchical")
+"""Ways to average that are tried where the job leaves them open. Sharded is the paper's; a ring suits hosts that share
+a network card; hierarchical suits regions that are far apart."""
+
+
+def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
+    """The networks and jobs of all choices, large groups first. Raises PlanError where none is possible.
+
+    Averaging is overlapped where that is open: no plan is slower for it.
+    """
+    degrees, data = degrees_of(topology, job), job.data_gpus
+    shardings: tuple[str, ...] = SHARDINGS_BEGUN if job.sharding is None else (job.sharding,)
+    if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):
+        shardings = ("none",)
+    networks = {n: topology.grouped(n * data) for n in degrees}
+    ways = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
+    overlap = job.overlap is None or job.overlap
+    found = []
+    for degree in sorted(degrees, reverse=True):  # fewer, larger devices: these searches are the quickest, too
+        for sharding in shardings:
+            for way in ways[:1] if sharding == "zero-3" else ways:  # zero-3 averages in its passes
+                try:
+                    fields = {"tensor_parallel": degree, "sharding": sharding, "synchronisation": way}
+                    chosen = job.with_fields(**fields, overlap=overlap, warmups=job.warmups)
+                    if job.sharding is None:
+                        chosen.with_fields(microbatch=open_microbatches(chosen)[0])
+                except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together
+                    continue
+                found.append((networks[degree], chosen))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Grids of devices in rank order: which device computes which stage of which replica.
+
 
 ORDERS = ("dp-pp", "pp-dp")
 """Ranks of a data-parallel group are neighbours (dp-pp, as Megatron-LM and DeepSpeed lay them), or those of a pipeline
@@ -152,3 +234,344 @@ def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Itera
         for n_replicas in replica_counts(job, n, n_stages, coarse=coarse):
             for order in ORDERS if min(n_stages, n_replicas) > 1 else ORDERS[:1]:
                 yield Layout(links, grid_of(members, (n_stages, n_replicas), order), order, members)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Seconds in which the replicas of each stage of a layout average their gradients, in closed form.
+
+
+MOST_BY_PAIRS = 64
+"""Most replicas for which every pair's message is added up; with more, a ring is as good or better."""
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """Averaging as bytes and latencies, so that any gradient on any stage is priced by one product. Each (S,)."""
+
+    how: str
+    latency_s: FloatArray
+    """Seconds of latencies that follow each other, there and back."""
+    there_s_per_byte: FloatArray
+    """Seconds for each byte of a stage's gradient."""
+    back_s_per_byte: FloatArray
+    """Seconds for each byte of what comes back: averages, or parameters."""
+
+    def seconds(self, gradient_bytes: FloatArray, back_bytes: FloatArray) -> FloatArray:
+        """(S,) seconds if all replicas begin at once."""
+        return self.latency_s + gradient_bytes * self.there_s_per_byte + back_bytes * self.back_s_per_byte
+
+
+def averages(layout: Layout, topology: Topology, ways: tuple[str, ...]) -> list[Average]:
+    """Return the ways to average that suit a layout, of those allowed; the only one allowed is kept, and priced as the
+    most alike."""
+    n_replicas = layout.grid.shape[1]
+    if n_replicas == 1:
+        nothing = np.zeros(layout.grid.shape[0])
+        return [Average(ways[0], nothing, nothing, nothing)]
+    found = []
+    for how in ways:
+        if how == "ring":
+            found.append(ring(layout))
+        elif how in ("sharded", "sharded-at-once"):
+            if n_replicas <= MOST_BY_PAIRS or len(ways) == 1:
+                found.append(_by_pairs(layout, how))
+        elif (hierarchy := _hierarchical(layout, topology)) is not None:
+            found.append(hierarchy)
+    found = found or [ring(layout)]
+    return [replace(one, how=ways[0]) for one in found] if len(ways) == 1 else found
+
+
+def ring(layout: Layout, *, by_place: IntArray | None = None) -> Average:
+    """Ring all-reduce: 2 (R - 1) rounds of 1/R of the bytes, each as slow as the slowest link of the ring.
+
+    Rings that leave a host by its one card at the same time share that card. With ``by_place``, (N,) the order in which
+    devices join a ring, rings go by that and not by the order of the replicas.
+    """
+    grid, links = layout.grid, layout.links
+    hosts = layout.hosts
+    if by_place is not None:
+        order = np.argsort(by_place[grid], axis=1, kind="stable")
+        grid, hosts = np.take_along_axis(grid, order, axis=1), np.take_along_axis(hosts, order, axis=1)
+    after, host_after = np.roll(grid, -1, axis=1), np.roll(hosts, -1, axis=1)
+    per_byte = 1.0 / links.bandwidth_bytes_per_s[grid, after]
+    if layout.shares_cards:
+        apart = hosts != host_after
+        n = int(hosts.max()) + 1
+        out, into = np.bincount(hosts[apart], minlength=n), np.bincount(host_after[apart], minlength=n)
+        per_byte = per_byte * np.where(apart, np.maximum(out[hosts], into[host_after]), 1)
+    n_replicas = grid.shape[1]
+    rounds = n_replicas - 1
+    latency = rounds * links.latency_s[grid, after].max(axis=1)
+    each = rounds / n_replicas * per_byte.max(axis=1)
+    return Average("ring", 2 * latency, each, each)
+
+
+def _by_pairs(layout: Layout, how: str) -> Average:
+    """Every replica sends a shard to every other one, one after the other or all at once, and its average back."""
+    grid, links = layout.grid, layout.links
+    n = grid.shape[1]
+    a, b = grid[:, :, None], grid[:, None, :]
+    per_byte = np.where(a == b, 0.0, 1.0 / links.bandwidth_bytes_per_s[a, b])
+    latency = np.where(a == b, 0.0, links.latency_s[a, b])
+    if how == "sharded":
+        each, late = per_byte.sum(axis=2).max(axis=1) / n, latency.sum(axis=2).max(axis=1)
+    else:
+        each, late = per_byte.max(axis=(1, 2)) / n, latency.max(axis=(1, 2))
+    if layout.shares_cards:
+        hosts = layout.hosts
+        apart = (hosts[:, :, None] != hosts[:, None, :]) * per_byte
+        size = int(hosts.max()) + 1
+        out = np.bincount(hosts.ravel(), apart.sum(axis=2).ravel(), size).max()
+        into = np.bincount(hosts.ravel(), apart.sum(axis=1).ravel(), size).max()
+        each = np.maximum(each, max(float(out), float(into)) / n)
+    return Average(how, 2 * late, each, each)
+
+
+def _hierarchical(layout: Layout, topology: Topology) -> Average | None:
+    """Regions' first replicas gather, exchange shards, and send the average on; None where there is one region.
+
+    All stages average at the same time, so that messages of several stages wait for a card that they share.
+    """
+    links, shared = layout.links, layout.shares_cards
+    n_hosts = int(layout.hosts.max()) + 1
+    gathers, exchanges = _Messages(links, n_hosts), _Messages(links, n_hosts)
+    n_leaders = []
+    for s, (row, hosts) in enumerate(zip(layout.grid.tolist(), layout.hosts.tolist(), strict=True)):
+        members = by_key((topology.devices[d].region or f" {d}", i) for i, d in enumerate(row))
+        if len(members) == 1 or len(members) == len(row):
+            return None
+        firsts = [one[0] for one in members.values()]
+        for one in members.values():
+            for i in one[1:]:
+                gathers.add(s, row[i], row[one[0]], hosts[i], hosts[one[0]])
+        for i in firsts:
+            for j in firsts:
+                if i != j:
+                    exchanges.add(s, row[i], row[j], hosts[i], hosts[j])
+        n_leaders.append(len(firsts))
+    gather_s, gather_late_s = gathers.slowest(len(layout.grid), shared=shared)
+    exchange_s, exchange_late_s = exchanges.slowest(len(layout.grid), shared=shared)
+    each = gather_s + exchange_s / np.array(n_leaders)
+    return Average("hierarchical", 2 * (gather_late_s + exchange_late_s), each, each)
+
+
+class _Messages:
+    """Messages of one byte that stages send at the same time."""
+
+    def __init__(self, links: Links, n_hosts: int) -> None:
+        self._links = links
+        self._out, self._into = np.zeros(n_hosts), np.zeros(n_hosts)
+        self._rows: list[tuple[int, float, float, int, int]] = []
+
+    def add(self, stage: int, a: int, b: int, host_a: int, host_b: int) -> None:
+        """A message from device ``a`` to device ``b``, on these hosts."""
+        s_per_byte = float(1.0 / self._links.bandwidth_bytes_per_s[a, b])
+        self._rows.append((stage, s_per_byte, float(self._links.latency_s[a, b]), host_a, host_b))
+        if host_a != host_b:
+            self._out[host_a] += s_per_byte
+            self._into[host_b] += s_per_byte
+
+    def slowest(self, n_stages: int, *, shared: bool) -> tuple[FloatArray, FloatArray]:
+        """(S,) seconds a byte, and latency, of each stage's last message; ``shared`` where hosts have one card."""
+        seconds, late = np.zeros(n_stages), np.zeros(n_stages)
+        for stage, s_per_byte, latency_s, host_a, host_b in self._rows:
+            if shared and host_a != host_b:  # what goes through a card goes one after the other
+                s_per_byte = max(self._out[host_a], self._into[host_b])
+            seconds[stage], late[stage] = max(seconds[stage], s_per_byte), max(late[stage], latency_s)
+        return seconds, late
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Seconds and bytes of stages on each kind of device of a network, as prefix sums over blocks.
+#
+# A cluster has thousands of devices but few kinds of them. Whatever a stage takes on one kind is a difference of two
+# prefix sums, so thousands of plans are priced with a handful of array operations.
+
+
+CHECKPOINTINGS = (
+    {"checkpointing": "none"},
+    {"checkpointing": "selective"},
+    {"checkpointing": "block"},
+    {"checkpointing": "none", "recompute": True},
+)
+"""What is tried where the job leaves its checkpointing open; the least recomputation first."""
+SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
+MOST_MICROBATCH = 256
+"""Largest micro-batch that is tried where it is open, in sequences: larger ones fit no device's memory."""
+APART = 2
+"""Two micro-batches differ by this factor at least."""
+FIRST, MIDDLE, LAST, SOLE = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldTable:
+    """Bytes of a stage with k blocks, by its role: first, middle, last or only one. All (4, L + 1)."""
+
+    kept_bytes: FloatArray
+    """Of each micro-batch under way."""
+    again_bytes: FloatArray
+    """In addition during one backward."""
+
+
+class StageTables:
+    """All tables of one network of groups and one job, made when they are first asked for."""
+
+    def __init__(self, topology: Topology, job: Job, queueing: str, efficiency: GivenEfficiency) -> None:
+        self.topology, self.job, self.efficiency = topology, job, efficiency
+        self._queueing = queueing
+        of_device, self._first = Kinds.of(topology.devices)
+        self.kind_of: IntArray = of_device
+        """(N,) number of each device's kind."""
+        self.kinds: list[Device] = [topology.devices[i] for i in self._first]
+        self.microbatches = self._sizes()
+        self.checkpointings = self._open_checkpointings()
+        self._passes: dict[tuple[int, int], PassTable] = {}
+        self._held: dict[tuple[int, int], HeldTable] = {}
+        self._problems: dict[tuple[int, str], IterationProblem | None] = {}
+        self._static: dict[tuple[str, int], FloatArray | None] = {}
+
+    def _sizes(self) -> tuple[int, ...]:
+        found: list[int] = []
+        for size in open_microbatches(self.job):
+            if not found or (size >= APART * found[-1] and size <= MOST_MICROBATCH):
+                found.append(size)
+        return tuple(found)
+
+    def _open_checkpointings(self) -> list[Job]:
+        job = self.job
+        if job.checkpointing is not None or job.recompute:
+            return [job]
+        known = any(layer.selective_elements for layer in job.modelled().layers)
+        return [
+            job.with_fields(**how, warmups=job.warmups)
+            for how in CHECKPOINTINGS
+            if known or how["checkpointing"] != "selective"
+        ]
+
+    @cached_property
+    def blocks(self) -> list[Layer]:
+        return [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
+
+    @cached_property
+    def ends(self) -> list[list[Layer]]:
+        """The embedding and the head, each in a list that is empty where the model has none."""
+        layers = self.job.modelled().layers
+        return [[x for x in layers if x.kind is kind][:1] for kind in (LayerKind.EMBEDDING, LayerKind.HEAD)]
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.blocks)
+
+    @cached_property
+    def shardings(self) -> tuple[str, ...]:
+        job = self.job
+        if job.sharding is not None:
+            return (job.sharding,)
+        if job.synchronise_every > 1 or job.fragments > 1:
+            return ("none",)
+        return tuple(one for one in SHARDINGS if self.problem(0, one) is not None)
+
+    def problem(self, checkpointing: int, sharding: str) -> IterationProblem | None:
+        """The problem of one device of each kind; None where the job does not allow the sharding."""
+        key = checkpointing, sharding
+        if key not in self._problems:
+            try:
+                job = self.checkpointings[checkpointing].with_fields(sharding=sharding)
+                kinds = self.topology.subset(self._first)
+                self._problems[key] = IterationProblem.of(kinds, job, self._queueing, efficiency=self.efficiency)
+            except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together
+                self._problems[key] = None
+        return self._problems[key]
+
+    def passes(self, microbatch: int, checkpointing: int) -> PassTable:
+        """Seconds of the passes of a micro-batch."""
+        key = microbatch, checkpointing
+        if key not in self._passes:
+            job = self.checkpointings[checkpointing].with_fields(microbatch=microbatch)
+            self._passes[key] = pass_table(job, self.kinds, self.efficiency)
+        return self._passes[key]
+
+    def held(self, microbatch: int, checkpointing: int) -> HeldTable:
+        """Bytes of activations, as ``fitting`` counts them for the blocks that need least."""
+        key = microbatch, checkpointing
+        if key not in self._held:
+            problem = self.problem(checkpointing, self._any_sharding)
+            assert problem is not None
+            passes = problem.passes(microbatch)
+            kept = np.array(
+                [passes.layer[2] + first * passes.extra[0, 2] + last * passes.extra[1, 2] for first, last in ROLES]
+            )
+            left = kept
+            if passes.recompute:
+                least = [passes.input_bytes[0 if first else passes.least] for first, _ in ROLES]
+                left = np.minimum(np.array(least)[:, None], kept)
+            again = [max(passes.again_bytes - last * passes.extra[1, 2], 0.0) for _, last in ROLES]
+            self._held[key] = HeldTable(left, kept - left + np.array(again)[:, None])
+        return self._held[key]
+
+    @property
+    def _any_sharding(self) -> str:
+        return self.job.sharding or "none"
+
+    def static_bytes(self, sharding: str, n_replicas: int) -> FloatArray | None:
+        """(4, L + 1) bytes of parameters, gradients and the optimiser's states; None where the job has none such."""
+        key = sharding, n_replicas
+        if key not in self._static:
+            problem = self.problem(0, sharding)
+            self._static[key] = None if problem is None else self._static_of(problem, n_replicas)
+        return self._static[key]
+
+    def _static_of(self, problem: IterationProblem, n_replicas: int) -> FloatArray:
+        passes = problem.passes(problem.microbatches[0])
+        each = problem.static_bytes(n_replicas)
+        parts = sharded_over(problem.job.sharding, n_replicas).parameters
+        rows = []
+        for role, (first, last) in enumerate(ROLES):
+            parameters = passes.layer[1] + first * passes.extra[0, 1] + last * passes.extra[1, 1]
+            parameters = parameters + problem.tied_parameters * (role == LAST)
+            frozen = passes.layer[3] + first * passes.extra[0, 3] + last * passes.extra[1, 3]
+            gathered = problem.gathered_bytes(n_replicas, first=bool(first), last=bool(last))
+            rows.append(parameters * each + frozen / parts + gathered)
+        return np.array(rows)
+
+    def parameters(self, ends: IntArray) -> FloatArray:
+        """(S,) parameters of stages that end behind these blocks, the embedding, the head and a tied copy included."""
+        problem = self.problem(0, self._any_sharding)
+        assert problem is not None
+        counts = np.diff(problem.block_parameters[np.concatenate([[0], ends])])
+        counts[0] += problem.first_extra[1]
+        counts[-1] += problem.last_extra[1] + (problem.tied_parameters if len(ends) > 1 else 0.0)
+        return np.asarray(counts)
+
+    def gradient_bytes(self, ends: IntArray) -> FloatArray:
+        """(S,) bytes in messages of the gradients of the same stages, as compressed."""
+        return np.array([self._any_problem.gradient_bytes(float(n)) for n in self.parameters(ends)])
+
+    @property
+    def element_bytes(self) -> int:
+        return self._any_problem.bytes_per_element
+
+    @property
+    def _any_problem(self) -> IterationProblem:
+        problem = self.problem(0, self._any_sharding)
+        assert problem is not None
+        return problem
+
+    def message_bytes(self, sharding: str) -> list[tuple[float, float]]:
+        """Bytes that replicas gather, and scatter, of the first block, the embedding and the head."""
+        job = self.job.with_fields(sharding=sharding)
+        layers = [self.blocks[:1], *self.ends]
+        return [
+            message_bytes_of(job, one[0].parameters, frozen_bytes(job, one[0])) if one else (0.0, 0.0) for one in layers
+        ]
+
+    @cached_property
+    def memory_bytes(self) -> FloatArray:
+        """(K,) bytes that each kind of device has for plans."""
+        problem = self.problem(0, self._any_sharding)
+        assert problem is not None
+        return problem.memory_bytes
+
+
+ROLES = ((1, 0), (0, 0), (0, 1), (1, 1))
+"""Of a first, middle, last and only stage: whether it has the embedding, and the head."""

@@ -37,6 +37,7 @@ from dtfm_lab.widgets.network.links import filled
 from dtfm_lab.widgets.network.network_panel import highlight_of
 from dtfm_lab.widgets.planner.edits import BeforeEdit
 from dtfm_lab.widgets.planner.short_searches import Replanned, first_plan, improved, replanned
+from dtfm_lab.widgets.quiet import untold
 from dtfm_lab.widgets.running.playback import device_names, rows_of_trace
 from dtfm_lab.widgets.schedule.predictions import AS_DRAWN, ChartedPrediction, PredictionChart
 from dtfm_lab.widgets.shell.bar import bar_numbers, consists_of, shape_of
@@ -44,7 +45,7 @@ from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.views.frame import Glossary, Legend, TopBar
 from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.player import PlayerView
-from dtfm_lab.widgets.views.view import STATIC, View, untold
+from dtfm_lab.widgets.views.view import STATIC, View
 
 FACTORS = (0.1, 0.3, 3.0)
 """What the bandwidth of a pair is multiplied by."""

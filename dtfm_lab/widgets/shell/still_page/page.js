@@ -1,67 +1,102 @@
 // Stands in for a notebook and its kernel: mounts the lab's views on a page, with models that only hold traits.
+/** @import { Answer, Asked, Document, Line, Message, Model, Models, Packed, Traits } from "./types.d.ts" */
 
-/** The page's JSON, its binary values as DataViews; see `_packed` of __init__.py. */
+/**
+ * The page's JSON, its binary values as DataViews; see `_packed` of __init__.py.
+ * @type {(text: string) => Promise<Packed>}
+ */
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
   const whole = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
-  const length = new DataView(whole).getUint32(0, true), begin = 4 + length;
+  const length = new DataView(whole).getUint32(0, true),
+    begin = 4 + length;
+  /** @type {(name: string, value: any) => any} */
   const revive = (_, value) => (Array.isArray(value?.buffer) ? new DataView(whole, begin + value.buffer[0], value.buffer[1]) : value);
   return JSON.parse(new TextDecoder().decode(new Uint8Array(whole, 4, length)), revive);
 }
 
-/** A model of anywidget without a kernel: `answer(content)` takes the messages that would go to it. */
+/**
+ * A model of anywidget without a kernel: `answer(content)` takes the messages that would go to it.
+ * @type {(traits: Traits, answer: (content: Message) => void) => Model}
+ */
 function modelOf(traits, answer) {
+  /** @type {Map<string, (() => void)[]>} */
   const handlers = new Map();
+  /** @type {(event: string) => (() => void)[]} */
   const heard = (event) => handlers.get(event) ?? [];
-  return {
+  /** @type {Model} */
+  const model = {
     traits,
     get: (name) => traits[name],
-    set(name, value) { if (traits[name] !== value) this.setAll({ [name]: value }); },
+    set(name, value) {
+      if (traits[name] !== value) model.setAll({ [name]: value });
+    },
     /** All of them before anybody hears of one, as they belong together. */
     setAll(values) {
       Object.assign(traits, values);
       for (const name of Object.keys(values)) for (const handler of [...heard(`change:${name}`)]) handler();
     },
-    save_changes(callbacks) { callbacks?.iopub?.status({ content: { execution_state: "idle" } }); },
+    save_changes(callbacks) {
+      callbacks?.iopub?.status({ content: { execution_state: "idle" } });
+    },
     send: answer,
     on: (event, handler) => handlers.set(event, [...heard(event), handler]),
-    off: (event, handler) => handlers.set(event, heard(event).filter((one) => one !== handler)),
+    off: (event, handler) =>
+      handlers.set(
+        event,
+        heard(event).filter((one) => one !== handler),
+      ),
   };
+  return model;
 }
 
 /** Follows the reader's system: the body is named as JupyterLab names it, which is where views look. */
 function dress() {
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const show = () => { document.body.dataset.jpThemeLight = String(!system.matches); };
+  const show = () => {
+    document.body.dataset.jpThemeLight = String(!system.matches);
+  };
   system.addEventListener("change", show);
   show();
 }
 
-/** What is selected in one view is selected in the other, as the lab's state has it. */
+/**
+ * What is selected in one view is selected in the other, as the lab's state has it.
+ * @type {(map: Model, gantt: Model) => void}
+ */
 function linked(map, gantt) {
-  const follow = (from, to) => from.on("change:selected", () => {
-    if (JSON.stringify(from.get("selected")) !== JSON.stringify(to.get("selected"))) to.set("selected", from.get("selected"));
-  });
+  /** @type {(from: Model, to: Model) => void} */
+  const follow = (from, to) =>
+    from.on("change:selected", () => {
+      if (JSON.stringify(from.get("selected")) !== JSON.stringify(to.get("selected"))) to.set("selected", from.get("selected"));
+    });
   follow(map, gantt);
   follow(gantt, map);
   gantt.on("change:selected_stage", () => {
-    const { stage: _, ...highlight } = map.get("highlight"), stage = gantt.get("selected_stage");
+    const { stage: _, ...highlight } = map.get("highlight"),
+      stage = gantt.get("selected_stage");
     map.set("highlight", stage < 0 ? highlight : { ...highlight, stage });
   });
 }
 
+/** @type {(pair: string[]) => string} */
 const sorted = (pair) => JSON.stringify([...pair].sort());
-const endsOf = (line) => line.regions ?? [line.from, line.to];
+/** @type {(line: Line) => string[]} */
+const endsOf = (line) => line.regions ?? [line.from ?? "", line.to ?? ""];
 
 /**
  * Answers changes with what was found beforehand, one at a time: a link's label that is dragged shows the nearest of its
  * answers, and takes its number when it is let go.
+ * @type {(made: Models, asked: Asked, batchOf: (batch: number) => void) => { show: (answer: Answer, letGo?: boolean) => void, letGo: () => void, back: () => void }}
  */
 function answering(made, { pairs, batches }, batchOf) {
   const first = Object.fromEntries(Object.entries(made).map(([name, model]) => [name, { ...model.traits }]));
   const { document } = first.map;
-  let shown = {}, drawn = document;
+  /** @type {Answer} */
+  let shown = {};
+  let drawn = /** @type {Document} */ (document);
 
+  /** @type {(answer: Answer, letGo?: boolean) => void} */
   function show(answer, letGo = true) {
     for (const [name, model] of Object.entries(made)) {
       const changed = { ...Object.fromEntries(Object.keys(shown[name] ?? {}).map((what) => [what, first[name][what]])), ...answer[name] };
@@ -69,41 +104,78 @@ function answering(made, { pairs, batches }, batchOf) {
       if (Object.keys(changed).length) model.setAll(changed);
     }
     shown = answer;
-    if (letGo) { drawn = answer.map?.document ?? document; made.map.set("document", drawn); }
-    batchOf(batches.find((one) => one[1] === answer)?.[0] ?? batches.find(([, one]) => !Object.keys(one).length)[0]);
+    if (letGo) {
+      drawn = answer.map?.document ?? document;
+      made.map.set("document", drawn);
+    }
+    batchOf(batches.find((one) => one[1] === answer)?.[0] ?? batches.find(([, one]) => !Object.keys(one).length)?.[0] ?? 0);
   }
 
+  /** @type {(of: Document) => Map<string, Line>} */
   const written = (of) => new Map(of.between.map((line) => [sorted(endsOf(line)), line]));
-  let nearest = null;
+  let nearest = /** @type {Answer | null} */ (null);
   made.map.on("change:document", () => {
-    const next = made.map.get("document"), before = written(drawn), base = written(document);
+    const next = made.map.get("document"),
+      before = written(drawn),
+      base = written(document);
     const dragged = [...written(next)].find(([pair, line]) => JSON.stringify(line) !== JSON.stringify(before.get(pair)));
     if (next === drawn || !dragged) return;
     const [pair, { bandwidth_gbps: gbps }] = dragged;
     const own = (base.get(pair) ?? document.default).bandwidth_gbps;
     const near = [[own, {}], ...(pairs[pair] ?? [])].sort(([a], [b]) => Math.abs(Math.log(a / gbps)) - Math.abs(Math.log(b / gbps)));
-    nearest = near[0][1];
-    if (nearest !== shown) show(nearest, false);
+    const [[, found]] = near;
+    nearest = found;
+    if (found !== shown) show(found, false);
   });
-  return { show, letGo: () => { if (nearest) show(nearest); nearest = null; }, back: () => show({}) };
+  return {
+    show,
+    letGo: () => {
+      if (nearest) show(nearest);
+      nearest = null;
+    },
+    back: () => show({}),
+  };
 }
 
-/** The line of what can be asked: batches, the way back, other networks, and how it was found. */
+/**
+ * The line of what can be asked: batches, the way back, other networks, and how it was found.
+ * @type {(asked: Asked, act: { back: () => void, batch: (batch: number) => void }) => { line: HTMLElement, mark: (batch: number) => void }}
+ */
 function asksOf({ batches, others, note }, act) {
-  const make = (tag, traits, ...children) => { const element = Object.assign(document.createElement(tag), traits); element.append(...children); return element; };
+  /** @type {<K extends keyof HTMLElementTagNameMap>(tag: K, traits: object, ...children: (Node | string)[]) => HTMLElementTagNameMap[K]} */
+  const make = (tag, traits, ...children) => {
+    const element = Object.assign(document.createElement(tag), traits);
+    element.append(...children);
+    return element;
+  };
   const choices = batches.map(([batch]) => make("button", { type: "button", textContent: batch, onclick: () => act.batch(batch) }));
-  const elsewhere = make("select", { onchange: ({ target }) => { location.href = target.value; } },
-    ...Object.entries(others).map(([title, address]) => make("option", { textContent: title, value: address, selected: !address })));
+  const elsewhere = make(
+    "select",
+    {
+      onchange: (/** @type {{ target: HTMLSelectElement }} */ { target }) => {
+        location.href = target.value;
+      },
+    },
+    ...Object.entries(others).map(([title, address]) => make("option", { textContent: title, value: address, selected: !address })),
+  );
   elsewhere.setAttribute("aria-label", "Network");
-  const line = make("div", { className: "dtfm-still-asks" }, elsewhere, make("b", { textContent: "Drag a link's label sideways" }),
+  const line = make(
+    "div",
+    { className: "dtfm-still-asks" },
+    elsewhere,
+    make("b", { textContent: "Drag a link's label sideways" }),
     ...(batches.length > 1 ? [make("span", { textContent: "or train with a batch of" }), make("span", { className: "dtfm-still-batches" }, ...choices)] : []),
-    make("button", { type: "button", textContent: "As it was", onclick: act.back }), make("small", { textContent: note, title: note }));
+    make("button", { type: "button", textContent: "As it was", onclick: act.back }),
+    make("small", { textContent: note, title: note }),
+  );
   return { line, mark: (batch) => choices.forEach((one, at) => one.setAttribute("aria-pressed", String(batches[at][0] === batch))) };
 }
 
+/** @type {(lab: HTMLElement, packed: Packed) => Promise<void>} */
 async function mount(lab, { styles, scripts, models, asked }) {
   dress();
   document.head.append(Object.assign(document.createElement("style"), { textContent: styles.join("\n") }));
+  /** @type {(className: string, ...children: Node[]) => HTMLElement} */
   const box = (className, ...children) => {
     const element = Object.assign(document.createElement("div"), { className });
     element.append(...children);
@@ -117,9 +189,11 @@ async function mount(lab, { styles, scripts, models, asked }) {
   bar.setAttribute("role", "banner");
   legend.setAttribute("role", "complementary");
   lab.append(bar, panes, legend, glossary);
+  /** @type {Models} */
   const made = {};
-  let answers = null;
+  let answers = /** @type {ReturnType<typeof answering> | null} */ (null);
   for (const name of Object.keys(scripts)) {
+    /** @type {(content: Message) => void} */
     const answer = (content) => {
       if (content?.name === "words") made.glossary.set("is_open", true);
       if (content?.kind === "gesture" && content.phase === "end") answers?.letGo();
@@ -128,7 +202,10 @@ async function mount(lab, { styles, scripts, models, asked }) {
   }
   linked(made.map, made.gantt);
   if (asked) {
-    const asks = asksOf(asked, { back: () => answers.back(), batch: (batch) => answers.show(asked.batches.find(([one]) => one === batch)[1]) });
+    const asks = asksOf(asked, {
+      back: () => answers?.back(),
+      batch: (batch) => answers?.show((asked.batches.find(([one]) => one === batch) ?? asked.batches[0])[1]),
+    });
     answers = answering(made, asked, asks.mark);
     bar.after(asks.line);
     answers.back();
@@ -142,4 +219,6 @@ async function mount(lab, { styles, scripts, models, asked }) {
   lab.dataset.shown = "true";
 }
 
-await mount(document.querySelector(".dtfm-still"), await unpacked(document.getElementById("dtfm-packed").textContent));
+const lab = /** @type {HTMLElement} */ (document.querySelector(".dtfm-still"));
+const packed = /** @type {HTMLElement} */ (document.getElementById("dtfm-packed"));
+await mount(lab, await unpacked(packed.textContent ?? ""));

@@ -6,23 +6,32 @@ import { COLUMNS, Curve } from "./page/curve.js";
 import { legendItems } from "./page/legend.js";
 import { plotted } from "./page/plot.js";
 import { compact, dollars, figures, seconds } from "shared/axis.js";
+import { there } from "shared/there.js";
 import { view } from "shared/view.js";
+/** @import { Message, Render } from "shared/types.d.ts" */
+/** @import { Across, Axis, Curves, Row, Traits, Words } from "./types.d.ts" */
 
 const FEW = 100; // evaluations; a search this short is read on a linear axis
+/** @type {Record<Across, string>} */
 const ACROSS = { evaluations: "placements", seconds: "seconds" };
 const SETTLED_MS = 1500; // a caption that stands this long is read out
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
+  /** @type {Curves} */
   const curves = new Map();
+  /** @type {"log" | "linear" | null} */
   let chosenScale = null; // log or linear; null leaves it to the number of evaluations
   let drawn = 0;
-  let settling = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let settling;
 
   const title = h("strong");
   const legend = h("div", { class: "dtfm-legend" });
   const across = Object.entries(ACROSS).map(([name, text]) =>
-    h("button", { type: "button", "data-across": name, title: `Show ${text} across`, onclick: () => chooseAcross(name) }, text));
+    h("button", { type: "button", "data-across": name, title: `Show ${text} across`, onclick: () => chooseAcross(name) }, text),
+  );
   const scale = h("button", { type: "button", class: "dtfm-scale", onclick: toggleScale });
   const box = h("div", { class: "dtfm-box" });
   const empty = h("div", { class: "dtfm-empty" });
@@ -30,16 +39,23 @@ function render({ model, el }) {
   const announced = h("div", { class: "dtfm-announced", "aria-live": "polite" });
   const root = frame("dtfm-convergence", "Convergence of the search");
   root.append(
-    h("div", { class: "dtfm-heading" }, title, legend,
-      h("div", { class: "dtfm-across", role: "group", "aria-label": "What is across" }, ...across), scale),
-    box, caption, announced,
+    h("div", { class: "dtfm-heading" }, title, legend, h("div", { class: "dtfm-across", role: "group", "aria-label": "What is across" }, ...across), scale),
+    box,
+    caption,
+    announced,
   );
   el.append(root);
   cleanUp.add(() => clearTimeout(settling));
 
-  const { draw, move } = lineChart(box, (theme) => (curves.size ? plotted(curves, axis(), theme) : null), told, cleanUp, () => {
-    root.dataset.drawn = String(++drawn);
-  });
+  const { draw, move } = lineChart(
+    box,
+    (theme) => (curves.size ? plotted(curves, axis(), theme) : null),
+    told,
+    cleanUp,
+    () => {
+      root.dataset.drawn = String(++drawn);
+    },
+  );
   box.append(empty);
   root.addEventListener("keydown", moveCursor);
 
@@ -47,6 +63,7 @@ function render({ model, el }) {
   const mostPriced = () => Math.max(0, ...[...curves.values()].map((curve) => curve.last("evaluations")));
   const isLogarithmic = () => (chosenScale ? chosenScale === "log" : against() === "evaluations" && mostPriced() > FEW);
 
+  /** @type {() => Axis} */
   const axis = () => ({
     against: against(),
     logarithmic: isLogarithmic(),
@@ -62,17 +79,21 @@ function render({ model, el }) {
     draw();
   }
 
+  /** @type {(name: string) => void} */
   function chooseAcross(name) {
     chosenScale = null;
-    model.set("against", name);
+    model.set("against", /** @type {Across} */ (name));
     model.save_changes();
   }
 
-  /** Arrow keys read the curves from left to right, as a pointer would. */
+  /**
+   * Arrow keys read the curves from left to right, as a pointer would.
+   * @type {(event: KeyboardEvent) => void}
+   */
   function moveCursor(event) {
     if (event.target !== root || !["ArrowLeft", "ArrowRight", "Escape"].includes(event.key)) return;
     event.preventDefault();
-    move({ ArrowLeft: -1, ArrowRight: 1, Escape: 0 }[event.key]);
+    move(event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0);
   }
 
   function showTexts() {
@@ -82,10 +103,13 @@ function render({ model, el }) {
     root.setAttribute("aria-label", `${model.get("title")}: best, median and lower bound of the ${model.get("noun")}; arrow keys read values`);
   }
 
+  /** @type {(text: string) => void} */
   function showCaption(text) {
     caption.textContent = text;
     clearTimeout(settling);
-    settling = setTimeout(() => { announced.textContent = text; }, SETTLED_MS);
+    settling = setTimeout(() => {
+      announced.textContent = text;
+    }, SETTLED_MS);
   }
 
   function showScale() {
@@ -100,6 +124,7 @@ function render({ model, el }) {
     empty.textContent = model.get("empty");
   }
 
+  /** @type {(message: Message, buffers: DataView[]) => void} */
   function receive(message, buffers) {
     const before = looks();
     if (message.kind === "reset") curves.clear();
@@ -108,7 +133,7 @@ function render({ model, el }) {
       let from = 0;
       for (const { name, drop, count } of message.series) {
         if (!curves.has(name)) curves.set(name, new Curve());
-        curves.get(name).change(drop, values.subarray(from, (from += count * COLUMNS.length)));
+        there(curves.get(name)).change(drop, values.subarray(from, (from += count * COLUMNS.length)));
       }
       showCaption(message.caption);
     }
@@ -123,6 +148,7 @@ function render({ model, el }) {
   /** How a value is written. */
   const words = () => (model.get("unit") === "$" ? dollars : seconds);
 
+  /** @type {(at: number) => string} */
   function told(at) {
     return [...curves].flatMap(([name, curve]) => readout(name, curve.rowAt(against(), at), words())).join("\n");
   }
@@ -130,8 +156,24 @@ function render({ model, el }) {
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
   onTraits(model, ["title", "height", "noun"], showTexts, cleanUp);
-  onTraits(model, ["noun", "unit", "bound_label", "empty"], () => { showLegend(); draw(); }, cleanUp);
-  onTraits(model, ["against", "clock"], () => { showScale(); draw(); }, cleanUp);
+  onTraits(
+    model,
+    ["noun", "unit", "bound_label", "empty"],
+    () => {
+      showLegend();
+      draw();
+    },
+    cleanUp,
+  );
+  onTraits(
+    model,
+    ["against", "clock"],
+    () => {
+      showScale();
+      draw();
+    },
+    cleanUp,
+  );
   onTheme(showLegend, cleanUp);
   showTexts();
   showLegend();
@@ -140,6 +182,7 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
+/** @type {(name: string, row: Row | null, words: Words) => string[]} */
 function readout(name, row, words) {
   if (!row) return [];
   const median = isFinite(row.median) ? ` · median ${words(row.median)}` : "";

@@ -2,7 +2,10 @@
 import { cleanUps, frame, h, oncePerFrame, onTraits } from "shared/dom.js";
 import { view } from "shared/view.js";
 import { faultMenu } from "./page/menu.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const whom = h("span");
@@ -16,6 +19,7 @@ function render({ model, el }) {
   const devices = () => model.get("devices");
   const chosen = () => devices().find(({ name }) => model.get("selected").includes(name)) ?? devices()[0];
 
+  /** @type {(name: string) => void} */
   function choose(name) {
     model.set("selected", [name]);
     model.save_changes();
@@ -23,7 +27,8 @@ function render({ model, el }) {
   }
 
   function showNow() {
-    const device = chosen(), running = model.get("running");
+    const device = chosen(),
+      running = model.get("running");
     const why = devices().length ? model.get("hint") : "No plan yet: its devices can be disturbed while they run";
     const picked = device && model.get("selected").includes(device.name);
     whom.textContent = picked && running ? ` ${device.name}` : "";
@@ -31,10 +36,13 @@ function render({ model, el }) {
     button.title = button.disabled ? why : "Kill, pause or slow a device while it runs";
     if (button.disabled) menu.close();
     if (!device) return;
-    const states = model.get("states"), state = states[device.name] ?? {};
+    const states = model.get("states"),
+      state = states[device.name] ?? {};
     const may = new Set(state.may ?? []);
     menu.fill({
-      devices: devices().map((one) => ({ ...one, condition: states[one.name]?.condition ?? "" })), device, state,
+      devices: devices().map((one) => ({ ...one, condition: states[one.name]?.condition ?? "" })),
+      device,
+      state,
       actions: model.get("actions").map((action) => ({ ...action, possible: may.has(action.do) })),
       hint: may.size ? "" : model.get("hint"),
     });

@@ -4,42 +4,67 @@ import { dialog } from "shared/dialog.js";
 import { dropZone } from "shared/files.js";
 import { onTheme, readTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
 const CLOSED = "dtfm-lab-door-closed";
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const gallery = h("div", { class: "dtfm-door-cards" });
   const list = h("div", { class: "dtfm-door-list", hidden: true });
   const line = h("p", { class: "dtfm-door-line", role: "status" });
-  const all = h("button", { type: "button", class: "dtfm-quiet", "aria-expanded": "false", onclick: () => showAll(list.hidden) });
-  const file = h("input", { type: "file", multiple: true, hidden: true, accept: model.get("suffixes"), onchange: () => openFiles([...file.files]) });
+  const all = h("button", { type: "button", class: "dtfm-quiet", "aria-expanded": "false", onclick: () => showAll(Boolean(list.hidden)) });
+  /** @type {HTMLInputElement} */
+  const file = h("input", { type: "file", multiple: true, hidden: true, accept: model.get("suffixes"), onchange: () => openFiles([...(file.files ?? [])]) });
   const pick = h("button", { type: "button", class: "dtfm-quiet dtfm-door-file", onclick: () => file.click() }, "or drop a file: YAML, JSON, CSV, npz");
-  const box = dialog(el, { className: "dtfm-door", label: "Open a network", onClose: closed },
-    h("div", { class: "dtfm-dialog-head" }, h("h2", {}, "Train one model on many machines far apart"),
-      h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close")),
+  const box = dialog(
+    el,
+    { className: "dtfm-door", label: "Open a network", onClose: closed },
+    h(
+      "div",
+      { class: "dtfm-dialog-head" },
+      h("h2", {}, "Train one model on many machines far apart"),
+      h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close"),
+    ),
     h("p", {}, "Open a network. It is planned at once; then pull at a link and see what that does."),
     h("div", { class: "dtfm-door-body" }, gallery, list),
     h("footer", {}, all, h("span", { class: "dtfm-grow" }), pick, file),
-    line);
+    line,
+  );
   cleanUp.add(box.remove);
-  dropZone(box.card, sendFiles, (text) => { line.textContent = text; }, cleanUp);
+  dropZone(
+    box.card,
+    sendFiles,
+    (text) => {
+      line.textContent = text;
+    },
+    cleanUp,
+  );
 
+  /** @type {(content: object, buffers?: ArrayBuffer[]) => void} */
   function send(content, buffers) {
     box.close();
     model.send(content, undefined, buffers);
   }
 
+  /** @type {(names: string[], buffers: ArrayBuffer[]) => void} */
   function sendFiles(names, buffers) {
     send({ kind: "files", names }, buffers);
   }
 
+  /** @type {(files: File[]) => Promise<void>} */
   async function openFiles(files) {
     if (!files.length) return;
-    sendFiles(files.map((one) => one.name), await Promise.all(files.map((one) => one.arrayBuffer())));
+    sendFiles(
+      files.map((one) => one.name),
+      await Promise.all(files.map((one) => one.arrayBuffer())),
+    );
     file.value = "";
   }
 
+  /** @type {(shown: boolean) => void} */
   function showAll(shown) {
     list.hidden = !shown;
     gallery.hidden = shown;
@@ -55,30 +80,55 @@ function render({ model, el }) {
   }
 
   function closed() {
-    try { localStorage.setItem(CLOSED, "yes"); } catch { /* a page without a memory */ }
+    try {
+      localStorage.setItem(CLOSED, "yes");
+    } catch {
+      /* a page without a memory */
+    }
     if (!model.get("is_open")) return;
     model.set("is_open", false);
     model.save_changes();
   }
 
   function wasClosed() {
-    try { return localStorage.getItem(CLOSED) === "yes"; } catch { return false; }
+    try {
+      return localStorage.getItem(CLOSED) === "yes";
+    } catch {
+      return false;
+    }
   }
 
   function fill() {
     const { dark } = readTheme(box.box);
-    gallery.replaceChildren(...model.get("cards").map(({ name, title, words, picture, picture_dark }) => {
-      const card = h("button", { type: "button", class: "dtfm-door-card", onclick: () => send({ kind: "choose", name }) },
-        h("span", { class: "dtfm-door-picture", "aria-hidden": "true" }), h("b", {}, title), h("span", {}, words));
-      card.firstChild.innerHTML = dark ? picture_dark : picture;
-      return card;
-    }));
+    gallery.replaceChildren(
+      ...model.get("cards").map(({ name, title, words, picture, picture_dark }) => {
+        const card = h(
+          "button",
+          { type: "button", class: "dtfm-door-card", onclick: () => send({ kind: "choose", name }) },
+          h("span", { class: "dtfm-door-picture", "aria-hidden": "true" }),
+          h("b", {}, title),
+          h("span", {}, words),
+        );
+        /** @type {HTMLElement} */ (card.firstChild).innerHTML = dark ? picture_dark : picture;
+        return card;
+      }),
+    );
   }
 
   function fillList() {
-    list.replaceChildren(...model.get("networks").map(({ name, devices, words }) =>
-      h("button", { type: "button", class: "dtfm-door-row", onclick: () => send({ kind: "choose", name }) },
-        h("b", {}, name), h("span", {}, `${devices} devices`), h("span", { title: words }, words))));
+    list.replaceChildren(
+      ...model
+        .get("networks")
+        .map(({ name, devices, words }) =>
+          h(
+            "button",
+            { type: "button", class: "dtfm-door-row", onclick: () => send({ kind: "choose", name }) },
+            h("b", {}, name),
+            h("span", {}, `${devices} devices`),
+            h("span", { title: words }, words),
+          ),
+        ),
+    );
     nameAll();
   }
 
@@ -103,8 +153,12 @@ function render({ model, el }) {
   onTraits(model, ["offered"], onOffer, cleanUp);
   fill();
   fillList();
-  let frame = requestAnimationFrame(function begin() { // before the element stands in the page, it is in no lab to lie over
-    if (!el.isConnected) { frame = requestAnimationFrame(begin); return; }
+  let frame = requestAnimationFrame(function begin() {
+    // before the element stands in the page, it is in no lab to lie over
+    if (!el.isConnected) {
+      frame = requestAnimationFrame(begin);
+      return;
+    }
     onOffer();
     onOpen();
   });

@@ -2,7 +2,7 @@
 // draws it and sends it once. Nothing here knows what a document costs or whether it is valid.
 import { isStill, onShine, onTime, shine } from "shared/bus.js";
 import { sharpCanvas } from "shared/canvas.js";
-import { cleanUps, frame, h, oncePerFrame, onTraits, sized } from "shared/dom.js";
+import { cleanUps, frame, h, onTraits, oncePerFrame, sized, targetOf } from "shared/dom.js";
 import { linkDrag, linkLabel } from "shared/link_drag.js";
 import { playbackAt, playbackRows } from "shared/playback.js";
 import { view } from "shared/view.js";
@@ -21,15 +21,20 @@ import { sidePanel } from "./page/panel.js";
 import { recoveries, travelling } from "./page/running.js";
 import { emptyState, inventory, legendEntries } from "./page/surroundings.js";
 import { meaning, searchField, toolbar } from "./page/toolbar.js";
+/** @import { Conditions, Document, Moment, Paint, Point, Pointed, Render } from "shared/types.d.ts" */
+/** @import { Choice, Command, Edit, Ends, Laid, Running, Scene, SceneLine, Traits } from "./types.d.ts" */
 
 const FADE_MS = 150; // how long what is not pointed at takes to fade
 const [STEP, LEAP] = [5, 25]; // how far an arrow key moves, without and with Shift
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   let tool = "select";
+  /** @type {Ends | null} */
   let shownLink = null; // a link that another view has selected: [a, b], whether it is drawn or not
   let shownUnder = ""; // what was selected here then; once that changes, the link is no longer looked at
+  /** @type {{ ends: Ends | null, under: string }} */
   let faced = { ends: null, under: "" }; // the way from which a pair was edited, and what was selected then
   let notice = ""; // what could not be done here, until something else is
 
@@ -50,59 +55,89 @@ function render({ model, el }) {
   const now = () => present;
   const filled = () => model.get("filled");
 
-  const graph = topologyGraph(stage, {
-    chosen: sendSelection,
-    moved: (places) => edit(docs.moveDevices(now(), places)),
-    added: addDevice,
-    joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
-    swapped(a, b) {
-      graph.draw(now()); // devices stay where they are: their tasks change places
-      model.send({ kind: "swap", a, b });
+  const graph = topologyGraph(
+    stage,
+    {
+      chosen: sendSelection,
+      moved: (places) => edit(docs.moveDevices(now(), places)),
+      added: addDevice,
+      joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
+      swapped(a, b) {
+        graph.draw(now()); // devices stay where they are: their tasks change places
+        model.send({ kind: "swap", a, b });
+      },
+      opened: (data) => (data.kind === "region" ? graph.choose({ devices: membersOf([data.name]) }) : openForm()),
+      pointed: (data) => point(data),
+      changed: () => draw(),
     },
-    opened: (data) => (data.kind === "region" ? graph.choose({ devices: membersOf([data.name]) }) : openForm()),
-    pointed: (data) => point(data),
-    changed: () => draw(),
-  }, () => ({ highlight: model.get("highlight"), filled: filled() }), cleanUp);
+    () => ({ highlight: model.get("highlight"), filled: filled() }),
+    cleanUp,
+  );
 
   const { draw } = sharpCanvas(over, picture, cleanUp);
   const stages = badges(() => draw());
   const recovering = recoveries(() => draw());
-  const labels = labelLayer(model, {
-    read: (line) => conditionsOf(now(), line.kind, line.ends, filled()),
-    set: (line, { latency_ms, bandwidth_gbps }) => putDragged(withConditions(line, { latency_ms, bandwidth_gbps })),
-    press(line, event) {
-      if (event.type === "keydown" && graph.isSelected(line.id)) return openForm();
-      graph.choose(line.kind === "link" ? { links: [line.ends] } : { pairs: [line.ends] });
+  const labels = labelLayer(
+    model,
+    {
+      read: (line) => conditionsOf(now(), line.kind, line.ends, filled()),
+      set: (line, { latency_ms, bandwidth_gbps }) => putDragged(withConditions(line, { latency_ms, bandwidth_gbps })),
+      press(line, event) {
+        if (event.type === "keydown" && graph.isSelected(line.id)) return openForm();
+        graph.choose(line.kind === "link" ? { links: [line.ends] } : { pairs: [line.ends] });
+      },
+      point: (line) => point(line && { kind: line.kind, id: line.id, name: "", ends: line.ends }),
     },
-    point: (line) => point(line && { kind: line.kind, id: line.id, ends: line.ends }),
-  }, cleanUp);
+    cleanUp,
+  );
   const others = linkLabel("pairs without a line");
-  linkDrag(others.element, model, {
-    read: () => now().default, set: (conditions) => putDragged({ ...now(), default: { ...now().default, latency_ms: conditions.latency_ms, bandwidth_gbps: conditions.bandwidth_gbps } }),
-    show: (conditions) => others.write(conditions), press: () => { graph.choose({}); openForm(); },
-  }, cleanUp);
+  linkDrag(
+    others.element,
+    model,
+    {
+      read: () => now().default,
+      set: (conditions) =>
+        putDragged({ ...now(), default: { ...now().default, latency_ms: conditions.latency_ms, bandwidth_gbps: conditions.bandwidth_gbps } }),
+      show: (conditions) => others.write(conditions),
+      press: () => {
+        graph.choose({});
+        openForm();
+      },
+    },
+    cleanUp,
+  );
   const rest = h("div", { class: "dtfm-other-pairs", hidden: true }, h("span", {}, "Any other pair"), others.element);
   foot.prepend(rest);
   over.setAttribute("aria-hidden", "true");
   box.addEventListener("pointerleave", () => point(null)); // a drag that ends here is told no more of the pointer
   box.append(labels.element);
-  let [rows, time] = [playbackRows(model.get("playback")), null]; // what can be played, and the moment that is
+  let rows = playbackRows(model.get("playback")); // what can be played
+  let time = /** @type {Moment} */ (null); // and the moment that is
+  /** @type {{ what: Pointed, before?: Pointed, since: number, up: boolean }} */
   let lit = { what: null, since: -Infinity, up: false }; // what is pointed at, here or elsewhere
   let hovered = "";
-  let laid = null; // where everything is, of `laidFor`
+  /** @type {Laid} any: null until the first picture, which sets it before it is asked for */
+  let laid = /** @type {any} */ (null); // where everything is, of `laidFor`
   let laidFor = "";
+  /** @type {Scene | null} */
   let taken = null; // the scene whose badges are shown
+  /** @type {{ key?: string, scene?: Scene }} */
   let labelledFor = {}; // what the labels stand for: {key, scene}
 
-  /** Paints the canvas, and puts the labels on their lines. */
+  /**
+   * Paints the canvas, and puts the labels on their lines.
+   * @type {Paint}
+   */
   function picture(context, width, height, theme) {
     const { scene } = graph;
     const view = graph.view();
     const key = JSON.stringify([graph.layout, view.zoom, view.toScreen({ x: 0, y: 0 }), width, height, graph.peeked]);
     const moved = key !== laidFor;
     if (moved) [laid, laidFor] = [layOut(context, scene, view, graph.peeked), key];
+    /** @type {(name: string) => Point} */
     const place = (name) => graph.place(name);
-    if (scene !== taken) { // edges are drawn anew a frame after the plan came, and the scene with them
+    if (scene !== taken) {
+      // edges are drawn anew a frame after the plan came, and the scene with them
       taken = scene;
       stages.take(scene.tasks, graph.place);
     }
@@ -111,21 +146,36 @@ function render({ model, el }) {
     const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
     if (shade < 1) draw();
     paint(context, scene, view, laid, {
-      theme, width, height, conditions, hovered, run, found, stage: model.get("highlight").stage ?? -1, aimed: graph.aimed(), under: graph.under(),
+      theme,
+      width,
+      height,
+      conditions,
+      hovered,
+      run,
+      found,
+      stage: model.get("highlight").stage ?? -1,
+      aimed: graph.aimed(),
+      under: graph.under(),
       selected: (kind, name) => graph.isSelected(kind === "link" || kind === "pair" ? name : `${kind}:${name}`),
       nSelected: graph.nSelected(),
-      light: lit.what || !lit.up ? lightOf(lit.what ?? lit.before, scene) : null,
+      light: lit.what || !lit.up ? lightOf(lit.what ?? lit.before ?? null, scene) : null,
       shade: lit.up ? shade : 1 - shade,
       badges: stages.now(place),
       travelling: [...(run ? travelling(run.messages, scene, laid) : []), ...recovering.now(scene, laid, theme.dark)],
     });
+    /** @type {(line: SceneLine) => boolean} */
     const selected = (line) => graph.isSelected(line.id);
     const labelled = JSON.stringify([key, hovered, labels.held(), scene.lines.filter(selected).map((line) => line.id)]);
     if (labelled === labelledFor.key && scene === labelledFor.scene) return; // a run moves no label
     labelledFor = { key: labelled, scene };
-    labels.show(scene.lines, placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 60 }, (line) => selected(line) || line.id === hovered || line.id === labels.held()), selected);
+    labels.show(
+      scene.lines,
+      placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 60 }, (line) => selected(line) || line.id === hovered || line.id === labels.held()),
+      selected,
+    );
   }
 
+  /** @type {(t_s: number) => Running} */
   function playedAt(t_s) {
     const names = model.get("playback_devices");
     const { computing, messages } = playbackAt(rows, t_s);
@@ -135,19 +185,28 @@ function render({ model, el }) {
     };
   }
 
-  /** Tells every view of the lab what is pointed at here. */
+  /**
+   * Tells every view of the lab what is pointed at here.
+   * @type {(data: { id: string, kind: string, name: string, ends: Ends } | null) => void}
+   */
   function point(data) {
     const id = data ? data.id : "";
     if (id === hovered) return;
     hovered = id;
     root.style.cursor = "";
-    const what = !data ? null
-      : data.kind === "device" ? { devices: [data.name] }
-        : data.kind === "region" ? { devices: membersOf([data.name]) }
-          : data.kind === "link" ? { link: data.ends } : { devices: membersOf(data.ends) };
+    const what = !data
+      ? null
+      : data.kind === "device"
+        ? { devices: [data.name] }
+        : data.kind === "region"
+          ? { devices: membersOf([data.name]) }
+          : data.kind === "link"
+            ? { link: data.ends }
+            : { devices: membersOf(data.ends) };
     shine(root, what);
   }
 
+  /** @type {(what: Pointed) => void} */
   function shone(what) {
     const before = lit.what ?? lit.before;
     if (docs.same(what, lit.what)) return;
@@ -156,9 +215,13 @@ function render({ model, el }) {
     draw();
   }
 
-  /** Gives a line these numbers, in its direction, or both ways where it stands for both. */
+  /**
+   * Gives a line these numbers, in its direction, or both ways where it stands for both.
+   * @type {(line: SceneLine, conditions: Conditions) => Document}
+   */
   const withConditions = (line, conditions) => setConditions(now(), line.kind, line.ends, conditions, !line.oneWay, filled());
 
+  /** @type {(next: Document) => void} */
   function set(next) {
     present = next;
     const { links, ...outline } = next;
@@ -166,15 +229,24 @@ function render({ model, el }) {
     if (!docs.same(links, model.get("links"))) model.set("links", links);
   }
 
-  const drawDragged = oncePerFrame(() => { graph.draw(present); refresh(); }, cleanUp);
+  const drawDragged = oncePerFrame(() => {
+    graph.draw(present);
+    refresh();
+  }, cleanUp);
 
-  /** Sets the document as one of many while a label is dragged, whose hand sends it: before all is drawn, as that takes a while. */
+  /**
+   * Sets the document as one of many while a label is dragged, whose hand sends it: before all is drawn, as that takes a while.
+   * @type {(next: Document) => void}
+   */
   function putDragged(next) {
     set(next);
     drawDragged();
   }
 
-  /** One gesture: one entry in the history, one message. `chosen` is what is selected after it, if not the same. */
+  /**
+   * One gesture: one entry in the history, one message. `chosen` is what is selected after it, if not the same.
+   * @type {Edit}
+   */
   function edit(next, chosen) {
     notice = "";
     if (!docs.same(next, now())) set(next);
@@ -188,35 +260,52 @@ function render({ model, el }) {
     model.save_changes();
   }
 
-  /** The way between two devices that is looked at without being selected as a line. */
+  /**
+   * The way between two devices that is looked at without being selected as a line.
+   * @type {() => Ends | null}
+   */
   function peeked() {
     const { devices, links } = graph.chosen();
     if (links.length) return null;
     return devices.length === 2 ? devices : shownLink;
   }
 
-  /** The way from which the selected pair was edited or pointed at, if it was. */
+  /**
+   * The way from which the selected pair was edited or pointed at, if it was.
+   * @type {() => Ends | null}
+   */
   const facing = () => (faced.under === JSON.stringify(graph.chosen()) ? faced.ends : null);
 
-  /** The link that is selected, drawn or not, as [from, to], or one that runs between the selected pair; empty for none. */
+  /**
+   * The link that is selected, drawn or not, as [from, to], or one that runs between the selected pair; empty for none.
+   * @type {() => Ends}
+   */
   function chosenLink() {
     const { links, pairs } = graph.chosen();
-    const ends = links.length === 1 ? links[0].ends : peeked() ?? (pairs.length === 1 ? standIns(pairs[0].ends) : null);
+    const ends = links.length === 1 ? links[0].ends : (peeked() ?? (pairs.length === 1 ? standIns(pairs[0].ends) : null));
     const way = facing();
-    return ends && way && samePair(ends, way) ? way : ends ?? [];
+    return ends && way && samePair(ends, way) ? way : (ends ?? []);
   }
 
-  /** A device of each of two regions, for the views that know links of devices only; null where one is empty. */
+  /**
+   * A device of each of two regions, for the views that know links of devices only; null where one is empty.
+   * @type {(regions: string[]) => Ends | null}
+   */
   function standIns(regions) {
-    const ends = regions.map((region) => now().devices.find((device) => device.region === region)?.name);
-    return ends.includes(undefined) ? null : ends;
+    const ends = regions.flatMap((region) => now().devices.find((device) => device.region === region)?.name ?? []);
+    return ends.length < regions.length ? null : ends;
   }
 
   /** Tells Python what is selected, where that is news. */
   function putSelection() {
     const chosen = graph.chosen();
     if (shownLink && JSON.stringify(chosen) !== shownUnder) shownLink = null;
-    const news = Object.entries({ selected: chosen.devices, selected_link: chosenLink() }).filter(([name, value]) => !docs.same(value, model.get(name)));
+    /** @type {["selected" | "selected_link", string[]][]} */
+    const all = [
+      ["selected", chosen.devices],
+      ["selected_link", chosenLink()],
+    ];
+    const news = all.filter(([name, value]) => !docs.same(value, model.get(name)));
     for (const [name, value] of news) model.set(name, value);
     return news.length > 0;
   }
@@ -226,12 +315,17 @@ function render({ model, el }) {
     refresh();
   }
 
+  /** @type {(region: string, place: Point) => void} */
   function addDevice(region, { x, y }) {
     const [next, name] = docs.addDevice(now(), { region, gpu: model.get("gpus")[0] ?? "", x, y });
     edit(next, { devices: [name] });
   }
 
-  const membersOf = (regions) => now().devices.filter((device) => regions.includes(device.region)).map((device) => device.name);
+  /** @type {(regions: string[]) => string[]} */
+  const membersOf = (regions) =>
+    now()
+      .devices.filter((device) => regions.includes(device.region))
+      .map((device) => device.name);
 
   function remove() {
     const { devices, regions, links, pairs } = graph.chosen();
@@ -253,6 +347,7 @@ function render({ model, el }) {
   function duplicate() {
     const { devices, regions } = graph.chosen();
     const [copyDevices, copyRegions] = [devices.length > 0, regions.length > 0];
+    /** @type {[Document, string[], string[]]} */
     let [next, newRegions, newDevices] = [now(), [], []];
     if (copyRegions) [next, newRegions] = duplicateRegions(next, regions);
     const loose = devices.filter((name) => !membersOf(regions).includes(name));
@@ -261,7 +356,10 @@ function render({ model, el }) {
     graph.reveal(next.devices.filter((device) => newDevices.includes(device.name) || newRegions.includes(device.region)).map((device) => device.name));
   }
 
-  /** The next device in the document's order, for who has no pointer. */
+  /**
+   * The next device in the document's order, for who has no pointer.
+   * @type {(by: number) => void}
+   */
   function step(by) {
     const names = now().devices.map((device) => device.name);
     if (!names.length) return;
@@ -281,6 +379,7 @@ function render({ model, el }) {
     return refuse("Enter links two devices or two regions: select two first.");
   }
 
+  /** @type {(text: string) => number} */
   function find(text) {
     found = new Set(docs.matches(now(), text));
     draw();
@@ -310,28 +409,103 @@ function render({ model, el }) {
   }
 
   const backToCanvas = () => root.focus({ preventScroll: true });
+  /** @type {Set<string>} */
   let found = new Set();
   const search = searchField(find, takeFound, backToCanvas);
+  /** @type {(...kinds: ("devices" | "regions" | "links" | "pairs")[]) => boolean} */
   const some = (...kinds) => kinds.some((kind) => graph.chosen()[kind].length > 0);
   const inRegion = () => graph.chosen().devices.some((name) => docs.named(now().devices, name)?.region);
   const always = () => true;
   const selectFirst = "select something first";
+  /** @type {Command[]} */
   const commands = [
-    { name: "undo", label: "Undo", keys: "Ctrl+Z", hint: "Undo", run: () => model.send({ kind: "undo" }), possible: () => model.get("can_undo"), why: "nothing has been changed" },
-    { name: "redo", label: "Redo", keys: "Ctrl+Y", hint: "Redo", run: () => model.send({ kind: "redo" }), possible: () => model.get("can_redo"), why: "nothing has been undone" },
+    {
+      name: "undo",
+      label: "Undo",
+      keys: "Ctrl+Z",
+      hint: "Undo",
+      run: () => model.send({ kind: "undo" }),
+      possible: () => model.get("can_undo"),
+      why: "nothing has been changed",
+    },
+    {
+      name: "redo",
+      label: "Redo",
+      keys: "Ctrl+Y",
+      hint: "Redo",
+      run: () => model.send({ kind: "redo" }),
+      possible: () => model.get("can_redo"),
+      why: "nothing has been undone",
+    },
     { name: "fit", label: "Fit", keys: "F", hint: "Show everything", run: graph.fit, possible: always, why: "" },
-    { name: "delete", label: "Delete", keys: "Del", hint: "Delete what is selected; a region goes with its devices", run: remove, possible: () => some("devices", "regions", "links", "pairs"), why: selectFirst },
-    { name: "duplicate", label: "Duplicate", keys: "Ctrl+D", hint: "Copy the selected devices, or a region with all that is in it", run: duplicate, possible: () => some("devices", "regions"), why: "select devices or a region first" },
-    { name: "group", label: "Group", keys: "G", hint: "Make a region of the selected devices", run: group, possible: () => some("devices"), why: "select devices first" },
-    { name: "ungroup", label: "Ungroup", keys: "Shift+G", hint: "Take devices out of their region", run: ungroup, possible: () => some("regions") || inRegion(), why: "select a region, or devices of one, first" },
-    { name: "arrange", label: "Arrange", keys: "no key", hint: "Lay devices out region by region", run: () => { edit(arranged(now())); graph.fit(); }, possible: () => now().devices.length > 1, why: "there are not two devices yet" },
+    {
+      name: "delete",
+      label: "Delete",
+      keys: "Del",
+      hint: "Delete what is selected; a region goes with its devices",
+      run: remove,
+      possible: () => some("devices", "regions", "links", "pairs"),
+      why: selectFirst,
+    },
+    {
+      name: "duplicate",
+      label: "Duplicate",
+      keys: "Ctrl+D",
+      hint: "Copy the selected devices, or a region with all that is in it",
+      run: duplicate,
+      possible: () => some("devices", "regions"),
+      why: "select devices or a region first",
+    },
+    {
+      name: "group",
+      label: "Group",
+      keys: "G",
+      hint: "Make a region of the selected devices",
+      run: group,
+      possible: () => some("devices"),
+      why: "select devices first",
+    },
+    {
+      name: "ungroup",
+      label: "Ungroup",
+      keys: "Shift+G",
+      hint: "Take devices out of their region",
+      run: ungroup,
+      possible: () => some("regions") || inRegion(),
+      why: "select a region, or devices of one, first",
+    },
+    {
+      name: "arrange",
+      label: "Arrange",
+      keys: "no key",
+      hint: "Lay devices out region by region",
+      run: () => {
+        edit(arranged(now()));
+        graph.fit();
+      },
+      possible: () => now().devices.length > 1,
+      why: "there are not two devices yet",
+    },
   ];
   const bar = toolbar(use, commands, () => (root.classList.contains("dtfm-form") ? closeForm() : openForm()), cleanUp, search.element);
+  /** @type {Record<string, () => void>} */
   const silent = {
-    all: graph.chooseAll, none: () => { if (closeForm()) return; use("select"); graph.choose({}); }, search: () => { bar.show(true); search.focus(); }, enter,
-    next: () => step(1), previous: () => step(-1),
+    all: graph.chooseAll,
+    none: () => {
+      if (closeForm()) return;
+      use("select");
+      graph.choose({});
+    },
+    search: () => {
+      bar.show(true);
+      search.focus();
+    },
+    enter,
+    next: () => step(1),
+    previous: () => step(-1),
   };
 
+  /** @type {(nextTool: string) => void} */
   function use(nextTool) {
     tool = nextTool;
     graph.use(tool);
@@ -353,6 +527,7 @@ function render({ model, el }) {
     showStatus();
   }
 
+  /** @type {(line: string) => void} */
   function refuse(line) {
     notice = line;
     showStatus();
@@ -370,6 +545,7 @@ function render({ model, el }) {
   function reload() {
     const next = read();
     if (docs.same(next, now()) || labels.dragging()) return;
+    /** @type {(document: Document) => string[]} */
     const names = (document) => document.devices.map((device) => device.name).sort();
     const others = !docs.same(names(next), names(now()));
     present = next;
@@ -387,9 +563,13 @@ function render({ model, el }) {
     shownUnder = JSON.stringify(graph.chosen());
   }
 
-  /** Selects these devices, and leaves selected what else is. */
+  /**
+   * Selects these devices, and leaves selected what else is.
+   * @type {(devices: string[]) => void}
+   */
   function chooseDevices(devices) {
     const { regions, links, pairs } = graph.chosen();
+    /** @type {(lines: { ends: Ends }[]) => Ends[]} */
     const ends = (lines) => lines.map((line) => line.ends);
     graph.choose({ devices, regions, links: ends(links), pairs: ends(pairs) });
   }
@@ -406,6 +586,7 @@ function render({ model, el }) {
     refresh();
   }
 
+  /** @type {(by: [number, number], far: boolean) => void} */
   function nudge([x, y], far) {
     const distance = far ? LEAP : STEP;
     const places = graph.nudge(x * distance, y * distance);
@@ -413,9 +594,15 @@ function render({ model, el }) {
   }
 
   root.addEventListener("keydown", (event) => {
-    if (/^(INPUT|SELECT)$/.test(event.target.tagName)) return;
-    if (event.target.tagName === "BUTTON" && event.key === "Enter") return;
-    const command = (name) => silent[name] ?? (() => { const one = commands.find((each) => each.name === name); if (one.possible()) one.run(); });
+    if (/^(INPUT|SELECT)$/.test(targetOf(event).tagName)) return;
+    if (targetOf(event).tagName === "BUTTON" && event.key === "Enter") return;
+    /** @type {(name: string) => () => void} */
+    const command = (name) =>
+      silent[name]
+      ?? (() => {
+        const one = commands.find((each) => each.name === name);
+        if (one?.possible()) one.run();
+      });
     const action = meaning(event, use, command, nudge);
     if (!action) return;
     event.preventDefault();
@@ -428,17 +615,53 @@ function render({ model, el }) {
 
   // Both may change in one gesture, one after the other: they are read once both are there.
   let gone = false;
-  cleanUp.add(() => { gone = true; });
-  onTraits(model, ["outline", "links"], () => queueMicrotask(() => { if (!gone) reload(); }), cleanUp);
+  cleanUp.add(() => {
+    gone = true;
+  });
+  onTraits(
+    model,
+    ["outline", "links"],
+    () =>
+      queueMicrotask(() => {
+        if (!gone) reload();
+      }),
+    cleanUp,
+  );
   onTraits(model, ["selected"], takeSelection, cleanUp);
   onTraits(model, ["selected_link"], takeLink, cleanUp);
-  const redraw = oncePerFrame(() => { graph.redrawEdges(); refresh(); }, cleanUp);
+  const redraw = oncePerFrame(() => {
+    graph.redrawEdges();
+    refresh();
+  }, cleanUp);
   onTraits(model, ["highlight", "filled"], redraw, cleanUp);
   onTraits(model, ["gpus"], refresh, cleanUp);
-  onTraits(model, ["playback", "playback_devices"], () => { rows = playbackRows(model.get("playback")); draw(); }, cleanUp);
-  onTraits(model, ["conditions", "restored_from"], () => { recovering.take(model.get("conditions"), model.get("restored_from")); draw(); }, cleanUp);
+  onTraits(
+    model,
+    ["playback", "playback_devices"],
+    () => {
+      rows = playbackRows(model.get("playback"));
+      draw();
+    },
+    cleanUp,
+  );
+  onTraits(
+    model,
+    ["conditions", "restored_from"],
+    () => {
+      recovering.take(model.get("conditions"), model.get("restored_from"));
+      draw();
+    },
+    cleanUp,
+  );
   onShine(root, shone, cleanUp);
-  onTime(root, (moment) => { time = moment; draw(); }, cleanUp);
+  onTime(
+    root,
+    (moment) => {
+      time = moment;
+      draw();
+    },
+    cleanUp,
+  );
   onTraits(model, ["problem", "summary"], showStatus, cleanUp);
   onTraits(model, ["can_undo", "can_redo"], () => bar.update(tool), cleanUp);
   onDownload(model, cleanUp);
@@ -448,7 +671,9 @@ function render({ model, el }) {
   root.append(main, status);
   el.append(root);
   sized(model, el, root, main, cleanUp);
-  side.addEventListener("keydown", (event) => { if (event.key === "Escape" && closeForm()) event.stopPropagation(); });
+  side.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && closeForm()) event.stopPropagation();
+  });
   use("select");
   graph.draw(now());
   graph.choose({ devices: model.get("selected") });

@@ -1,13 +1,15 @@
 // Seconds against dollars: the plans of a frontier as points on a step line, and what no plan can beat.
-import { cleanUps, frame, h, onResize, onTraits, svg } from "shared/dom.js";
-import { dollars, figures, logTicks, seconds, ticks } from "shared/axis.js";
+import { cleanUps, focusedIn, frame, h, onResize, onTraits, svg } from "shared/dom.js";
+import { dollars, figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";
 import { view } from "shared/view.js";
+import { scale } from "./page/scale.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [62, 18, 14, 40];
-const STEEP = 6; // ratio of the largest to the smallest from which an axis is logarithmic
-const LEAST_ROOM = 0.1; // share of the largest value beside the points: with less, marks of three figures would read alike
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const title = h("strong");
@@ -17,49 +19,86 @@ function render({ model, el }) {
   const key = h("span", { class: "dtfm-frontier-key dtfm-line" }, "no plan is faster");
   const root = frame("dtfm-frontier", "Seconds against dollars");
   root.removeAttribute("tabindex"); // its points take the focus
-  root.append(h("div", { class: "dtfm-heading" }, title,
-    h("span", { class: "dtfm-grow" }), key), box, told, caption);
+  root.append(h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), key), box, told, caption);
   el.append(root);
-  const rove = roving(box, () => [...box.querySelectorAll("[role=button]")], () => 1);
+  const rove = roving(
+    box,
+    () => [...box.querySelectorAll("[role=button]")],
+    () => 1,
+  );
 
   function show() {
-    const points = model.get("points"), bounds = model.get("bounds"), chosen = model.get("chosen");
+    const points = model.get("points"),
+      bounds = model.get("bounds"),
+      chosen = model.get("chosen");
     const height = model.get("height");
     root.classList.toggle("dtfm-filling", !height);
     box.style.height = height ? `${height}px` : "";
-    const wide = box.clientWidth || 600, high = box.clientHeight || 250;
-    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.point : null;
+    const wide = box.clientWidth || 600,
+      high = box.clientHeight || 250;
+    const focused = focusedIn(box)?.dataset.point ?? null;
     title.textContent = model.get("title");
     caption.textContent = model.get("caption");
     box.replaceChildren();
     key.hidden = bounds.length < 2; // there is no line
     if (!points.length) return void box.append(h("div", { class: "dtfm-empty" }, "No frontier yet"));
-    const x = scale(points.map((one) => one.dollars), LEFT, wide - RIGHT);
+    const x = scale(
+      points.map((one) => one.dollars),
+      LEFT,
+      wide - RIGHT,
+    );
     const y = scale([...points.map((one) => one.seconds), ...bounds.map(([, bound]) => bound)], high - BOTTOM, TOP);
     const picture = svg("svg", { width: wide, height: high, role: "group", "aria-label": `${points.length} plans` });
-    for (const value of x.marks(wide / 90)) picture.append(
-      svg("line", { class: "dtfm-tick", x1: x.at(value), x2: x.at(value), y1: high - BOTTOM, y2: high - BOTTOM + 4 }),
-      text(x.at(value), high - BOTTOM + 17, `$${figures(value)}`, "middle"));
-    for (const value of y.marks(6)) picture.append(
-      svg("line", { class: "dtfm-grid", x1: LEFT, x2: wide - RIGHT, y1: y.at(value), y2: y.at(value) }),
-      text(LEFT - 7, y.at(value) + 4, figures(value), "end"));
+    for (const value of x.marks(wide / 90))
+      picture.append(
+        svg("line", { class: "dtfm-tick", x1: x.at(value), x2: x.at(value), y1: high - BOTTOM, y2: high - BOTTOM + 4 }),
+        text(x.at(value), high - BOTTOM + 17, `$${figures(value)}`, "middle"),
+      );
+    for (const value of y.marks(6))
+      picture.append(
+        svg("line", { class: "dtfm-grid", x1: LEFT, x2: wide - RIGHT, y1: y.at(value), y2: y.at(value) }),
+        text(LEFT - 7, y.at(value) + 4, figures(value), "end"),
+      );
     picture.append(text((LEFT + wide - RIGHT) / 2, high - 4, "dollars an hour of all devices that serve", "middle"));
     const up = text(-(TOP + high - BOTTOM) / 2, 12, "seconds an iteration", "middle");
     up.setAttribute("transform", "rotate(-90)");
     picture.append(up);
-    if (bounds.length > 1) picture.append(svg("polyline", { class: "dtfm-bound", points: bounds.map(([spent, bound]) => `${x.at(spent)},${y.at(bound)}`).join(" ") }));
-    const steps = [...points].reverse().flatMap((one, at, all) => [...(at ? [`${x.at(one.dollars)},${y.at(all[at - 1].seconds)}`] : []), `${x.at(one.dollars)},${y.at(one.seconds)}`]);
+    if (bounds.length > 1)
+      picture.append(svg("polyline", { class: "dtfm-bound", points: bounds.map(([spent, bound]) => `${x.at(spent)},${y.at(bound)}`).join(" ") }));
+    const steps = [...points]
+      .reverse()
+      .flatMap((one, at, all) => [...(at ? [`${x.at(one.dollars)},${y.at(all[at - 1].seconds)}`] : []), `${x.at(one.dollars)},${y.at(one.seconds)}`]);
     picture.append(svg("polyline", { class: "dtfm-steps", points: steps.join(" ") }));
     points.forEach((one, at) => {
       const words = `${seconds(one.seconds)} at ${dollars(one.dollars)} an hour, ${dollars(one.by_token)} a billion ${model.get("counted")}: ${one.words}`;
       const choose = () => model.send({ kind: "choose", point: at });
-      const tell = () => { told.textContent = words; };
-      const mark = svg("circle", {
-        class: `dtfm-point${one.pays ? "" : " dtfm-hollow"}${at === chosen ? " dtfm-chosen" : ""}`, cx: x.at(one.dollars), cy: y.at(one.seconds),
-        r: at === chosen ? 7 : 5, role: "button", tabindex: "-1", "data-point": at, "aria-pressed": String(at === chosen), "aria-label": `Take the plan of ${words}`,
-        onclick: choose, onfocus: tell, onpointerenter: tell,
-        onkeydown: (event) => { if (["Enter", " "].includes(event.key)) { event.preventDefault(); choose(); } },
-      }, svg("title", {}, words));
+      const tell = () => {
+        told.textContent = words;
+      };
+      const mark = svg(
+        "circle",
+        {
+          class: `dtfm-point${one.pays ? "" : " dtfm-hollow"}${at === chosen ? " dtfm-chosen" : ""}`,
+          cx: x.at(one.dollars),
+          cy: y.at(one.seconds),
+          r: at === chosen ? 7 : 5,
+          role: "button",
+          tabindex: "-1",
+          "data-point": at,
+          "aria-pressed": String(at === chosen),
+          "aria-label": `Take the plan of ${words}`,
+          onclick: choose,
+          onfocus: tell,
+          onpointerenter: tell,
+          onkeydown: (event) => {
+            if (["Enter", " "].includes(event.key)) {
+              event.preventDefault();
+              choose();
+            }
+          },
+        },
+        svg("title", {}, words),
+      );
       picture.append(mark);
     });
     box.append(picture);
@@ -74,20 +113,7 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-/** Places of values between two pixels; logarithmic where they differ much. */
-function scale(values, from, to) {
-  const known = values.filter((value) => isFinite(value));
-  const least = Math.min(...known), most = Math.max(...known);
-  const log = least > 0 && most / least > STEEP;
-  const room = Math.max((most - least) * 0.08, most * LEAST_ROOM) || 0.08;
-  const [bottom, top] = log ? [least / 1.15, most * 1.15] : [Math.max(0, least - room), most + room];
-  const of = log ? Math.log : (value) => value;
-  return {
-    at: (value) => from + ((of(value) - of(bottom)) / (of(top) - of(bottom) || 1)) * (to - from),
-    marks: (count) => (log ? logTicks(bottom, top) : ticks(bottom, top, count)),
-  };
-}
-
+/** @type {(x: number, y: number, words: string, anchor: string) => SVGTextElement} */
 const text = (x, y, words, anchor) => svg("text", { x, y, "text-anchor": anchor }, words);
 
 export default view(render);

@@ -1,5 +1,5 @@
 // Who does what when: predicted bars, and over them measured ones as they come in.
-import { cleanUps, frame, h, oncePerFrame, oncePerMessage, onTraits, typed } from "shared/dom.js";
+import { cleanUps, frame, h, onTraits, oncePerFrame, oncePerMessage, targetOf, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { onTheme, readTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
@@ -16,6 +16,8 @@ import { offer, picture, unpacked } from "./page/save.js";
 import { shareStrip } from "./page/shares.js";
 import { BAR_TRAITS, extent, readRest, readUpper, TEXT_TRAITS } from "./page/state.js";
 import { describe, linkOf, moment } from "./page/words.js";
+/** @import { Context, Message, Paint, Point, Pointed, Render } from "shared/types.d.ts" */
+/** @import { Bar, Columns, Place, State, Traits, Unit } from "./types.d.ts" */
 
 const STREAMED = { ...COLUMNS, ...LATE };
 const HINT = "Click, then scroll to zoom (or Ctrl + scroll) · drag to pan · double-click for all";
@@ -23,16 +25,20 @@ const KEYS = "Keys: + - 0 and the arrows, P for the critical path, M for message
 const RESTED = 160; // milliseconds without a move
 const PNG_RATIO = 2;
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  let state = { upper: NO_BARS, lower: NO_BARS, ghost: NO_BARS, ends: [], gaps: [], open: -1, overlays: false };
+  /** @type {State} any: the rest of it is read before anything is drawn */
+  let state = /** @type {any} */ ({ upper: NO_BARS, lower: NO_BARS, ghost: NO_BARS, ends: [], gaps: [], open: -1, overlays: false });
+  /** @type {Columns[]} */
   let parts = []; // of the lower bars, as they came
-  let pointer = null;
-  let place = null;
+  let pointer = /** @type {Point | null} */ (null);
+  let place = /** @type {Place | null} */ (null);
   let isNew = true;
   let version = 0;
   let paints = 0;
-  let rest = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let rest;
   let moving = false;
 
   const title = h("strong");
@@ -45,9 +51,15 @@ function render({ model, el }) {
   const tangle = h("span", { class: "dtfm-tangle", "aria-live": "polite" });
   const pathToggle = toggle("show_path", "Critical path", "What the iteration's length is made of (P)");
   const messagesToggle = toggle("show_messages", "Messages", "Arrows from sender to receiver (M)");
-  const zooms = h("span", { class: "dtfm-gantt-zooms", role: "group", "aria-label": "Zoom" },
-    ...[["−", "Zoom out (-)", () => view.zoom(1 / 0.6)], ["+", "Zoom in (+)", () => view.zoom(0.6)], ["All", "Show the whole iteration (0)", () => view.reset()]]
-      .map(([text, help, onclick]) => h("button", { type: "button", title: help, "aria-label": help, onclick }, text)));
+  const zooms = h(
+    "span",
+    { class: "dtfm-gantt-zooms", role: "group", "aria-label": "Zoom" },
+    .../** @type {[string, string, () => void][]} */ ([
+      ["−", "Zoom out (-)", () => view.zoom(1 / 0.6)],
+      ["+", "Zoom in (+)", () => view.zoom(0.6)],
+      ["All", "Show the whole iteration (0)", () => view.reset()],
+    ]).map(([text, help, onclick]) => h("button", { type: "button", title: help, "aria-label": help, onclick }, text)),
+  );
   const root = frame("dtfm-gantt", "Schedule");
   const heading = h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), messagesToggle, pathToggle);
   root.append(heading, legend, box);
@@ -61,29 +73,61 @@ function render({ model, el }) {
   box.append(rows.element, empty, busy);
   const tip = tooltip(box);
   const light = lights(root, () => drawPointer(), cleanUp);
-  const glide = gliding(() => { follow(); draw(); }, cleanUp);
+  const glide = gliding(() => {
+    follow();
+    draw();
+  }, cleanUp);
   const pinned = pinnedBar(() => (state.overlays ? state.lower : state.upper), about, drawPointer);
-  const view = navigation(root, box, () => extentNow().whole, () => place, { changed: moved, clicked, scrolls: () => place !== null && place.contentHeight > place.rowsBottom - place.top + 1 }, cleanUp);
-  const overview = minimap(() => place && { state, left: place.left, right: place.right, whole: extentNow().whole }, () => version, view, cleanUp);
+  const view = navigation(
+    root,
+    box,
+    () => extentNow().whole,
+    () => place,
+    { changed: moved, clicked, scrolls: () => place !== null && place.contentHeight > place.rowsBottom - place.top + 1 },
+    cleanUp,
+  );
+  const overview = minimap(
+    () => place && { state, left: place.left, right: place.right, whole: extentNow().whole },
+    () => version,
+    view,
+    cleanUp,
+  );
   const shares = shareStrip();
   root.append(overview.element, shares.element, h("div", { class: "dtfm-gantt-foot" }, pinned.element, caption, tangle, hint, zooms));
   cleanUp.add(() => clearTimeout(rest));
 
-  function draw() { drawAll(); drawPointer(); overview.draw(); }
+  function draw() {
+    drawAll();
+    drawPointer();
+    overview.draw();
+  }
 
+  /** @type {(isMoving: boolean) => void} */
   function moved(isMoving) {
     moving = isMoving;
     clearTimeout(rest);
-    if (moving) rest = setTimeout(() => { moving = false; if (root.dataset.hurried) drawAll(); }, RESTED);
+    if (moving)
+      rest = setTimeout(() => {
+        moving = false;
+        if (root.dataset.hurried) drawAll();
+      }, RESTED);
     draw();
   }
 
+  /** @type {(event: MouseEvent) => Point} */
   const spotOf = (event) => {
     const { left, top } = box.getBoundingClientRect();
     return { x: event.clientX - left, y: event.clientY - top };
   };
-  box.addEventListener("pointermove", (event) => { pointer = event.target.closest(".dtfm-gantt-row") ? null : spotOf(event); drawPointer(); });
-  box.addEventListener("pointerleave", () => { pointer = null; light.point(null); drawPointer(); });
+  box.addEventListener("pointermove", (event) => {
+    pointer = targetOf(event).closest(".dtfm-gantt-row") ? null : spotOf(event);
+    drawPointer();
+  });
+  box.addEventListener("pointerleave", () => {
+    pointer = null;
+    light.point(null);
+    drawPointer();
+  });
   root.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const button = { p: pathToggle, m: messagesToggle }[event.key.toLowerCase()];
@@ -95,20 +139,31 @@ function render({ model, el }) {
     event.stopPropagation();
   });
 
+  /** @type {(trait: "show_path" | "show_messages", text: string, help: string) => HTMLButtonElement} */
   function toggle(trait, text, help) {
-    return h("button", {
-      type: "button", title: help, "aria-pressed": "false", hidden: true,
-      onclick: () => flip(trait),
-    }, text);
+    return h(
+      "button",
+      {
+        type: "button",
+        title: help,
+        "aria-pressed": "false",
+        hidden: true,
+        onclick: () => flip(trait),
+      },
+      text,
+    );
   }
 
+  /** @type {(trait: "show_path" | "show_messages") => void} */
   function flip(trait) {
     model.set(trait, !model.get(trait));
     model.save_changes();
   }
 
   /** With bars on their way, and the time axis too. */
-  function follow() { state = { ...state, isGliding: glide.isOn(), ends: glide.isOn() ? state.ends : model.get("ends") }; }
+  function follow() {
+    state = { ...state, isGliding: glide.isOn(), ends: glide.isOn() ? state.ends : model.get("ends") };
+  }
   const settled = () => extent(state.upper, state.lower, state.ends, model.get("time_unit"), model.get("interval"), state.gaps);
   function extentNow() {
     const last = settled();
@@ -116,11 +171,22 @@ function render({ model, el }) {
   }
   const nothing = () => !state.upper.count && !state.lower.count;
 
+  /** @type {Paint} */
   function paint(context, width, height, theme) {
     place = null;
     drawPointer(); // what is under a pointer that rests is told anew, also where it was told in this frame already
     if (nothing()) return;
-    const look = { width, height, theme, ratio: window.devicePixelRatio || 1, span: view.visible(), whole: extentNow().whole, moving, scroll: rows.scroll(), fill: !model.get("height") };
+    const look = {
+      width,
+      height,
+      theme,
+      ratio: window.devicePixelRatio || 1,
+      span: view.visible(),
+      whole: extentNow().whole,
+      moving,
+      scroll: rows.scroll(),
+      fill: !model.get("height"),
+    };
     const painted = paintChart(context, look, { ...state, upper: glide.bars(state.upper), unit: settled().unit });
     place = painted.place;
     rows.show(place);
@@ -132,6 +198,7 @@ function render({ model, el }) {
     overview.draw();
   }
 
+  /** @type {Paint} */
   function paintPointer(context, _width, _height, theme) {
     tip.hide();
     if (!place || nothing()) return;
@@ -156,21 +223,26 @@ function render({ model, el }) {
     if (words.length) tip.show(words.join("\n"), x, y);
   }
 
+  /** @type {(unit: Unit) => Pointed} */
   const whatIs = ({ stage, depth, device, nMembers }) => (nMembers && stage >= 0 && !depth ? { stage } : device ? { devices: [device] } : null);
 
+  /** @type {(bar: Bar) => Pointed} */
   function whatIsBar(bar) {
     const link = state.kinds[bar.kind]?.message ? linkOf(bar, state) : null;
     if (link) return { link };
     return state.devices[bar.row] ? { devices: [state.devices[bar.row]] } : null;
   }
 
+  /** @type {(x: number, y: number) => Bar | null} */
   function barAt(x, y) {
     const spot = place?.under(y);
-    if (!spot || x < place.left || x > place.right) return null;
+    if (!place || !spot || x < place.left || x > place.right) return null;
     return barUnder(state.overlays ? state.lower : state.upper, spot.row, spot.lane, state.lanes, place.time(x), 1.5 / place.scale);
   }
 
+  /** @type {(x: number, y: number) => string[]} */
   function wordsAt(x, y) {
+    if (!place) return [];
     const gap = gapAt(x, y, place, state);
     if (gap) return [gap.tip];
     const found = barAt(x, y);
@@ -180,12 +252,16 @@ function render({ model, el }) {
     return [];
   }
 
+  /** @type {(bar: Bar) => string[]} */
   function about(bar) {
     const [upper, lower] = state.overlays ? [counterpart(state.upper, bar), bar] : [bar, null];
     return describe({ upper, lower }, { ...state, several: state.perPipeline > 0, unit: settled().unit });
   }
 
-  /** What a row waits for where it has no bar. */
+  /**
+   * What a row waits for where it has no bar.
+   * @type {(row: number, time: number) => string[]}
+   */
   function waiting(row, time) {
     const bars = state.overlays ? state.lower : state.upper;
     let [next, soonest] = [-1, Infinity];
@@ -199,10 +275,11 @@ function render({ model, el }) {
     return [`${state.names[row]} · waits for ${state.kinds[kind].name}${microbatch >= 0 ? ` ${microbatch}` : ""} until ${moment(soonest, settled().unit)}`];
   }
 
+  /** @type {(event: PointerEvent) => void} */
   function clicked(event) {
     const { x, y } = spotOf(event);
     const spot = place?.under(y);
-    if (!spot) return;
+    if (!place || !spot) return;
     const found = barAt(x, y);
     const unit = place.shown[spot.slot];
     if (found) pinned.pin(found);
@@ -210,7 +287,10 @@ function render({ model, el }) {
     choose(state.devices[spot.row], event.shiftKey);
   }
 
-  /** A press on a row's label: a stage opens or closes and is selected, a device is selected. */
+  /**
+   * A press on a row's label: a stage opens or closes and is selected, a device is selected.
+   * @type {(unit: Unit, event: { shiftKey: boolean }) => void}
+   */
   function pressRow(unit, event) {
     if (unit.nMembers) {
       open(unit);
@@ -220,11 +300,13 @@ function render({ model, el }) {
     } else choose(unit.device || undefined, event.shiftKey);
   }
 
+  /** @type {(unit: Unit) => void} */
   function open(unit) {
     state.open = unit.isOpen ? -1 : unit.id;
     showTexts();
   }
 
+  /** @type {(device: string | undefined, more: boolean) => void} */
   function choose(device, more) {
     if (device === undefined) return;
     const before = model.get("selected");
@@ -234,7 +316,10 @@ function render({ model, el }) {
     model.save_changes();
   }
 
-  /** Hold the next bar of the row, or the one before. */
+  /**
+   * Hold the next bar of the row, or the one before.
+   * @type {(by: number) => void}
+   */
   function step(by) {
     if (nothing() || !place) return;
     const found = pinned.neighbour(by, place.shown[0].rows[0], place.from);
@@ -255,7 +340,7 @@ function render({ model, el }) {
       state.open = -1;
       view.reset();
     } else if (spanBefore && state.upper.count) glide.begin(before.upper, state.upper, spanBefore, settled().whole);
-    if (isOfOldRows && !view.isWhole()) view.look(...view.visible());
+    if (isOfOldRows && !view.isWhole()) view.look(view.visible()[0], view.visible()[1]);
     shownRows = rowsNow();
     state.isGliding = glide.isOn();
     changed();
@@ -264,11 +349,14 @@ function render({ model, el }) {
   let shownRows = "";
   const rowsNow = () => JSON.stringify([model.get("rows").length, model.get("units").map(({ stage, members }) => [stage, members?.length])]);
   const sameRows = () => rowsNow() === shownRows;
-  /** Bars as they are on their way, to set out from. */
+  /**
+   * Bars as they are on their way, to set out from.
+   * @type {(bars: Bars) => Bars}
+   */
   const frozen = (bars) => Object.assign(Object.create(bars), { start: bars.start.slice(), end: bars.end.slice() });
 
   function loadLower() {
-    const columns = joined(parts, STREAMED);
+    const columns = joined(/** @type {any[]} any: measured columns all have `late` */ (parts), STREAMED);
     parts = [columns];
     state.lower = columns.start.length ? new Bars(columns) : NO_BARS;
     state.overlays = columns.start.length > 0 || model.get("measured_iteration") >= 0; // one that has just begun has no bar yet
@@ -299,23 +387,37 @@ function render({ model, el }) {
     busy.hidden = !busy.textContent;
     box.classList.toggle("dtfm-gantt-stale", Boolean(model.get("stale")));
     empty.hidden = !nothing() || !busy.hidden;
-    for (const [name, is] of [["dtfm-gantt-fills", !height], ["dtfm-gantt-bare", isBare]]) root.classList.toggle(name, is);
+    for (const [name, is] of /** @type {[string, boolean][]} */ ([
+      ["dtfm-gantt-fills", !height],
+      ["dtfm-gantt-bare", isBare],
+    ]))
+      root.classList.toggle(name, is);
     el.classList.toggle("dtfm-gantt-fills", !height);
     box.style.height = height ? `${height}px` : "";
     showShares();
-    root.setAttribute("aria-label", [`${model.get("title")}: ${upper.count} predicted and ${lower.count} measured bars`, ...state.gaps.map(({ tip }) => tip)].join(". "));
+    root.setAttribute(
+      "aria-label",
+      [`${model.get("title")}: ${upper.count} predicted and ${lower.count} measured bars`, ...state.gaps.map(({ tip }) => tip)].join(". "),
+    );
     root.setAttribute("aria-busy", String(!busy.hidden));
     for (const [name, count] of Object.entries({
-      predicted: upper.count, measured: lower.count, path: path.bar.length,
-      messages: messages.leaves.length, gaps: state.gaps.length,
-    })) root.dataset[name] = String(count);
+      predicted: upper.count,
+      measured: lower.count,
+      path: path.bar.length,
+      messages: messages.leaves.length,
+      gaps: state.gaps.length,
+    }))
+      root.dataset[name] = String(count);
     for (const element of [hint, legend]) element.hidden = nothing() || isBare;
     heading.hidden = isBare;
     zooms.hidden = nothing();
     overview.element.hidden = nothing() || !model.get("overview");
     rows.element.hidden = nothing();
-    for (const [button, trait, there] of [[pathToggle, "show_path", path.bar.length], [messagesToggle, "show_messages", messages.leaves.length]]) {
-      button.hidden = !there;
+    for (const [button, trait, count] of /** @type {[HTMLButtonElement, "show_path" | "show_messages", number][]} */ ([
+      [pathToggle, "show_path", path.bar.length],
+      [messagesToggle, "show_messages", messages.leaves.length],
+    ])) {
+      button.hidden = !count;
       button.setAttribute("aria-pressed", String(model.get(trait)));
     }
     legend.replaceChildren(
@@ -326,25 +428,39 @@ function render({ model, el }) {
     draw();
   }
 
+  /** @type {(dark?: boolean) => import("./types.d.ts").DressedKind[]} */
   const used = (dark = readTheme(box).dark) => state.kindsIn(dark).filter((_, kind) => state.upper.has(kind) || state.lower.has(kind));
 
   const reloadUpper = oncePerMessage(loadUpper, cleanUp); // the columns change together
   const reloadLower = oncePerFrame(loadLower, cleanUp);
   const reloadTexts = oncePerFrame(showTexts, cleanUp);
 
+  /** @type {(message: Message, buffers: DataView[]) => void} */
   function receive(message, buffers) {
     if (message.kind === "measured") {
       if (message.reset) parts = [];
-      parts.push(Object.fromEntries(Object.entries(STREAMED).map(([name, type], at) => [name, typed(buffers[at], type)])));
+      parts.push(
+        /** @type {any} any: column by column, by its name */ (
+          Object.fromEntries(
+            Object.entries(STREAMED).map(([name, type], at) => [name, typed(buffers[at], /** @type {import("./types.d.ts").ArrayType} */ (type))]),
+          )
+        ),
+      );
       reloadLower();
     } else if (message.kind === "file") {
       unpacked(buffers[0], message.type).then((blob) => offer(blob, message.name));
     } else if (message.kind === "png" && !nothing()) {
       const [width, height] = [box.clientWidth, box.clientHeight];
       const shown = { title: model.get("title"), caption: model.get("caption"), legend: used(false), width, height, ratio: PNG_RATIO };
-      const keep = (context, theme) => paintChart(context, { width, height, theme, ratio: PNG_RATIO, span: view.visible(), whole: extentNow().whole, moving: false, fill: !model.get("height") },
-        { ...state, unit: settled().unit });
-      picture(shown, keep).then((blob) => offer(blob, message.name)).then(draw);
+      const keep = (/** @type {Context} */ context, /** @type {import("shared/types.d.ts").Theme} */ theme) =>
+        paintChart(
+          context,
+          { width, height, theme, ratio: PNG_RATIO, span: view.visible(), whole: extentNow().whole, moving: false, fill: !model.get("height") },
+          { ...state, unit: settled().unit },
+        );
+      picture(shown, keep)
+        .then((blob) => offer(blob, message.name))
+        .then(draw);
     }
   }
 
@@ -358,6 +474,7 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
+/** @type {(className: string, color: string, text: string) => HTMLElement} */
 function swatch(className, color, text) {
   return h("span", {}, h("i", { class: className, style: `color:${color}` }), text);
 }

@@ -1,11 +1,14 @@
 // Explains marked words where they stand, and lists all of them at the key "?".
-import { cleanUps, h, onTraits } from "shared/dom.js";
+import { cleanUps, h, onTraits, targetOf } from "shared/dom.js";
 import { dialog } from "shared/dialog.js";
 import { explainWords } from "shared/words.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
 const TYPING = "input, textarea, select, [contenteditable=true]";
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const search = h("input", { type: "search", placeholder: "Find a word", "aria-label": "Find a word", oninput: fill });
@@ -18,7 +21,8 @@ function render({ model, el }) {
 
   function fill() {
     const wanted = search.value.trim().toLowerCase();
-    const found = Object.entries(model.get("words")).sort(([one], [other]) => (one < other ? -1 : 1))
+    const found = Object.entries(model.get("words"))
+      .sort(([one], [other]) => (one < other ? -1 : 1))
       .filter(([word, sentence]) => word.includes(wanted) || (wanted.length > 2 && sentence.toLowerCase().includes(wanted)));
     list.replaceChildren(...found.flatMap(([word, sentence]) => [h("dt", {}, word), h("dd", {}, sentence)]));
     if (!found.length) list.replaceChildren(h("dd", {}, `No word here has “${search.value.trim()}” in it.`));
@@ -37,10 +41,11 @@ function render({ model, el }) {
     box.open(search);
   }
 
+  /** @type {(event: KeyboardEvent) => void} */
   function onKey(event) {
     const lab = el.closest(".dtfm-lab");
-    const here = document.activeElement === document.body || lab?.contains(event.target);
-    if (event.key !== "?" || event.ctrlKey || event.metaKey || event.altKey || !lab?.offsetParent || !here || event.target.closest?.(TYPING)) return;
+    const here = document.activeElement === document.body || lab?.contains(targetOf(event));
+    if (event.key !== "?" || event.ctrlKey || event.metaKey || event.altKey || !lab?.offsetParent || !here || targetOf(event).closest?.(TYPING)) return;
     event.preventDefault();
     event.stopPropagation();
     model.set("is_open", !model.get("is_open"));

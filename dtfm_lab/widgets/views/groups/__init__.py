@@ -12,7 +12,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import device_places, is_drawn, region_patches
 from dtfm_lab.planning.cost import bottleneck_matching, pair_costs
-from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets.views.view import View
 
 EVERY_LINK_UP_TO = 16

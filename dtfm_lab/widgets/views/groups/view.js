@@ -1,7 +1,7 @@
 // A plan's groups: columns in path order, the paper's five steps, or weights. Devices can be dragged between groups.
 import { onShine, shine } from "shared/bus.js";
 import { onTheme } from "shared/theme.js";
-import { cleanUps, frame, h, onResize, oncePerFrame, onTraits } from "shared/dom.js";
+import { cleanUps, focusedIn, frame, h, onResize, onTraits, oncePerFrame, targetOf } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { seconds } from "shared/axis.js";
 import { view } from "shared/view.js";
@@ -13,11 +13,17 @@ import { showDevices, showEdge, showGroup, showHint } from "./page/details.js";
 import { makePath } from "./page/path.js";
 import { MOST_IN_RING } from "./page/places.js";
 import { deviceWords, edgeWords, groupWords } from "./page/words.js";
+import { there } from "shared/there.js";
+/** @import { Pointed, Render } from "shared/types.d.ts" */
+/** @import { Data, Grid, Link, Pair, Pressed, Step, Traits } from "./types.d.ts" */
 
 const NONE = -1;
+/** @type {(keyof Traits)[]} */
 const DRAWN = ["groups", "weights", "matchings", "idle", "network", "cost"];
+/** @type {(keyof Traits)[]} */
 const MARKED = ["selected", "selected_group", "selected_edge", "other_edge", "other_matching"];
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const title = h("strong");
@@ -40,34 +46,57 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, hint), h("div", { class: "dtfm-groups-main" }, box, side), caption);
   el.append(root);
 
+  /** @type {HTMLElement} */
   const closer = h("button", { class: "dtfm-groups-close", type: "button", "aria-label": "Close the list", title: "Close", onclick: () => choose({}) }, "×");
 
-  let links = [], grid = null, size = "";
+  let /** @type {Link[]} */ links = [],
+    /** @type {Grid | null} */ grid = null,
+    size = "";
+  /** @type {Data} */
   let data = gathered();
   const mode = () => model.get("mode");
+  /** @type {() => Step} */
   const step = () => (mode() === "weights" ? "e" : model.get("step"));
   const isPath = () => mode() === "path";
   const isMatrix = () => mode() === "weights" || (mode() === "ring" && data.groups.length > MOST_IN_RING && step() >= "d");
   const tip = tooltip(box);
   const linkCanvas = sharpCanvas(linkBox, (context, width, height, theme) => paintLinks(context, links, theme), cleanUp);
-  const matrixCanvas = sharpCanvas(matrixBox, (context, width, height, theme) => {
-    grid = isMatrix() ? paintMatrix(context, width, height, { ...data, order: order(), step: step(), marked: marked() }, theme) : null;
-  }, cleanUp);
+  const matrixCanvas = sharpCanvas(
+    matrixBox,
+    (context, width, height, theme) => {
+      grid = isMatrix() ? paintMatrix(context, width, height, { ...data, order: order(), step: step(), marked: marked() }, theme) : null;
+    },
+    cleanUp,
+  );
   const drag = makeDrag(box, drawing, {
     state: () => ({ step: step(), canMove: model.get("can_move"), offers: model.get("offers"), places: data.places }),
-    send: (content) => model.send(content), press, tip,
+    send: (content) => model.send(content),
+    press,
+    tip,
   });
 
+  /** @type {() => Data} */
   function gathered() {
     const groups = model.get("groups");
+    /** @type {Data["places"]} */
     const places = new Map(groups.flatMap(({ devices }, stage) => devices.map((name, replica) => [name, { stage, replica }])));
-    const hop = model.get("selected_edge"), other = model.get("other_edge");
+    const hop = model.get("selected_edge"),
+      other = model.get("other_edge");
     const edge = hop >= 0 && hop < groups.length - 1 ? [hop, hop + 1] : other.length === 2 && other.every((k) => k < groups.length) ? other : null;
-    const pairs = !edge ? [] : hop >= 0 ? model.get("matchings")[hop] ?? [] : model.get("other_matching");
-    const slowest = pairs.reduce((worst, pair) => (worst && worst[2] >= pair[2] ? worst : pair), null);
+    const pairs = !edge ? [] : hop >= 0 ? (model.get("matchings")[hop] ?? []) : model.get("other_matching");
+    const slowest = pairs.reduce((worst, pair) => (worst && worst[2] >= pair[2] ? worst : pair), /** @type {Pair | null} */ (null));
     return {
-      groups, places, edge, pairs, link: slowest?.slice(0, 2), weights: model.get("weights"), idle: model.get("idle"),
-      network: model.get("network"), selected: model.get("selected"), group: model.get("selected_group"), cost: model.get("cost"),
+      groups,
+      places,
+      edge,
+      pairs,
+      link: slowest ? [slowest[0], slowest[1]] : undefined,
+      weights: model.get("weights"),
+      idle: model.get("idle"),
+      network: model.get("network"),
+      selected: model.get("selected"),
+      group: model.get("selected_group"),
+      cost: model.get("cost"),
     };
   }
 
@@ -77,11 +106,13 @@ function render({ model, el }) {
   /** By letter in (d), in path order in (e). */
   function order() {
     const stages = data.groups.map((_, stage) => stage);
+    /** @type {(stage: number) => string} */
     const key = (stage) => data.groups[stage].letter ?? "";
     if (step() === "d") stages.sort((a, b) => key(a).length - key(b).length || key(a).localeCompare(key(b)) || a - b);
     return stages;
   }
 
+  /** @type {(chosen: { selected?: string[], group?: number, edge?: number[] | null }) => void} */
   function choose({ selected = [], group = NONE, edge = null }) {
     const hop = edge && Math.abs(edge[0] - edge[1]) === 1;
     model.set("selected", selected);
@@ -93,23 +124,27 @@ function render({ model, el }) {
     mark();
   }
 
+  /** @type {(name: string, adding: boolean) => void} */
   function chooseDevice(name, adding) {
     const now = data.selected;
     if (adding) choose({ selected: now.includes(name) ? now.filter((other) => other !== name) : [...now, name] });
     else choose({ selected: now.length === 1 && now[0] === name && data.group === NONE ? [] : [name] });
   }
 
+  /** @type {(stage: number) => void} */
   function chooseGroup(stage) {
     choose(stage === data.group ? {} : { group: stage, selected: [...data.groups[stage].devices] });
   }
 
+  /** @type {(edge: number[]) => void} */
   function chooseEdge(edge) {
     choose(data.edge?.[0] === edge[0] && data.edge[1] === edge[1] ? {} : { edge });
   }
 
+  /** @type {(target: Pressed, event: { shiftKey: boolean, ctrlKey: boolean, metaKey: boolean }) => void} */
   function press(target, event) {
     if (target.device) chooseDevice(target.device, event.shiftKey || event.ctrlKey || event.metaKey);
-    else if (target.stage >= 0) chooseGroup(target.stage);
+    else if (target.stage !== undefined && target.stage >= 0) chooseGroup(target.stage);
     else if (target.edge) chooseEdge([Number(target.edge.dataset.a), Number(target.edge.dataset.b)]);
     else choose({});
   }
@@ -119,14 +154,21 @@ function render({ model, el }) {
     const { left, top } = drawing.root.getBoundingClientRect();
     const [x, y] = [event.clientX - left, event.clientY - top];
     const found = drawing.under(x, y);
-    const edge = event.target.closest?.(".edge");
+    const edge = targetOf(event).closest?.(".edge");
     const movable = found?.device && model.get("can_move") && step() !== "a";
-    drawing.root.style.cursor = movable ? "grab" : found?.device || found?.stage >= 0 || edge ? "pointer" : "default";
-    const words = found?.device ? deviceWords(found.device, data)
-      : found?.stage >= 0 ? groupWords(data.groups[found.stage], step())
-      : edge ? edge.getAttribute("aria-label") : step() === "a" ? linkUnder(links, x, y)?.words : null;
-    if (words) tip.show(words, x, y); else tip.hide();
-    pointAt(found?.device ? { devices: [found.device] } : found?.stage >= 0 ? { stage: found.stage } : null);
+    drawing.root.style.cursor = movable ? "grab" : found?.device || (found && found.stage >= 0) || edge ? "pointer" : "default";
+    const words = found?.device
+      ? deviceWords(found.device, data)
+      : found && found.stage >= 0
+        ? groupWords(data.groups[found.stage], step())
+        : edge
+          ? edge.getAttribute("aria-label")
+          : step() === "a"
+            ? linkUnder(links, x, y)?.words
+            : null;
+    if (words) tip.show(words, x, y);
+    else tip.hide();
+    pointAt(found?.device ? { devices: [found.device] } : found && found.stage >= 0 ? { stage: found.stage } : null);
   });
   drawing.root.addEventListener("pointerleave", () => {
     if (drag.dragging()) return;
@@ -135,7 +177,10 @@ function render({ model, el }) {
   });
 
   let pointed = "null";
-  /** Tells the other views of the lab, once for each thing. */
+  /**
+   * Tells the other views of the lab, once for each thing.
+   * @type {(what: Pointed) => void}
+   */
   function pointAt(what) {
     if (JSON.stringify(what) === pointed) return;
     pointed = JSON.stringify(what);
@@ -159,16 +204,21 @@ function render({ model, el }) {
 
   root.addEventListener("keydown", (event) => {
     const { key } = event;
-    const focused = event.target.dataset ?? {};
-    const handled = () => { event.preventDefault(); event.stopPropagation(); };
+    const focused = targetOf(event).dataset ?? {};
+    const handled = () => {
+      event.preventDefault();
+      event.stopPropagation();
+    };
     if (key === "Escape") {
-      if (drag.dragging()) drag.cancel(); else if (path.dragging()) path.cancel(); else choose({});
+      if (drag.dragging()) drag.cancel();
+      else if (path.dragging()) path.cancel();
+      else choose({});
       event.stopPropagation();
     } else if ((event.ctrlKey || event.metaKey) && key.toLowerCase() === "z" && model.get("can_move")) {
       model.send({ kind: event.shiftKey ? "redo" : "undo" });
       handled();
     } else if (!isPath() && (key === "Enter" || key === " ") && focused.key) {
-      press({ device: focused.device, stage: focused.stage === undefined ? NONE : Number(focused.stage), edge: event.target.closest(".edge") }, event);
+      press({ device: focused.device, stage: focused.stage === undefined ? NONE : Number(focused.stage), edge: targetOf(event).closest(".edge") }, event);
       handled();
     } else if (key.startsWith("Arrow") && focused.device) {
       walk(focused.device, key);
@@ -181,10 +231,14 @@ function render({ model, el }) {
     }
   });
 
-  /** Along the pipeline with left and right, within the group with up and down. */
+  /**
+   * Along the pipeline with left and right, within the group with up and down.
+   * @type {(name: string, key: string) => void}
+   */
   function walk(name, key) {
     const place = data.places.get(name);
     if (!place) return;
+    /** @type {(value: number, by: number, n: number) => number} */
     const turn = (value, by, n) => (value + by + n) % n;
     const by = key === "ArrowRight" || key === "ArrowDown" ? 1 : -1;
     const sideways = key === "ArrowLeft" || key === "ArrowRight";
@@ -192,7 +246,7 @@ function render({ model, el }) {
     const next = group[sideways ? place.replica : turn(place.replica, by, group.length)];
     if (isPath()) return path.roveTo(next);
     drawing.roveTo(next);
-    drawing.element(next).focus({ preventScroll: true });
+    there(drawing.element(next)).focus({ preventScroll: true });
   }
 
   function hintText() {
@@ -206,8 +260,11 @@ function render({ model, el }) {
       return high > low * (1 + 1e-9) ? `an edge weighs ${seconds(low)} (thin) to ${seconds(high)} (thick)` : `every edge weighs ${seconds(low)}`;
     }
     return {
-      a: "wide lines are fast links", b: "at a group: seconds of averaging; the slowest has a thick edge",
-      c: "every two groups are joined by an edge", d: "", e: "in path order · at a line: seconds of the hop",
+      a: "wide lines are fast links",
+      b: "at a group: seconds of averaging; the slowest has a thick edge",
+      c: "every two groups are joined by an edge",
+      d: "",
+      e: "in path order · at a line: seconds of the hop",
     }[step()];
   }
 
@@ -227,8 +284,9 @@ function render({ model, el }) {
     root.dataset.groups = String(data.groups.length);
     root.dataset.mode = mode(); // before anything is measured
     const { clientWidth: width, clientHeight: high } = box;
-    if (width && high) { // a notebook takes cells out of the page while they are scrolled away
-      const focused = root.contains(document.activeElement) ? document.activeElement.dataset?.key : null;
+    if (width && high) {
+      // a notebook takes cells out of the page while they are scrolled away
+      const focused = focusedIn(root)?.dataset.key ?? null;
       if (size !== `${width} x ${high}`) standStill();
       size = `${width} x ${high}`;
       if (isPath()) path.draw(data);
@@ -283,11 +341,32 @@ function render({ model, el }) {
   onTraits(model, [...DRAWN, "title", "caption", "hint", "height"], draw, cleanUp);
   onTraits(model, ["step"], oncePerFrame(showStep, cleanUp), cleanUp);
   onTraits(model, ["mode"], draw, cleanUp);
-  onShine(root, (what) => { path.light(what); drawing.light(what); }, cleanUp);
+  onShine(
+    root,
+    (what) => {
+      path.light(what);
+      drawing.light(what);
+    },
+    cleanUp,
+  );
   onTheme(draw, cleanUp);
   onTraits(model, MARKED, mark, cleanUp);
-  onTraits(model, ["offers"], () => { drag.show(); if (isPath()) path.showPrices(); }, cleanUp);
-  onResize(box, () => { if (box.clientWidth && `${box.clientWidth} x ${box.clientHeight}` !== size) draw(); }, cleanUp);
+  onTraits(
+    model,
+    ["offers"],
+    () => {
+      drag.show();
+      if (isPath()) path.showPrices();
+    },
+    cleanUp,
+  );
+  onResize(
+    box,
+    () => {
+      if (box.clientWidth && `${box.clientWidth} x ${box.clientHeight}` !== size) draw();
+    },
+    cleanUp,
+  );
   drawNow();
   return cleanUp.run;
 }

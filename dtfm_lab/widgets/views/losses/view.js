@@ -3,10 +3,15 @@ import { lineChart } from "shared/chart.js";
 import { cleanUps, frame, h, onTraits, typed } from "shared/dom.js";
 import { view } from "shared/view.js";
 import { plotted } from "./page/plot.js";
+/** @import { Message, Render } from "shared/types.d.ts" */
+/** @import { HeldOut, Shown, Traits } from "./types.d.ts" */
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  let training = [];
+  /** @type {number[]} */
+  const training = [];
+  /** @type {HeldOut[]} */
   let heldOut = []; // [iterations done, loss]
 
   const title = h("strong");
@@ -19,18 +24,31 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), legend), box, caption);
   el.append(root);
 
-  const shown = () => ({ training, heldOut, slim: !model.get("height"), unit: model.get("unit"), first: model.get("first"), total: model.get("total"), reference: model.get("reference"), marks: model.get("marks") });
+  /** @type {() => Shown} */
+  const shown = () => ({
+    training,
+    heldOut,
+    slim: !model.get("height"),
+    unit: model.get("unit"),
+    first: model.get("first"),
+    total: model.get("total"),
+    reference: model.get("reference"),
+    marks: model.get("marks"),
+  });
   const { draw } = lineChart(box, (theme) => (training.length ? plotted(shown(), theme) : null), words, cleanUp);
   box.append(empty);
 
+  /** @type {(at: number) => string} */
   function words(at) {
     const first = model.get("first");
     const index = Math.min(training.length - 1, Math.max(0, Math.round(at - first)));
     const beside = heldOut.find(([done]) => done === first + index);
-    return `${first + index} iterations done: training loss ${training[index].toFixed(4)} ${model.get("unit")}`
-      + (beside ? `\nheld-out ${beside[1].toFixed(4)} ${model.get("unit")}` : "");
+    return `${first + index} iterations done: training loss ${training[index].toFixed(4)} ${model.get("unit")}${
+      beside ? `\nheld-out ${beside[1].toFixed(4)} ${model.get("unit")}` : ""
+    }`;
   }
 
+  /** @type {(message: Message, buffers: DataView[]) => void} */
   function receive(message, buffers) {
     if (message.kind !== "losses") return;
     training.length = message.from; // a lost worker takes some back
@@ -49,8 +67,11 @@ function render({ model, el }) {
     caption.textContent = model.get("caption");
     empty.hidden = n > 0;
     root.dataset.points = String(n);
-    const marks = [["training", "training"], ...(heldOut.length ? [["held-out", model.get("beside")]] : []),
-      ...(reference === null ? [] : [["level", "without context"]])];
+    const marks = [
+      ["training", "training"],
+      ...(heldOut.length ? [["held-out", model.get("beside")]] : []),
+      ...(reference === null ? [] : [["level", "without context"]]),
+    ];
     legend.replaceChildren(...(n ? marks : []).map(([kind, text]) => h("span", {}, h("i", { class: `dtfm-losses-${kind}` }), text)));
     const first = model.get("first");
     const range = n ? `${training[0].toFixed(3)} to ${training[n - 1].toFixed(3)} ${model.get("unit")}, iterations ${first} to ${first + n - 1}` : "none yet";
@@ -59,7 +80,15 @@ function render({ model, el }) {
 
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
-  onTraits(model, ["title", "unit", "beside", "caption", "height", "reference", "total", "first", "marks"], () => { showTexts(); draw(); }, cleanUp);
+  onTraits(
+    model,
+    ["title", "unit", "beside", "caption", "height", "reference", "total", "first", "marks"],
+    () => {
+      showTexts();
+      draw();
+    },
+    cleanUp,
+  );
   showTexts();
   model.send({ kind: "hello" }); // Python answers with every point so far
   return cleanUp.run;

@@ -20,27 +20,47 @@ import { toolbar } from "./page/toolbar.js";
 import { walker } from "./page/walking.js";
 import { count, describe } from "./page/words.js";
 import { paintBox, paintTarget } from "./page/paint.js";
+import { there } from "shared/there.js";
+/** @import { Conditions, Context, Document, Moment, Paint, Render, Theme } from "shared/types.d.ts" */
+/** @import { CitySpot, Found, Globe, Goal, Hand, Hit, Place, Region, Spot, Traits, Walk } from "./types.d.ts" */
 
+/** @type {<T>(things: Record<string, T>, name: string) => T | undefined} */
 const own = (things, name) => (Object.hasOwn(things, name) ? things[name] : undefined); // "constructor" is a name too
 const NOTE_MS = 6000;
-const WORLD = [[-120, 5], [0, 5], [120, 5]]; // what is shown of the globe while fewer than two cities have devices
+/** @type {Place[]} */
+const WORLD = [
+  [-120, 5],
+  [0, 5],
+  [120, 5],
+]; // what is shown of the globe while fewer than two cities have devices
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const cities = spread(model.get("cities"));
   const cityOf = new Map(cities.map(({ name, place }) => [name, place]));
   const tenths = typed(model.get("land"), Int16Array);
   let present = complete(model.get("document"));
+  /** @type {Region[]} */
   let regions = [];
-  let bare = null; // a region without devices that is selected
-  let pointed = null; // what the pointer is on
-  let noteTimer = 0;
+  let bare = /** @type {string | null} */ (null); // a region without devices that is selected
+  let pointed = /** @type {Hit | null} */ (null); // what the pointer is on
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let noteTimer;
 
   const root = frame("dtfm-map", "Map", "application");
   const box = h("div", { class: "dtfm-box" });
   const empty = h("div", { class: "dtfm-map-float dtfm-map-hint", hidden: true });
   const note = h("div", { class: "dtfm-map-float dtfm-map-said", role: "status", hidden: true });
-  const camera = cameraOf(box, () => { drawGround(); drawAll(); }, isStill, cleanUp);
+  const camera = cameraOf(
+    box,
+    () => {
+      drawGround();
+      drawAll();
+    },
+    isStill,
+    cleanUp,
+  );
   const { element: groundCanvas, draw: drawGround } = sharpCanvas(box, paintWorld, cleanUp);
   const { element: pipesCanvas, draw: drawPipes } = sharpCanvas(box, (context, width, height, theme) => scene.paintStill(context, theme), cleanUp);
   const { element: canvas, draw: drawTop } = sharpCanvas(box, paintTop, cleanUp);
@@ -48,7 +68,8 @@ function render({ model, el }) {
   const tip = tooltip(box);
 
   const pen = h("canvas").getContext("2d");
-  pen.font = `650 ${readTheme(el).font}`;
+  there(pen).font = `650 ${readTheme(el).font}`;
+  /** @type {(name: string) => Place | null} */
   const placeOf = (name) => own(model.get("places"), name) ?? cityOf.get(name) ?? null;
   const tool = () => model.get("tool");
   /** Selected and drawn: an undo may have taken some of them away. */
@@ -57,19 +78,43 @@ function render({ model, el }) {
     return new Set(present.devices.map(({ name }) => name).filter((name) => selected.has(name)));
   };
 
-  const scene = sceneOf({ model, chosen, camera, nameWidth: (name) => pen.measureText(name || "no region").width, bare: () => bare, hover: () => pointed, place: () => walk.place, aim: () => aim() });
+  const scene = sceneOf({
+    model,
+    chosen,
+    camera,
+    nameWidth: (/** @type {string} */ name) => there(pen).measureText(name || "no region").width,
+    bare: () => bare,
+    hover: () => pointed,
+    place: () => walk.place,
+    aim: () => aim(),
+  });
   const walk = walker({
-    cards: () => scene.layout.cards.filter(({ devices }) => devices.length),
+    cards: () => there(scene.layout).cards.filter(({ devices }) => devices.length),
     badges: () => scene.badges.filter(({ seen }) => seen > 0.5),
   });
   const still = model.get("still");
-  const tags = labels(model, box, still && !model.get("drags"), {
-    read: (key) => scene.conditions(key),
-    set: (key, conditions, before) => { present = changePair(present, scene.pairs.get(key), conditions, before); model.set("document", present); scene.renumber(present); drawAll(); },
-    press: (key) => choosePair(key),
-    point: (key) => point(key && { kind: "pair", key, ...endsOf(key) }),
-  }, cleanUp);
-  const endsOf = (key) => { const { a, b } = scene.pairs.get(key); return { a, b }; };
+  const tags = labels(
+    model,
+    box,
+    still && !model.get("drags"),
+    {
+      read: (key) => scene.conditions(key),
+      set: (key, conditions, before) => {
+        present = changePair(present, there(scene.pairs.get(key)), conditions, before);
+        model.set("document", present);
+        scene.renumber(present);
+        drawAll();
+      },
+      press: (key) => choosePair(key),
+      point: (key) => point(key === null ? null : { kind: "pair", key, ...endsOf(key) }),
+    },
+    cleanUp,
+  );
+  /** @type {(key: string) => { a: string, b: string }} */
+  const endsOf = (key) => {
+    const { a, b } = there(scene.pairs.get(key));
+    return { a, b };
+  };
 
   const drawAll = oncePerFrame(() => {
     drawPipes();
@@ -77,7 +122,10 @@ function render({ model, el }) {
     if (scene.layout) tags.show(scene.pairs, scene.labels(tags.held), camera, scene.labelLook);
   }, cleanUp);
 
-  /** One gesture: one entry in the history, one message. */
+  /**
+   * One gesture: one entry in the history, one message.
+   * @type {(next: Document, selected?: string[]) => void}
+   */
   function edit(next, selected) {
     if (same(next, present)) return;
     present = next;
@@ -87,6 +135,7 @@ function render({ model, el }) {
     understand();
   }
 
+  /** @type {(names: string[], more?: boolean) => void} */
   function choose(names, more = false) {
     const before = chosen();
     const all = more && names.every((name) => before.has(name));
@@ -100,6 +149,7 @@ function render({ model, el }) {
     refresh();
   }
 
+  /** @type {(key: string) => void} */
   function choosePair(key) {
     model.set("selected", []);
     model.set("selected_link", scene.devicesOf(key));
@@ -107,6 +157,7 @@ function render({ model, el }) {
     refresh();
   }
 
+  /** @type {(text: string) => void} */
   function say(text) {
     clearTimeout(noteTimer);
     note.textContent = text;
@@ -122,49 +173,99 @@ function render({ model, el }) {
   }
   cleanUp.add(() => clearTimeout(noteTimer));
 
+  /** @type {(city: string) => void} */
   const add = (city) => {
     const [next, name] = addDevice(present, city, gpus.value || model.get("gpus")[0] || "");
     edit(next, [name]);
     say(`${name} added to ${city}`);
   };
-  /** Lines to other regions were those of the place that was left. */
+  /**
+   * Lines to other regions were those of the place that was left.
+   * @type {(next: Document, words: string) => void}
+   */
   const moved = (next, words) => {
     if (next === present) return;
     const lost = present.between.length - next.between.length;
     edit(next);
     say(lost > 0 ? `${words}; ${count(lost, "line")} of the region left behind went with it` : words);
   };
+  /** @type {import("./page/gestures.js").Tell} */
   const tell = {
-    chosen: (names, more) => { walk.leave(); scene.open(null); choose(names, more); },
+    chosen: (names, more) => {
+      walk.leave();
+      scene.open(null);
+      choose(names, more);
+    },
     boxed: (names) => choose(names, true),
     pairChosen: choosePair,
-    opened: (name) => { scene.open(name); refresh(); },
+    opened: (name) => {
+      scene.open(name);
+      refresh();
+    },
     missed: () => say("No city is near: let go close to one, or magnify; the field above finds cities by name"),
     added: add,
-    swapped: (a, b) => { model.send({ kind: "swap", a, b }); say(`${a} and ${b} change places in the plan`); },
+    swapped: (a, b) => {
+      model.send({ kind: "swap", a, b });
+      say(`${a} and ${b} change places in the plan`);
+    },
     devicesMoved: (names, city) => {
       const n = present.devices.filter(({ name, region }) => names.includes(name) && region !== city).length;
       moved(moveDevices(present, names, city), `${count(n, "device")} moved to ${city}`);
     },
     regionMoved: (from, city, hadPlace) => moved(moveRegion(present, from, city, hadPlace), `${from || "no region"} moved to ${city}`),
-    emptied: (region) => { choose([]); bare = region; say(`${region}: a region without devices`); refresh(); },
+    emptied: (region) => {
+      choose([]);
+      bare = region;
+      say(`${region}: a region without devices`);
+      refresh();
+    },
   };
-  const hand = gestures(root, box, {
-    scene: () => scene.hits(), cities: () => freeCities(), camera, selected: chosen, tool, hasPlan: () => scene.hasPlan, still,
-  }, tell, () => { trackPointer(); drawAll(); }, cleanUp);
+  /** @type {Hand} */
+  const hand = gestures(
+    root,
+    box,
+    {
+      scene: () => scene.hits(),
+      cities: () => freeCities(),
+      camera,
+      selected: chosen,
+      tool,
+      hasPlan: () => scene.hasPlan,
+      still,
+    },
+    tell,
+    () => {
+      trackPointer();
+      drawAll();
+    },
+    cleanUp,
+  );
 
-  /** Cities without a region, as far as the disc goes. */
-  const freeCities = () => (scene.layout?.ground ? cities.filter(({ place }) => !standing(regions, place)).map(({ name, place }) => ({ name, at: scene.homeOf(place) })).filter(({ at }) => camera.k < 0.97 || scene.isOnDisc(...at)) : []);
+  /**
+   * Cities without a region, as far as the disc goes.
+   * @type {() => CitySpot[]}
+   */
+  const freeCities = () =>
+    scene.layout?.ground
+      ? cities
+          .filter(({ place }) => !standing(regions, place))
+          .map(({ name, place }) => ({ name, at: scene.homeOf(place) }))
+          .filter(({ at }) => camera.k < 0.97 || scene.isOnDisc(...at))
+      : [];
   const carried = () => (hand.press && (hand.press.kind === "devices" || hand.press.kind === "region") ? hand.press : null);
+  /** @type {() => Goal | null} */
   const aim = () => {
     if (!scene.layout || hand.partner()) return null;
-    if (carried()) return target(scene.hits(), freeCities(), ...hand.press.now);
-    return tool() === "add" && hand.pointer && !hand.press ? target(scene.hits(), freeCities(), hand.pointer.x, hand.pointer.y) : null;
+    if (carried()) return target(there(scene.hits()), freeCities(), ...there(hand.press).now);
+    return tool() === "add" && hand.pointer && !hand.press ? target(there(scene.hits()), freeCities(), hand.pointer.x, hand.pointer.y) : null;
   };
 
+  /** @type {(text: string) => Found | null} */
   const find = (text) => finder({ text, regions, cities, devices: present.devices, placeOf, standing: (place) => standing(regions, place) });
+  /** @type {(found: Found) => void} */
   const flyTo = (found) => {
     const card = scene.layout?.byName.get(found.name);
+    /** @type {Spot | null} */
     const at = card ? [card.x, card.y] : scene.layout?.ground && found.place ? scene.homeOf(found.place) : null;
     if (at) camera.fly(...at);
   };
@@ -180,55 +281,94 @@ function render({ model, el }) {
     movable: () => !still && chosen().size > 0,
     leave: () => root.focus({ preventScroll: true }),
   });
-  const gpus = h("select", { "aria-label": "GPU of new devices", title: "GPU of new devices", hidden: true, onchange: () => { model.set("gpu", gpus.value); model.save_changes(); } });
+  const gpus = h("select", {
+    "aria-label": "GPU of new devices",
+    title: "GPU of new devices",
+    hidden: true,
+    onchange: () => {
+      model.set("gpu", gpus.value);
+      model.save_changes();
+    },
+  });
   const offerGpus = () => {
     const kinds = model.get("gpus");
     gpus.replaceChildren(...kinds.map((gpu) => h("option", { value: gpu }, gpu)));
-    gpus.value = kinds.includes(model.get("gpu")) ? model.get("gpu") : kinds[0] ?? "";
+    gpus.value = kinds.includes(model.get("gpu")) ? model.get("gpu") : (kinds[0] ?? "");
   };
 
-  const use = (next) => { model.set("tool", next); model.save_changes(); refresh(); };
+  /** @type {(next: Traits["tool"]) => void} */
+  const use = (next) => {
+    model.set("tool", next);
+    model.save_changes();
+    refresh();
+  };
+  /** @type {(place: Walk) => void} */
   const tellWalk = (place) => {
     if (!place) return;
-    const hit = place.kind === "card" ? { kind: "region", name: place.name, card: scene.layout.byName.get(place.name) } : { kind: "device", name: place.name };
+    /** @type {Hit} */
+    const hit =
+      place.kind === "card"
+        ? { kind: "region", name: place.name, card: there(there(scene.layout).byName.get(place.name)) }
+        : { kind: "device", name: place.name };
     point(hit);
     say(describe(hit, scene.facts(present)).replaceAll("\n", ", "));
   };
-  const bar = toolbar(root, {
-    add: () => use(tool() === "add" ? "select" : "add"), drop: () => use("select"),
-    remove() {
-      const gone = [...chosen()];
-      const words = gone.length ? `${count(gone.length, "device")} deleted` : `${bare} deleted`;
-      edit(gone.length ? removeDevices(present, gone) : removeRegions(present, [bare]), []);
-      bare = null;
-      say(words);
+  const bar = toolbar(
+    root,
+    {
+      add: () => use(tool() === "add" ? "select" : "add"),
+      drop: () => use("select"),
+      remove() {
+        const gone = [...chosen()];
+        const words = gone.length ? `${count(gone.length, "device")} deleted` : `${bare} deleted`;
+        edit(gone.length ? removeDevices(present, gone) : removeRegions(present, [there(bare)]), []);
+        bare = null;
+        say(words);
+      },
+      undo: () => model.send({ kind: "undo" }),
+      redo: () => model.send({ kind: "redo" }),
+      all: () => choose(present.devices.map(({ name }) => name)),
+      fit: () => {
+        scene.open(null);
+        camera.home();
+        refresh();
+      },
+      closer: () => camera.zoom(1.4),
+      wider: () => camera.zoom(1 / 1.4),
+      pan: camera.pan,
+      step: (/** @type {number} */ dx, /** @type {number} */ dy) => {
+        tellWalk(walk.step(dx, dy));
+        drawAll();
+      },
+      enter() {
+        const { place } = walk;
+        if (place?.kind === "device") choose([place.name]);
+        else if (place) {
+          if (there(scene.layout).byName.get(place.name)?.more) scene.open(place.name);
+          scene.refreshBadges();
+          tellWalk(walk.enter());
+        }
+        drawAll();
+      },
+      toggle() {
+        const { place } = walk;
+        if (place) choose(place.kind === "device" ? [place.name] : there(there(scene.layout).byName.get(place.name)).devices.map(({ name }) => name), true);
+      },
+      back() {
+        hand.cancel();
+        if (tool() !== "select") use("select");
+        else if (walk.back()) point(null);
+        else if (scene.opened) scene.open(null);
+        else choose([]);
+        refresh();
+      },
     },
-    undo: () => model.send({ kind: "undo" }), redo: () => model.send({ kind: "redo" }), all: () => choose(present.devices.map(({ name }) => name)),
-    fit: () => { scene.open(null); camera.home(); refresh(); }, closer: () => camera.zoom(1.4), wider: () => camera.zoom(1 / 1.4), pan: camera.pan,
-    step: (dx, dy) => { tellWalk(walk.step(dx, dy)); drawAll(); },
-    enter() {
-      const { place } = walk;
-      if (place?.kind === "device") choose([place.name]);
-      else if (place) {
-        if (scene.layout.byName.get(place.name)?.more) scene.open(place.name);
-        scene.refreshBadges();
-        tellWalk(walk.enter());
-      }
-      drawAll();
-    },
-    toggle() {
-      const { place } = walk;
-      if (place) choose(place.kind === "device" ? [place.name] : scene.layout.byName.get(place.name).devices.map(({ name }) => name), true);
-    },
-    back() {
-      hand.cancel();
-      if (tool() !== "select") use("select");
-      else if (walk.back()) point(null);
-      else if (scene.opened) scene.open(null);
-      else choose([]);
-      refresh();
-    },
-  }, tool, (what) => (what === "remove" ? chosen().size > 0 || bare !== null : model.get(`can_${what}`)), search, gpus, still);
+    tool,
+    (what) => (what === "remove" ? chosen().size > 0 || bare !== null : Boolean(model.get(/** @type {"can_undo" | "can_redo"} */ (`can_${what}`)))),
+    search,
+    gpus,
+    still,
+  );
 
   /** The document or the places changed: regions, cards and pipes are worked out anew. */
   function understand() {
@@ -238,38 +378,50 @@ function render({ model, el }) {
     refresh();
   }
 
+  /** @type {(glide: boolean) => void} */
   function place(glide) {
-    const known = regions.map(({ place: where }) => where).filter(Boolean);
-    scene.place(box.clientWidth, box.clientHeight, known, glide, (places) => (places.length > 1 ? globeFor(places) : places.length || !present.devices.length ? globeFor([...places, ...WORLD]) : null));
+    const known = regions.flatMap(({ place: where }) => (where ? [where] : []));
+    scene.place(box.clientWidth, box.clientHeight, known, glide, (places) =>
+      places.length > 1 ? globeFor(places) : places.length || !present.devices.length ? globeFor([...places, ...WORLD]) : null,
+    );
     drawGround();
     drawAll();
   }
 
-  let globe = null, globeKey = "";
+  let globe = /** @type {Globe | null} */ (null);
+  let globeKey = "";
+  /** @type {(places: Place[]) => Globe} */
   function globeFor(places) {
     const key = JSON.stringify(places);
     if (key !== globeKey) {
-      globe = globeOf(places);
-      globe.land = landPath(tenths, globe);
+      const found = globeOf(places);
+      globe = { ...found, land: landPath(tenths, found) };
       globeKey = key;
     }
-    return globe;
+    return there(globe);
   }
 
+  /** @type {Paint} */
   function paintWorld(context, width, height, theme) {
-    const { ground } = scene.layout ?? {};
-    if (!ground) return;
+    const ground = scene.layout?.ground;
+    if (!ground || !globe?.land) return;
     const land = theme.dark ? "rgba(150, 155, 175, 0.16)" : "rgba(90, 100, 125, 0.14)";
     paintGround(context, { land: globe.land, globe, ground }, { toScreen: camera.toScreen, k: camera.k }, { ...theme, land });
   }
 
+  /** @type {Paint} */
   function paintTop(context, width, height, theme) {
     if (!scene.layout) return;
     const goal = aim();
     if (goal || tool() === "add" || carried()) {
       const boxes = scene.layout.cards.map((card) => {
         const [x, y] = camera.toScreen(card.x, card.y);
-        return [x - (card.w / 2) * camera.cardScale, y - (card.h / 2) * camera.cardScale, x + (card.w / 2) * camera.cardScale, y + (card.h / 2) * camera.cardScale];
+        return [
+          x - (card.w / 2) * camera.cardScale,
+          y - (card.h / 2) * camera.cardScale,
+          x + (card.w / 2) * camera.cardScale,
+          y + (card.h / 2) * camera.cardScale,
+        ];
       });
       paintCities(context, freeCities(), camera, { width, height, theme, boxes, without: goal?.name });
     }
@@ -284,9 +436,10 @@ function render({ model, el }) {
   function trackPointer() {
     const { press, pointer } = hand;
     if (tags.pointed && !press) return;
-    point(pointer && !press && !camera.flying && scene.layout ? under(scene.hits(), pointer.x, pointer.y) : null);
+    point(pointer && !press && !camera.flying && scene.layout ? under(there(scene.hits()), pointer.x, pointer.y) : null);
   }
 
+  /** @type {(hit: Hit | null) => void} */
   function point(hit) {
     const before = pointed;
     pointed = hit;
@@ -295,15 +448,26 @@ function render({ model, el }) {
     drawAll();
   }
 
+  /** @type {(goal: Goal | null) => void} */
   function showTip(goal) {
     const load = carried();
     const other = hand.partner();
     const from = hand.press ? { x: hand.press.now[0], y: hand.press.now[1] } : hand.pointer;
-    const text = other ? `${hand.press.names[0]} and ${other} change places in the plan`
-      : load ? (goal ? `${count(load.names.length, "device")} to ${goal.name}${goal.known ? "" : ", a new region"}` : "")
-        : tool() === "add" ? (goal ? `add to ${goal.name || "no region"}${goal.known ? "" : ", a new region"}` : "")
-          : pointed && hand.pointer ? describe(pointed, scene.facts(present)) : "";
-    if (text && from && !hand.press?.hidden) tip.show(text, from.x, from.y); else tip.hide();
+    const text = other
+      ? `${there(hand.press).names[0]} and ${other} change places in the plan`
+      : load
+        ? goal
+          ? `${count(load.names.length, "device")} to ${goal.name}${goal.known ? "" : ", a new region"}`
+          : ""
+        : tool() === "add"
+          ? goal
+            ? `add to ${goal.name || "no region"}${goal.known ? "" : ", a new region"}`
+            : ""
+          : pointed && hand.pointer
+            ? describe(pointed, scene.facts(present))
+            : "";
+    if (text && from) tip.show(text, from.x, from.y);
+    else tip.hide();
   }
 
   function refresh() {
@@ -312,7 +476,10 @@ function render({ model, el }) {
     const placed = regions.filter(({ place: where, devices: inside }) => where && inside.length);
     empty.hidden = devices > 0;
     empty.textContent = "Press D and click near a city to put a device there, or type a city's name above";
-    root.setAttribute("aria-label", `Map: ${count(devices, "device")} in ${count(placed.length, "city", "cities")}. Arrow keys go from card to card, Enter opens one`);
+    root.setAttribute(
+      "aria-label",
+      `Map: ${count(devices, "device")} in ${count(placed.length, "city", "cities")}. Arrow keys go from card to card, Enter opens one`,
+    );
     root.dataset.devices = String(devices);
     drawAll();
   }
@@ -321,7 +488,7 @@ function render({ model, el }) {
   function reload() {
     const next = complete(model.get("document"));
     if (same(next, present) || tags.dragging) return;
-    const names = (document) => new Set(document.devices.map(({ region }) => region));
+    const names = (/** @type {Document} */ document) => new Set(document.devices.map(({ region }) => region));
     const before = names(present);
     const other = ![...names(next)].some((name) => before.has(name));
     present = next;
@@ -332,14 +499,52 @@ function render({ model, el }) {
 
   onTraits(model, ["document"], reload, cleanUp);
   onTraits(model, ["places", "filled"], understand, cleanUp);
-  onTraits(model, ["highlight"], () => { scene.replan(true); refresh(); }, cleanUp);
+  onTraits(
+    model,
+    ["highlight"],
+    () => {
+      scene.replan(true);
+      refresh();
+    },
+    cleanUp,
+  );
   onTraits(model, ["selected", "selected_link", "tool", "can_undo", "can_redo"], refresh, cleanUp);
   onTraits(model, ["gpus", "gpu"], offerGpus, cleanUp);
   onTraits(model, ["problem"], showProblem, cleanUp);
-  onTraits(model, ["playback", "playback_devices"], () => { scene.play(playbackRows(model.get("playback")), model.get("playback_devices")); drawTop(); }, cleanUp);
-  onTraits(model, ["conditions", "restored_from"], () => { scene.condition(model.get("conditions"), model.get("restored_from")); drawAll(); }, cleanUp);
-  onShine(root, (what) => { scene.light(what); drawAll(); }, cleanUp);
-  onTime(root, (time) => { if (scene.tell(time)) drawPipes(); drawTop(); }, cleanUp);
+  onTraits(
+    model,
+    ["playback", "playback_devices"],
+    () => {
+      scene.play(playbackRows(model.get("playback")), model.get("playback_devices"));
+      drawTop();
+    },
+    cleanUp,
+  );
+  onTraits(
+    model,
+    ["conditions", "restored_from"],
+    () => {
+      scene.condition(model.get("conditions"), model.get("restored_from"));
+      drawAll();
+    },
+    cleanUp,
+  );
+  onShine(
+    root,
+    (what) => {
+      scene.light(what);
+      drawAll();
+    },
+    cleanUp,
+  );
+  onTime(
+    root,
+    (time) => {
+      if (scene.tell(time)) drawPipes();
+      drawTop();
+    },
+    cleanUp,
+  );
   const resize = () => {
     const { fills } = root.dataset;
     root.dataset.fills = String(model.get("height") === 0);
@@ -349,15 +554,19 @@ function render({ model, el }) {
   onTraits(model, ["height"], resize, cleanUp);
 
   /** Where a device, a region or a city is in the box, in pixels: for whoever points at it from outside, as tests do. */
-  root.whereIs = (name) => {
+  const whereIs = (/** @type {string} */ name) => {
     const badge = scene.badges?.find((one) => one.name === name);
     const card = scene.layout?.byName.get(name);
     if (badge) return [badge.x, badge.y];
-    if (card) { const [x, y] = camera.toScreen(card.x, card.y); return [x, y - (card.h / 2 - 8) * camera.cardScale]; }
-    return cityOf.has(name) && scene.layout?.ground ? camera.toScreen(...scene.homeOf(cityOf.get(name))) : null;
+    if (card) {
+      const [x, y] = camera.toScreen(card.x, card.y);
+      return [x, y - (card.h / 2 - 8) * camera.cardScale];
+    }
+    return cityOf.has(name) && scene.layout?.ground ? camera.toScreen(...scene.homeOf(there(cityOf.get(name)))) : null;
   };
   /** What is where, for tests: boxes of cards, labels and the points of pipes, in the layout's pixels. */
-  root.whatIs = () => scene.inventory();
+  const whatIs = () => scene.inventory();
+  Object.assign(root, { whereIs, whatIs });
   box.append(empty, note, bar.element);
   root.append(box);
   el.append(root);

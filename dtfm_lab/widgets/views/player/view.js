@@ -1,8 +1,10 @@
 // Plays an iteration: every view of the lab is told the moment that is shown, frame by frame, without the kernel.
 import { seconds } from "shared/axis.js";
 import { isStill, onTime, tellTime } from "shared/bus.js";
-import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { cleanUps, frame, h, onTraits, targetOf } from "shared/dom.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { PlayerView } from "shared/traits.d.ts" */
 
 const LASTS_S = 6; // here, however long the iteration is there
 const REST_S = 0.7; // at the end of an iteration, before the next one
@@ -10,10 +12,15 @@ const JUMPS = 12; // in an iteration, where little motion is asked for
 const STEPS = 1000; // of the slider
 const TYPED_IN = "input:not([type=range]), textarea, select, button, [contenteditable], [role=option], [role=menuitem], [role=tab]";
 
+/** @type {Render<PlayerView>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const own = {}; // tells this row's moments from those of another row of the same lab
-  let at_s = 0, told = null, before_ms = 0, frameId = 0, rested_s = 0;
+  let at_s = 0,
+    /** @type {number | null} */ told = null,
+    before_ms = 0,
+    frameId = 0,
+    rested_s = 0;
 
   const icon = h("i", { class: "dtfm-player-icon", "aria-hidden": "true" });
   const word = h("span");
@@ -30,6 +37,7 @@ function render({ model, el }) {
   const known = () => Math.min(length(), model.get("known_s"));
   const isShown = () => root.offsetParent !== null;
 
+  /** @type {(playing: boolean) => void} */
   function setPlaying(playing) {
     if (model.get("playing") === playing) return;
     model.set("playing", playing);
@@ -43,17 +51,19 @@ function render({ model, el }) {
   }
 
   function scrub() {
-    at_s = Math.min(known(), (slider.value / STEPS) * length());
+    at_s = Math.min(known(), (Number(slider.value) / STEPS) * length());
     setPlaying(false);
     tell(at_s);
   }
 
+  /** @type {(t_s: number | null) => void} */
   function tell(t_s) {
     told = t_s;
     tellTime(el, t_s === null ? null : { t_s, playing: model.get("playing"), by: own });
     showMoment();
   }
 
+  /** @type {(now_ms: number) => void} */
   function step(now_ms) {
     frameId = 0;
     if (!model.get("playing") || !length()) return;
@@ -102,7 +112,9 @@ function render({ model, el }) {
     slider.title = length() ? "Drag to any moment of the iteration" : why;
     const source = model.get("source");
     const which = source === "measured" ? `iteration ${model.get("iteration")}, measured` : source;
-    what.textContent = length() ? [which, `1 s here = ${round(length() / LASTS_S)} there`.replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ") : "nothing to play yet";
+    what.textContent = length()
+      ? [which, `1 s here = ${round(length() / LASTS_S)} there`.replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ")
+      : "nothing to play yet";
     what.title = what.textContent;
     showMoment();
   }
@@ -117,10 +129,11 @@ function render({ model, el }) {
     slider.setAttribute("aria-valuetext", text || "not playing");
   }
 
+  /** @type {(event: KeyboardEvent) => void} */
   function onKey(event) {
     const lab = el.closest(".dtfm-lab");
-    if (event.key !== " " || event.defaultPrevented || !lab?.contains(event.target) || !isShown()) return;
-    if (event.target.closest?.(TYPED_IN)) return;
+    if (event.key !== " " || event.defaultPrevented || !lab?.contains(targetOf(event)) || !isShown()) return;
+    if (targetOf(event).closest?.(TYPED_IN)) return;
     event.preventDefault();
     toggle();
   }
@@ -128,12 +141,17 @@ function render({ model, el }) {
   cleanUp.add(() => document.removeEventListener("keydown", onKey));
   cleanUp.add(() => cancelAnimationFrame(frameId));
 
-  onTime(el, (time) => { // another row of the same lab
-    if (time?.by === own) return;
-    told = time === null ? null : time.t_s;
-    at_s = told ?? 0;
-    showMoment();
-  }, cleanUp);
+  onTime(
+    el,
+    (time) => {
+      // another row of the same lab
+      if (time?.by === own) return;
+      told = time === null ? null : time.t_s;
+      at_s = told ?? 0;
+      showMoment();
+    },
+    cleanUp,
+  );
   onTraits(model, ["playing", "known_s"], run, cleanUp);
   onTraits(model, ["length_s"], lengthen, cleanUp);
   onTraits(model, ["source", "iteration"], show, cleanUp);
@@ -141,7 +159,10 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-/** Two figures are enough for how much slower it goes. */
+/**
+ * Two figures are enough for how much slower it goes.
+ * @type {(value: number) => string}
+ */
 const round = (value) => seconds(Number(value.toPrecision(2)));
 
 export default view(render);

@@ -1,24 +1,35 @@
 // Large sliders over named stops. The value under the finger is written at once; what follows from it comes from the kernel.
 import { cleanUps, h, onTraits } from "shared/dom.js";
+import { there } from "shared/there.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Row, Slider, Traits } from "./types.d.ts" */
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = h("div", { class: "dtfm dtfm-big-sliders", role: "group", "aria-label": "What is changed", "data-lm-suppress-shortcuts": "true" });
+  /** @type {Map<string, Row>} */
   const rows = new Map(); // key -> {input, output, note, name}
   el.append(root);
   // a notebook takes these keys for its cells
-  root.addEventListener("keydown", (event) => { if (/^(Arrow|Home|End|Page)/.test(event.key)) event.stopPropagation(); });
+  root.addEventListener("keydown", (event) => {
+    if (/^(Arrow|Home|End|Page)/.test(event.key)) event.stopPropagation();
+  });
 
-  const entry = (key) => model.get("sliders").find((slider) => slider.key === key);
+  /** @type {(key: string) => Slider} */
+  const entry = (key) => there(model.get("sliders").find((slider) => slider.key === key));
+  /** @type {(key: string) => number} */
   const at = (key) => model.get("values")[key] ?? entry(key).neutral;
 
+  /** @type {(key: string, stop: number) => void} */
   function move(key, stop) {
     model.set("values", { ...model.get("values"), [key]: stop });
     model.save_changes();
     write(key);
   }
 
+  /** @type {(key: string) => Row} */
   function make(key) {
     const name = h("span", { class: "name" });
     const output = h("output", { "aria-hidden": "true" });
@@ -39,7 +50,7 @@ function render({ model, el }) {
       root.replaceChildren(...[...rows.values()].map(({ box }) => box));
     }
     for (const { key, label, rest, texts, note, why_not: why, neutral } of sliders) {
-      const row = rows.get(key);
+      const row = there(rows.get(key));
       row.name.replaceChildren(label, h("span", { class: "rest" }, rest ? ` ${rest}` : ""));
       row.note.textContent = note;
       row.input.max = String(Math.max(1, texts.length - 1));
@@ -50,9 +61,10 @@ function render({ model, el }) {
     }
   }
 
+  /** @type {(key: string) => void} */
   function write(key) {
     const { texts, neutral, label, rest } = entry(key);
-    const { input, output, box } = rows.get(key);
+    const { input, output, box } = there(rows.get(key));
     const stop = at(key);
     if (input.value !== String(stop)) input.value = String(stop);
     output.textContent = texts[stop] ?? "–";
@@ -62,7 +74,14 @@ function render({ model, el }) {
   }
 
   onTraits(model, ["sliders"], draw, cleanUp);
-  onTraits(model, ["values"], () => { for (const key of rows.keys()) write(key); }, cleanUp);
+  onTraits(
+    model,
+    ["values"],
+    () => {
+      for (const key of rows.keys()) write(key);
+    },
+    cleanUp,
+  );
   draw();
   return cleanUp.run;
 }

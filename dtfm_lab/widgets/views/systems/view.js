@@ -1,13 +1,18 @@
 // A bar a system, the fastest first, of what its iteration goes to; a click on a row chooses one.
-import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { cleanUps, focusedIn, frame, h, onTraits } from "shared/dom.js";
 import { figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";
-import { GREY } from "shared/theme.js";
 import { view } from "shared/view.js";
+import { allCauses } from "./page/causes.js";
+/** @import { Child, Render } from "shared/types.d.ts" */
+/** @import { Cause, Row, Traits } from "./types.d.ts" */
 
+/** @type {(share: number) => string} */
 const percent = (share) => `${Math.round(share * 100)} %`;
+/** @type {(value: number) => string} */
 const times = (value) => `${value < 9.995 ? value.toFixed(2) : figures(Math.round(value))} ×`;
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = frame("dtfm-systems", "Systems");
@@ -19,10 +24,15 @@ function render({ model, el }) {
   const others = h("details", { class: "dtfm-systems-others" });
   root.append(caption, empty, key, list, others);
   el.append(root);
-  const rove = roving(list, () => [...list.querySelectorAll("button")], () => 1);
+  const rove = roving(
+    list,
+    () => [...list.querySelectorAll("button")],
+    () => 1,
+  );
 
   let shownChosen = "";
 
+  /** @type {(name: string) => void} */
   function choose(name) {
     model.set("chosen", model.get("chosen") === name ? "" : name);
     model.save_changes();
@@ -32,7 +42,7 @@ function render({ model, el }) {
     const [rows, chosen, stale] = [model.get("rows"), model.get("chosen"), model.get("stale")];
     const known = rows.filter((row) => row.seconds);
     const causes = allCauses(model.get("causes"), known);
-    const focused = list.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+    const focused = focusedIn(list)?.dataset.name ?? null;
     root.setAttribute("aria-label", model.get("title"));
     list.setAttribute("aria-label", model.get("title"));
     root.classList.toggle("dtfm-stale", Boolean(stale));
@@ -43,7 +53,11 @@ function render({ model, el }) {
     empty.hidden = rows.length > 0;
     key.hidden = !known.length;
     const used = causes.filter(({ name }) => known.some(({ parts }) => parts.some(([cause, s]) => cause === name && s > 0)));
-    key.replaceChildren(...used.map(({ name, color, word }) => h("span", { "data-word": word || null, tabindex: word ? "0" : null }, h("i", { class: "dtfm-swatch", style: `color:${color}` }), name)));
+    key.replaceChildren(
+      ...used.map(({ name, color, word }) =>
+        h("span", { "data-word": word || null, tabindex: word ? "0" : null }, h("i", { class: "dtfm-swatch", style: `color:${color}` }), name),
+      ),
+    );
     list.replaceChildren(...rows.map((row) => line(row, { chosen: row.name === chosen, causes })));
     rove();
     if (focused) list.querySelector(`button[data-name="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
@@ -52,32 +66,54 @@ function render({ model, el }) {
     showOthers();
   }
 
+  /** @type {(row: Row, look: { chosen: boolean, causes: Cause[] }) => HTMLElement} */
   function line(row, { chosen, causes }) {
     const { name, title, parts = [], length, cut, mathematics, reason, shape, ours, taken } = row;
     const mark = model.get("changes");
-    const tags = [ours && "ours", taken && "the lab's plan"].filter(Boolean);
+    const tags = [ours ? "ours" : "", taken ? "the lab's plan" : ""].filter(Boolean);
     const label = h("span", { class: "dtfm-systems-name" }, h("b", {}, mathematics ? `${title} ${mark}` : title), ...tags.map((text) => h("i", {}, text)));
-    const button = (words, ...children) => h("button", {
-      type: "button", "data-name": name, "aria-pressed": String(chosen), "aria-label": words, tabindex: "-1",
-      class: ours ? "dtfm-ours" : "", onclick: () => choose(name),
-    }, label, ...children);
+    /** @type {(words: string, ...children: Child[]) => HTMLElement} */
+    const button = (words, ...children) =>
+      h(
+        "button",
+        {
+          type: "button",
+          "data-name": name,
+          "aria-pressed": String(chosen),
+          "aria-label": words,
+          tabindex: "-1",
+          class: ours ? "dtfm-ours" : "",
+          onclick: () => choose(name),
+        },
+        label,
+        ...children,
+      );
     const named = [title, ...tags].join(", ");
     if (reason) return button(`${named}: no plan, ${reason}`, h("span", { class: "dtfm-systems-reason" }, `no plan: ${reason}`));
     if (!row.seconds) return button(`${named}: not asked yet`, h("span", { class: "dtfm-systems-reason" }, "…"));
-    const drawn = causes.map((cause) => ({ ...cause, s: parts.filter(([one]) => one === cause.name).reduce((sum, [, s]) => sum + s, 0) })).filter(({ s }) => s > 0);
+    const drawn = causes
+      .map((cause) => ({ ...cause, s: parts.filter(([one]) => one === cause.name).reduce((sum, [, s]) => sum + s, 0) }))
+      .filter(({ s }) => s > 0);
     const told = drawn.map(({ name: what, s }) => `${what} ${percent(s / row.seconds)}`).join(", ");
-    const bar = h("span", { class: `dtfm-systems-bar${cut ? " dtfm-cut" : ""}`, style: `width:${(100 * length).toFixed(2)}%` },
-      ...drawn.map(({ name: what, color, s }) => h("i", { style: `flex-grow:${s};background:${color}`, title: `${what}: ${seconds(s)}, ${percent(s / row.seconds)}` })));
+    const bar = h(
+      "span",
+      { class: `dtfm-systems-bar${cut ? " dtfm-cut" : ""}`, style: `width:${(100 * length).toFixed(2)}%` },
+      ...drawn.map(({ name: what, color, s }) =>
+        h("i", { style: `flex-grow:${s};background:${color}`, title: `${what}: ${seconds(s)}, ${percent(s / row.seconds)}` }),
+      ),
+    );
     const ratio = row.beside ?? (row.times > 1.0005 ? times(row.times) : "fastest");
     const result = row.told ?? seconds(row.seconds);
     const compared = row.told ? `${row.told}, ${ratio}` : `${result} an iteration, ${row.times > 1.0005 ? `${ratio} the fastest` : ratio}`;
     const said = `${named}: ${compared}; ${told}; ${shape}${mathematics ? `; ${mathematics}` : ""}${cut ? "; its bar is cut" : ""}`;
-    return button(said,
+    return button(
+      said,
       h("span", { class: "dtfm-systems-track" }, bar),
       h("span", { class: "dtfm-systems-seconds" }, result),
       h("span", { class: "dtfm-systems-times" }, ratio),
       h("span", { class: "dtfm-systems-shape" }, shape),
-      mathematics ? h("span", { class: "dtfm-systems-mathematics" }, `${mark} ${mathematics}`) : null);
+      mathematics ? h("span", { class: "dtfm-systems-mathematics" }, `${mark} ${mathematics}`) : null,
+    );
   }
 
   function showOthers() {
@@ -90,13 +126,6 @@ function render({ model, el }) {
   onTraits(model, ["rows", "chosen", "causes", "title", "caption", "stale", "not_modelled", "empty_words"], show, cleanUp);
   show();
   return cleanUp.run;
-}
-
-/** The causes that have a colour, and in grey those that only some system's own prediction names. */
-function allCauses(causes, rows) {
-  const others = new Set(rows.flatMap(({ parts }) => parts.map(([name]) => name)));
-  for (const { name } of causes) others.delete(name);
-  return [...causes, ...[...others].map((name) => ({ name, color: GREY }))];
 }
 
 export default view(render);

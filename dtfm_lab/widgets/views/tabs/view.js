@@ -1,15 +1,20 @@
 // Tabs over a pane.
-import { cleanUps, h, onTraits } from "shared/dom.js";
+import { cleanUps, focusedIn, h, onTraits } from "shared/dom.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
+/** @type {Record<string, string>} */
 const SAID = { stale: "before the last edit", busy: "at work" };
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = h("div", { class: "dtfm dtfm-tabs", role: "tablist", "aria-label": model.get("label"), "data-lm-suppress-shortcuts": "true" });
   if (model.get("numbered")) root.classList.add("dtfm-effect-head");
   el.append(root);
 
+  /** @type {(name: string, focus?: boolean) => void} */
   function choose(name, focus = false) {
     model.set("value", name);
     model.save_changes();
@@ -17,23 +22,39 @@ function render({ model, el }) {
   }
 
   function show() {
-    const value = model.get("value"), numbered = model.get("numbered");
-    const focused = root.contains(document.activeElement) ? document.activeElement.dataset.name : null;
-    root.replaceChildren(...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) => h("button", {
-      type: "button", role: "tab", class: "dtfm-tab", "data-name": name, "data-kind": kind,
-      "aria-selected": String(name === value), tabindex: name === value ? "0" : "-1",
-      "aria-keyshortcuts": numbered ? String((at + 1) % 10) : null,
-      title: [words, SAID[kind], numbered ? `key ${(at + 1) % 10}` : ""].filter(Boolean).join(" · "),
-      onclick: () => choose(name),
-    }, title, SAID[kind] ? h("i", { "aria-label": SAID[kind], role: "img" }) : null)));
-    const chosen = root.querySelector("[aria-selected=true]"), row = root.closest(".dtfm-head");
+    const value = model.get("value"),
+      numbered = model.get("numbered");
+    const focused = focusedIn(root)?.dataset.name ?? null;
+    root.replaceChildren(
+      ...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            class: "dtfm-tab",
+            "data-name": name,
+            "data-kind": kind,
+            "aria-selected": String(name === value),
+            tabindex: name === value ? "0" : "-1",
+            "aria-keyshortcuts": numbered ? String((at + 1) % 10) : null,
+            title: [words, SAID[kind], numbered ? `key ${(at + 1) % 10}` : ""].filter(Boolean).join(" · "),
+            onclick: () => choose(name),
+          },
+          title,
+          SAID[kind] ? h("i", { "aria-label": SAID[kind], role: "img" }) : null,
+        ),
+      ),
+    );
+    const chosen = root.querySelector("[aria-selected=true]"),
+      row = root.closest(".dtfm-head");
     if (focused) chosen?.focus({ preventScroll: true });
     if (chosen && row) row.scrollLeft = Math.max(0, chosen.offsetLeft + chosen.offsetWidth / 2 - row.clientWidth / 2); // a phone's row is longer than its screen
   }
 
   root.addEventListener("keydown", (event) => {
     const names = model.get("tabs").map(({ name }) => name);
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();

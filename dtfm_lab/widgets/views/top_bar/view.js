@@ -10,14 +10,24 @@ import { bringBack, canBringBack, onGone } from "./page/gone.js";
 import { copyLink, takeLink } from "./page/link.js";
 import { nameControls } from "./page/names.js";
 import { onRecord, record } from "./page/record.js";
+import { there } from "shared/there.js";
+/** @import { Message, Render } from "shared/types.d.ts" */
+/** @import { Action, Headline, Traits } from "./types.d.ts" */
 
 const MOST_LEFT_OUT = 5;
+/** @type {`[${string}`} */
 const FOCUSED = "[tabindex], button";
 const LAST_PICTURE = { lead: "Python has ended.", rest: "This is the last picture of the lab.", kind: "error" };
-const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
+const LOGO = [
+  [6, 20, 0],
+  [13, 9, 3],
+  [22, 17, 5],
+  [26, 6, 7],
+]; // a pipeline of four stages
 const VISITOR = "dtfm-visitor";
 const COLORS = ["#442F9A", "#804CB4", "#BA6EC1", "#FCB1D0"];
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = h("div", { class: "dtfm dtfm-top", "data-lm-suppress-shortcuts": "true" });
@@ -26,62 +36,132 @@ function render({ model, el }) {
   root.append(bar, headline);
   el.append(root);
 
+  /** @type {(name: string) => void} */
   const press = (name) => model.send({ kind: "press", name });
   const still = model.get("still");
-  const picker = (name, label) => h(still ? "div" : "button", {
-    class: "dtfm-pick",
-    ...(still ? {} : {
-      type: "button", "data-menu": name, "aria-haspopup": "dialog", "aria-expanded": "false",
-      onclick: (event) => toggleMenu(el, name, event.currentTarget),
-    }),
-  }, h("strong", {}, label), h("span", {}));
-  const network = picker("network", ""), job = picker("job", "");
+  /** @type {(name: string, label: string) => HTMLElement & { disabled?: boolean }} */
+  const picker = (name, label) =>
+    h(
+      still ? "div" : "button",
+      {
+        class: "dtfm-pick",
+        ...(still
+          ? {}
+          : {
+              type: "button",
+              "data-menu": name,
+              "aria-haspopup": "dialog",
+              "aria-expanded": "false",
+              onclick: (/** @type {{ currentTarget: HTMLElement }} */ event) => toggleMenu(el, name, event.currentTarget),
+            }),
+      },
+      h("strong", {}, label),
+      h("span", {}),
+    );
+  const network = picker("network", ""),
+    job = picker("job", "");
   const numbers = h("div", { class: "dtfm-numbers", role: "group", "aria-label": "Live numbers" });
-  const more = h("button", {
-    type: "button", class: "dtfm-plain", "data-menu": "more", "aria-haspopup": "dialog", "aria-expanded": "false",
-    title: "Save and restore, a page, a link, a video; larger type", "aria-label": "Save, share", onclick: (event) => toggleMenu(el, "more", event.currentTarget),
-  }, h("span", { class: "dtfm-roomy" }, "Save, share"), h("span", { class: "dtfm-brief" }, "Share"));
+  const more = h(
+    "button",
+    {
+      type: "button",
+      class: "dtfm-plain",
+      "data-menu": "more",
+      "aria-haspopup": "dialog",
+      "aria-expanded": "false",
+      title: "Save and restore, a page, a link, a video; larger type",
+      "aria-label": "Save, share",
+      onclick: (event) => toggleMenu(el, "more", event.currentTarget),
+    },
+    h("span", { class: "dtfm-roomy" }, "Save, share"),
+    h("span", { class: "dtfm-brief" }, "Share"),
+  );
   const whole = h("button", {
-    type: "button", class: "dtfm-plain dtfm-whole", "aria-label": "Whole window", title: "Show the lab in the whole window (F)", onclick: () => toggleWindow(el),
+    type: "button",
+    class: "dtfm-plain dtfm-whole",
+    "aria-label": "Whole window",
+    title: "Show the lab in the whole window (F)",
+    onclick: () => toggleWindow(el),
   });
   const action = h("button", { type: "button", class: "dtfm-go", onclick: act });
   bar.append(logo(), network, job, numbers, ...(still ? [] : [more, whole, action]));
 
   const dot = h("i", { class: "dtfm-dot", "aria-hidden": "true" });
-  const lead = h("b", {}), rest = h("span", {}), sentence = h("span", { class: "dtfm-sentence" }, lead, " ", rest);
+  const lead = h("b", {}),
+    rest = h("span", {}),
+    sentence = h("span", { class: "dtfm-sentence" }, lead, " ", rest);
   const undo = h("button", { type: "button", class: "dtfm-plain", title: "Take the last edit of the network back (Z)", onclick: () => press("undo") }, "Undo");
   const live = h("button", {
-    type: "button", class: "dtfm-plain dtfm-live", role: "switch", title: "Live: every edit is followed by a new plan",
-    onclick: () => { model.set("live", !model.get("live")); model.save_changes(); },
+    type: "button",
+    class: "dtfm-plain dtfm-live",
+    role: "switch",
+    title: "Live: every edit is followed by a new plan",
+    onclick: () => {
+      model.set("live", !model.get("live"));
+      model.save_changes();
+    },
   });
-  const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") }, "?");
+  const words = h(
+    "button",
+    { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") },
+    "?",
+  );
   headline.append(dot, sentence, ...(still ? [] : [undo, live]), words);
 
   let gone = false; // the kernel, and with it all that Python would say
   let comesBack = false;
+  /** @type {{ left: number | string, stop: () => void } | null} */
   let recording = null; // { left, stop } while a video is made
+  /** @type {Headline | null} */
   let told = null; // what the page itself has to say, until there is news
   let room = 0; // pixels wide, for the numbers
+  /** @type {Map<string, number>} */
   const fitting = new Map(); // room and lengths of the texts -> how much is left out, as measuring lays the page out
 
   function showPickers() {
-    for (const [button, trait, none] of [[network, "network", "No network"], [job, "job", "No job"]]) {
+    for (const [button, trait, none] of /** @type {[HTMLElement, "network" | "job", string][]} */ ([
+      [network, "network", "No network"],
+      [job, "job", "No job"],
+    ])) {
       const [name, of] = model.get(trait);
-      button.firstChild.textContent = name || none;
-      button.lastChild.textContent = of;
+      there(button.firstChild).textContent = name || none;
+      there(button.lastChild).textContent = of;
       button.title = `${name || none}${of ? `: ${of}` : ""}`;
     }
   }
 
   function showNumbers() {
-    const focused = [...numbers.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
-    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below, briefly] = [], ask = {} }) => h("div", { class: `dtfm-number${below ? " dtfm-leads" : ""}`, "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}` },
-      h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
-      h("span", { class: "dtfm-number-value" },
-        was ? h("s", {}, was, " → ") : null, value,
-        h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note), h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short),
-        ask.name && !still ? h("button", { type: "button", class: "dtfm-ask", title: ask.title, onclick: () => press(ask.name) }, ask.label) : null),
-      below ? h("span", { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" }, h("span", { class: "dtfm-long" }, below), h("span", { class: "dtfm-short" }, briefly)) : null)));
+    const focused = [...numbers.querySelectorAll(FOCUSED)].indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    numbers.replaceChildren(
+      ...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below = "", briefly = ""] = [], ask = {} }) =>
+        h(
+          "div",
+          {
+            class: `dtfm-number${below ? " dtfm-leads" : ""}`,
+            "data-word-of": word,
+            title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}`,
+          },
+          h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
+          h(
+            "span",
+            { class: "dtfm-number-value" },
+            was ? h("s", {}, was, " → ") : null,
+            value,
+            h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note),
+            h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short),
+            ask.name && !still ? h("button", { type: "button", class: "dtfm-ask", title: ask.title, onclick: () => press(there(ask.name)) }, ask.label) : null,
+          ),
+          below
+            ? h(
+                "span",
+                { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" },
+                h("span", { class: "dtfm-long" }, below),
+                h("span", { class: "dtfm-short" }, briefly),
+              )
+            : null,
+        ),
+      ),
+    );
     fit();
     numbers.querySelectorAll(FOCUSED)[focused]?.focus({ preventScroll: true });
   }
@@ -96,13 +176,13 @@ function render({ model, el }) {
   function measuredFit() {
     for (let level = 0; level < MOST_LEFT_OUT; level++) {
       numbers.dataset.leftOut = String(level);
-      if ([...numbers.children].reduce((sum, child) => sum + child.offsetWidth, 0) <= numbers.clientWidth) return level;
+      if ([...numbers.children].reduce((sum, child) => sum + /** @type {HTMLElement} */ (child).offsetWidth, 0) <= numbers.clientWidth) return level;
     }
     return MOST_LEFT_OUT;
   }
 
   function showHeadline() {
-    const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : told ?? model.get("headline");
+    const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : (told ?? model.get("headline"));
     lead.textContent = first;
     rest.textContent = then;
     headline.dataset.kind = kind;
@@ -118,10 +198,13 @@ function render({ model, el }) {
   function act() {
     if (action.getAttribute("aria-disabled") === "true") return;
     if (recording && !gone) return recording.stop();
-    if (!gone) return press(model.get("action").name);
+    if (!gone) return press(there(model.get("action").name));
     comesBack = true;
     showAction();
-    bringBack(model).finally(() => { comesBack = false; showAction(); });
+    bringBack(model).finally(() => {
+      comesBack = false;
+      showAction();
+    });
   }
 
   function showAction() {
@@ -131,20 +214,26 @@ function render({ model, el }) {
     action.setAttribute("aria-disabled", String(Boolean(why))); // it stays reachable, and says why
   }
 
+  /** @type {() => Action} */
   function restoring() {
     if (comesBack) return { label: "Restoring…", why_not: "The lab is being made anew" };
     return { label: "Restart and restore", why_not: canBringBack(model) ? "" : "This lab was not kept: run its cell again" };
   }
 
+  /** @type {(pane: HTMLElement) => Promise<void>} */
   async function recordPane(pane) {
     if (recording) return;
     recording = { left: "…", stop() {} };
     closeMenus(el);
     more.focus(); // the keys of the lab go on
     try {
-      const name = await record(pane, (left, stop) => { recording = { left, stop }; showAction(); });
+      const name = await record(pane, (left, stop) => {
+        recording = { left, stop };
+        showAction();
+      });
       told = { lead: "Recorded.", rest: `${name} is among your downloads.` };
-    } catch (error) {
+    } catch (thrown) {
+      const error = /** @type {Error} */ (thrown);
       const refused = error.name === "NotAllowedError";
       told = { lead: "Nothing was recorded:", rest: refused ? "the browser was not allowed to capture this tab." : `${error.message}.`, kind: "error" };
     }
@@ -153,16 +242,18 @@ function render({ model, el }) {
     showHeadline();
   }
 
+  /** @type {(isGone: boolean) => void} */
   function showGone(isGone) {
     gone = isGone;
     const lab = el.closest(".dtfm-lab");
     lab?.classList.toggle("dtfm-gone", gone);
-    for (const part of lab?.children ?? []) if (!part.contains(root)) part.inert = gone;
+    for (const part of /** @type {Iterable<HTMLElement>} */ (lab?.children ?? [])) if (!part.contains(root)) part.inert = gone;
     for (const button of [network, job, more]) button.disabled = gone;
     showHeadline();
     showAction();
   }
 
+  /** @type {(isWhole: boolean) => void} */
   function showWindow(isWhole) {
     whole.textContent = isWhole ? "⤡" : "⤢";
     whole.setAttribute("aria-pressed", String(isWhole));
@@ -176,11 +267,19 @@ function render({ model, el }) {
 
   onTraits(model, ["network", "job"], showPickers, cleanUp);
   onTraits(model, ["numbers"], showNumbers, cleanUp);
-  onTraits(model, ["headline"], () => { told = null; }, cleanUp);
+  onTraits(
+    model,
+    ["headline"],
+    () => {
+      told = null;
+    },
+    cleanUp,
+  );
   onTraits(model, ["headline", "can_undo", "live", "live_note"], showHeadline, cleanUp);
   onTraits(model, ["action"], showAction, cleanUp);
+  /** @type {(message: Message) => void} */
   const onMessage = (message) => {
-    if (message?.kind === "menu") toggleMenu(el, message.name, root.querySelector(`[data-menu="${message.name}"]`));
+    if (message?.kind === "menu") toggleMenu(el, message.name, there(root.querySelector(`[data-menu="${message.name}"]`)));
     if (message?.kind === "copy") copyLink(message.link).then((done) => press(done ? "copied" : "not-copied"));
   };
   model.on("msg:custom", onMessage);
@@ -191,27 +290,50 @@ function render({ model, el }) {
   onWindow(el, showWindow, cleanUp);
   if (!still) onRecord(el, recordPane, cleanUp);
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => leaveMenus(el) || leaveWindow(el) }, cleanUp);
-  onResize(numbers, () => { if (room !== numbers.clientWidth) { room = numbers.clientWidth; fit(); } }, cleanUp);
-  showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
-  if (!model.get("visitor")) { model.set("visitor", visitor(model.get("own_id"))); model.save_changes(); }
+  onResize(
+    numbers,
+    () => {
+      if (room !== numbers.clientWidth) {
+        room = numbers.clientWidth;
+        fit();
+      }
+    },
+    cleanUp,
+  );
+  showPickers();
+  showNumbers();
+  showHeadline();
+  showAction();
+  showWindow(false);
+  sendTheme();
+  if (!model.get("visitor")) {
+    model.set("visitor", visitor(model.get("own_id")));
+    model.save_changes();
+  }
   onGone(model, showGone, cleanUp).catch(() => {}); // hosts of anywidget beside Jupyter have other kernels
   if (!still) takeLink(model, cleanUp);
   return cleanUp.run;
 }
 
-/** The same after a reload, another in another tab. */
+/**
+ * The same after a reload, another in another tab.
+ * @type {(fresh: string) => string}
+ */
 function visitor(fresh) {
   try {
     const known = sessionStorage.getItem(VISITOR) ?? fresh;
     sessionStorage.setItem(VISITOR, known);
     return known;
-  } catch { // a browser that keeps nothing
+  } catch {
+    // a browser that keeps nothing
     return fresh;
   }
 }
 
 function logo() {
-  const lines = LOGO.slice(1).map(([x, y], at) => svg("line", { x1: LOGO[at][0], y1: LOGO[at][1], x2: x, y2: y, stroke: "currentColor", "stroke-width": 1.6, opacity: 0.5 }));
+  const lines = LOGO.slice(1).map(([x, y], at) =>
+    svg("line", { x1: LOGO[at][0], y1: LOGO[at][1], x2: x, y2: y, stroke: "currentColor", "stroke-width": 1.6, opacity: 0.5 }),
+  );
   const dots = LOGO.map(([x, y], at) => svg("circle", { cx: x, cy: y, r: 4.2, fill: COLORS[at] }));
   return svg("svg", { class: "dtfm-logo", viewBox: "0 0 32 26", "aria-hidden": "true" }, ...lines, ...dots);
 }

@@ -1,9 +1,12 @@
 // The lessons of the course with their missions; the chosen one opens in its place.
-import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { cleanUps, focusedIn, frame, h, onTraits } from "shared/dom.js";
 import { view } from "shared/view.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Detail, Lesson, Mission, Traits } from "./types.d.ts" */
 
 let views = 0;
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const id = `dtfm-course-${++views}`;
@@ -18,17 +21,20 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-course-head" }, bar, caption, next), problem, list);
   el.append(root);
 
+  /** @type {Map<string, boolean>} */
   const touched = new Map(); // lesson -> whether a person left it open
   const detail = makeDetail(id, (kind, more = {}) => model.send({ kind, ...more }));
+  /** @type {Map<string, HTMLElement>} */
   const rows = new Map(); // mission -> its button
 
+  /** @type {(name: string) => void} */
   function choose(name) {
     model.set("chosen", model.get("chosen") === name ? "" : name);
     model.save_changes();
   }
 
   function showBoard() {
-    const focused = list.contains(document.activeElement) ? document.activeElement : null;
+    const focused = focusedIn(list);
     const key = focused?.dataset.key;
     const [lessons, chosen] = [model.get("lessons"), model.get("chosen")];
     rows.clear();
@@ -42,6 +48,7 @@ function render({ model, el }) {
     problem.hidden = !problem.textContent;
   }
 
+  /** @type {(lesson: Lesson, chosen: string) => HTMLElement} */
   function lessonOf({ name, title, question, minutes, missions }, chosen) {
     const n = missions.filter(({ passed }) => passed).length;
     const all = missions.length > 0 && n === missions.length;
@@ -55,18 +62,35 @@ function render({ model, el }) {
     ];
     if (!missions.length) return h("div", { class: "dtfm-course-lesson" }, h("div", { class: "dtfm-course-summary" }, ...head));
     const summary = h("summary", { class: "dtfm-course-summary", "data-key": `lesson ${name}`, onclick: () => touched.set(name, !box.open) }, ...head);
-    const box = h("details", { class: "dtfm-course-lesson", open: holds || (touched.get(name) ?? isNext) }, summary,
-      ...missions.flatMap((mission) => missionOf(mission, chosen)));
+    /** @type {HTMLElement & { open?: boolean }} */
+    const box = h(
+      "details",
+      { class: "dtfm-course-lesson", open: holds || (touched.get(name) ?? isNext) },
+      summary,
+      ...missions.flatMap((mission) => missionOf(mission, chosen)),
+    );
     return box;
   }
 
+  /** @type {(mission: Mission, chosen: string) => HTMLElement[]} */
   function missionOf({ name, title, minutes, passed, note }, chosen) {
     const open = name === chosen;
-    const button = h("button", {
-      type: "button", class: "dtfm-course-mission", "data-key": `mission ${name}`, "data-name": name, "data-passed": String(passed),
-      "aria-expanded": String(open), "aria-controls": open ? `${id}-detail` : null, onclick: () => choose(name),
-    }, h("span", { class: "dtfm-course-mark", role: "img", "aria-label": passed ? "won" : "not won yet" }, passed ? "✓" : ""),
-    h("span", { class: "dtfm-course-name" }, title), h("span", { class: "dtfm-course-note" }, [note, `${minutes} min`].filter(Boolean).join(" · ")));
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: "dtfm-course-mission",
+        "data-key": `mission ${name}`,
+        "data-name": name,
+        "data-passed": String(passed),
+        "aria-expanded": String(open),
+        "aria-controls": open ? `${id}-detail` : null,
+        onclick: () => choose(name),
+      },
+      h("span", { class: "dtfm-course-mark", role: "img", "aria-label": passed ? "won" : "not won yet" }, passed ? "✓" : ""),
+      h("span", { class: "dtfm-course-name" }, title),
+      h("span", { class: "dtfm-course-note" }, [note, `${minutes} min`].filter(Boolean).join(" · ")),
+    );
     rows.set(name, button);
     return open ? [button, detail.box] : [button];
   }
@@ -87,7 +111,10 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-/** The open mission; it is made once, so that what is typed stays when something of it changes. */
+/**
+ * The open mission; it is made once, so that what is typed stays when something of it changes.
+ * @type {(id: string, press: (kind: string, more?: object) => void) => { box: HTMLElement, show: (detail: Detail) => void }}
+ */
 function makeDetail(id, press) {
   const task = h("div", { class: "dtfm-course-task" });
   const wanted = h("p", { class: "dtfm-course-wanted" });
@@ -106,14 +133,31 @@ function makeDetail(id, press) {
   const off = h("span", { class: "dtfm-course-note" });
   const cell = h("code");
   const inCell = h("p", { class: "dtfm-course-wanted" }, "In a cell: ", cell);
-  const box = h("div", { class: "dtfm-course-detail", id: `${id}-detail`, role: "region", "aria-label": "Mission" },
-    task, wanted, onScreen, form, inCell, verdict, hints,
-    h("div", { class: "dtfm-course-row" }, hint, answer, off), code);
-  const submit = (event) => { event.preventDefault(); if (field.value.trim()) press("typed", { text: field.value }); };
+  const box = h(
+    "div",
+    { class: "dtfm-course-detail", id: `${id}-detail`, role: "region", "aria-label": "Mission" },
+    task,
+    wanted,
+    onScreen,
+    form,
+    inCell,
+    verdict,
+    hints,
+    h("div", { class: "dtfm-course-row" }, hint, answer, off),
+    code,
+  );
+  /** @type {(event: Event) => void} */
+  const submit = (event) => {
+    event.preventDefault();
+    if (field.value.trim()) press("typed", { text: field.value });
+  };
   form.addEventListener("submit", submit);
-  form.addEventListener("keydown", (event) => { if (event.key === "Enter") submit(event); });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") submit(event);
+  });
   let name = "";
 
+  /** @type {(detail: Detail) => void} */
   function show(detail) {
     if (detail.name !== name) field.value = "";
     name = detail.name;
@@ -137,9 +181,18 @@ function makeDetail(id, press) {
     verdict.hidden = !said.reason;
     verdict.dataset.passed = String(Boolean(said.passed));
     const words = said.reason ? `<b>${said.passed ? "✓ Won" : "Not yet"}:</b> ${said.reason}` : "";
-    if (verdict.dataset.words !== words) { verdict.innerHTML = words; verdict.dataset.words = words; }
+    if (verdict.dataset.words !== words) {
+      verdict.innerHTML = words;
+      verdict.dataset.words = words;
+    }
     hints.hidden = !texts.length;
-    hints.replaceChildren(...texts.map((text) => { const item = h("li"); item.innerHTML = text; return item; }));
+    hints.replaceChildren(
+      ...texts.map((text) => {
+        const item = h("li");
+        item.innerHTML = text;
+        return item;
+      }),
+    );
     const left = nHints - texts.length;
     hint.hidden = left <= 0;
     hint.textContent = texts.length ? `Another hint (${left} left)` : `A hint (of ${nHints})`;

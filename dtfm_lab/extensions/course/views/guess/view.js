@@ -1,15 +1,18 @@
 // A question, a number field and a slider; after the guess, how far off it was, with both on a scale.
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
-import { compact, figures, logTicks, ticks } from "shared/axis.js";
+import { compact, figures } from "shared/axis.js";
+import { there } from "shared/there.js";
 import { view } from "shared/view.js";
+import { axisOf, stepOf, STEPS, valueAt } from "./page/axis.js";
+/** @import { Render } from "shared/types.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
-const STEPS = 1000; // of the slider
 const PATIENCE_MS = 3000;
 const NO_KERNEL = "No answer yet: the kernel is busy with other cells, or this page has none.";
-const FROM_ZERO = 20; // ratio of guess and answer from which an open scale is logarithmic
 
 let views = 0;
 
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const id = `dtfm-guess-${++views}`;
@@ -33,36 +36,28 @@ function render({ model, el }) {
   el.append(root);
 
   let guessing = !model.get("words");
+  /** @type {ReturnType<typeof setTimeout> | 0} */
   let waits = 0; // for the kernel to take the guess
   cleanUp.add(() => clearTimeout(waits));
 
-  const span = () => [model.get("low"), model.get("high"), model.get("is_log")];
+  /**
+   * The slider's range; without one its ends are not asked for.
+   * @type {() => [number, number, boolean]}
+   */
+  const span = () => [there(model.get("low")), there(model.get("high")), model.get("is_log")];
 
-  function valueAt(step) {
-    const [low, high, isLog] = span();
-    const share = step / STEPS;
-    if (isLog) return Number((low * (high / low) ** share).toPrecision(2));
-    const grain = 10 ** Math.floor(Math.log10((high - low) / 100));
-    return Number((Math.round((low + (high - low) * share) / grain) * grain).toPrecision(12));
-  }
-
-  function stepOf(value) {
-    const [low, high, isLog] = span();
-    const share = isLog ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
-    return Math.round(STEPS * Math.min(1, Math.max(0, share)));
-  }
-
+  /** @type {(value: number) => string} */
   const say = (value) => `${figures(value)} ${model.get("unit")}`.trim();
 
   slider.addEventListener("input", () => {
-    const value = valueAt(Number(slider.value));
+    const value = valueAt(Number(slider.value), ...span());
     field.value = String(value);
     slider.setAttribute("aria-valuetext", say(value));
     root.classList.add("dtfm-guess-said");
   });
   field.addEventListener("input", () => {
-    if (field.value === "" || model.get("low") == null) return;
-    slider.value = String(stepOf(Number(field.value)));
+    if (field.value === "" || model.get("low") === null) return;
+    slider.value = String(stepOf(Number(field.value), ...span()));
     slider.setAttribute("aria-valuetext", say(Number(field.value)));
     root.classList.add("dtfm-guess-said");
   });
@@ -74,12 +69,16 @@ function render({ model, el }) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     if (model.get("busy") || waits || field.value === "") return;
-    const tellWhy = () => { problem.textContent = NO_KERNEL; problem.hidden = false; };
+    const tellWhy = () => {
+      problem.textContent = NO_KERNEL;
+      problem.hidden = false;
+    };
     try {
       model.send({ kind: "guess", value: Number(field.value) });
       waits = setTimeout(tellWhy, PATIENCE_MS);
       show();
-    } catch { // the kernel has ended
+    } catch {
+      // the kernel has ended
       tellWhy();
     }
   });
@@ -110,8 +109,8 @@ function render({ model, el }) {
     const [busy, done] = [Boolean(model.get("busy") || waits), !guessing];
     question.textContent = model.get("question");
     unit.textContent = model.get("unit");
-    sliding.hidden = low == null;
-    if (low != null) {
+    sliding.hidden = low === null;
+    if (low !== null) {
       ends[0].textContent = figures(low);
       ends[1].textContent = figures(high);
       if (field.value === "") {
@@ -135,14 +134,28 @@ function render({ model, el }) {
 
   function drawScale() {
     const marks = model.get("marks");
-    const axis = axisOf(marks.map(({ value }) => value), ...span());
+    const axis = axisOf(
+      marks.map(({ value }) => value),
+      ...span(),
+    );
+    /** @type {(value: number) => string} */
     const at = (value) => `${(100 * axis.share(value)).toFixed(2)}%`;
+    /** @type {(value: number) => string} */
     const side = (value) => (axis.share(value) > 0.75 ? "dtfm-left" : axis.share(value) < 0.25 ? "dtfm-right" : "");
     scale.replaceChildren(
       h("div", { class: "dtfm-guess-axis" }),
-      ...axis.ticks.map((value) => h("span", { class: "dtfm-guess-tick", style: `left:${at(value)}` }, Math.abs(value) >= 1e4 ? compact(value) : figures(value))),
-      ...marks.map(({ kind, value, text }) => h("span", { class: `dtfm-guess-mark dtfm-guess-${kind} ${side(value)}`, style: `left:${at(value)}` },
-        h("i"), h("b", {}, kind === "guess" ? `your guess ${text}` : `answer ${text}`))));
+      ...axis.ticks.map((value) =>
+        h("span", { class: "dtfm-guess-tick", style: `left:${at(value)}` }, Math.abs(value) >= 1e4 ? compact(value) : figures(value)),
+      ),
+      ...marks.map(({ kind, value, text }) =>
+        h(
+          "span",
+          { class: `dtfm-guess-mark dtfm-guess-${kind} ${side(value)}`, style: `left:${at(value)}` },
+          h("i"),
+          h("b", {}, kind === "guess" ? `your guess ${text}` : `answer ${text}`),
+        ),
+      ),
+    );
   }
 
   onTraits(model, ["words", "marks"], answered, cleanUp);
@@ -151,20 +164,5 @@ function render({ model, el }) {
   show();
   return cleanUp.run;
 }
-
-/** An axis that holds the values: the slider's where there is one, widened where they lie outside. */
-function axisOf(values, low, high, isLog) {
-  const known = low == null ? values : [low, high, ...values];
-  let [from, to] = [Math.min(...known), Math.max(...known)];
-  const log = from > 0 && (isLog || (low == null && to / from >= FROM_ZERO));
-  if (low == null && !log) [from, to] = [Math.min(0, 1.15 * from), Math.max(0, 1.15 * to)];
-  if (low == null && log) [from, to] = [from / 2, to * 2];
-  if (from === to) [from, to] = [from - 1, to + 1];
-  const share = log ? (value) => Math.log(value / from) / Math.log(to / from) : (value) => (value - from) / (to - from);
-  return { share, ticks: log ? thinned(logTicks(from, to)) : ticks(from, to, 4) };
-}
-
-/** At most about six of them: a phone has no room for more. */
-const thinned = (values) => values.filter((_, index) => index % Math.ceil(values.length / 6) === 0);
 
 export default view(render);

@@ -1,27 +1,47 @@
 // One named series of a search, in columns.
 import { BLUE, CATEGORIES, isDark, SKY } from "shared/theme.js";
+/** @import { Theme } from "shared/types.d.ts" */
+/** @import { Across, Column, Columns, Curves, Row } from "../types.d.ts" */
 
+/** @type {Column[]} */
 export const COLUMNS = ["evaluations", "seconds", "best", "bound", "median"];
 
 export class Curve {
-  #columns = Object.fromEntries(COLUMNS.map((name) => [name, []]));
+  /** @type {Columns} */
+  #columns = { evaluations: [], seconds: [], best: [], bound: [], median: [] };
 
-  get length() { return this.#columns.best.length; }
-  column(name) { return this.#columns[name]; }
-  last(name) { return this.#columns[name][this.length - 1]; }
-  has(name) { return isFinite(this.last(name)); }
+  get length() {
+    return this.#columns.best.length;
+  }
+  /** @type {(name: Column) => number[]} */
+  column(name) {
+    return this.#columns[name];
+  }
+  /** @type {(name: Column) => number} */
+  last(name) {
+    return this.#columns[name][this.length - 1];
+  }
+  /** @type {(name: Column) => boolean} */
+  has(name) {
+    return isFinite(this.last(name));
+  }
 
-  /** Forgets the newest `drop` rows and takes new ones, row by row in `values`. */
+  /**
+   * Forgets the newest `drop` rows and takes new ones, row by row in `values`.
+   * @type {(drop: number, values: Float32Array) => void}
+   */
   change(drop, values) {
     COLUMNS.forEach((name, index) => {
       const column = this.#columns[name];
       column.length = Math.max(0, column.length - drop);
-      for (let at = index; at < values.length; at += COLUMNS.length)
-        column.push(index > 2 && !(values[at] > 0) ? NaN : values[at]);
+      for (let at = index; at < values.length; at += COLUMNS.length) column.push(index > 2 && !(values[at] > 0) ? NaN : values[at]);
     });
   }
 
-  /** What was known after so many evaluations, or seconds. */
+  /**
+   * What was known after so many evaluations, or seconds.
+   * @type {(against: Across, value: number) => Row | null}
+   */
   rowAt(against, value) {
     const across = this.#columns[against];
     let [low, high] = [0, this.length];
@@ -31,22 +51,31 @@ export class Curve {
       else high = middle;
     }
     if (low === 0) return null;
-    return Object.fromEntries(COLUMNS.map((name) => [name, this.#columns[name][low - 1]]));
+    return /** @type {Row} */ (Object.fromEntries(COLUMNS.map((name) => [name, this.#columns[name][low - 1]])));
   }
 }
 
-/** The one whose bound has risen highest: it holds for all that search the same. */
+/**
+ * The one whose bound has risen highest: it holds for all that search the same.
+ * @type {(curves: Curves) => Curve | null}
+ */
 export function bestBounded(curves) {
   const bounded = [...curves.values()].filter((curve) => curve.has("bound"));
-  return bounded.reduce((best, curve) => (best && best.last("bound") >= curve.last("bound") ? best : curve), null);
+  return bounded.reduce((best, curve) => (best && best.last("bound") >= curve.last("bound") ? best : curve), /** @type {Curve | null} */ (null));
 }
 
-/** The first series is the one that is watched; it must stand out in the dark, too: there the two blues change places. */
+/**
+ * The first series is the one that is watched; it must stand out in the dark, too: there the two blues change places.
+ * @type {(index: number, theme: Theme) => string}
+ */
 export function seriesColor(index, theme) {
   const color = CATEGORIES[index % CATEGORIES.length];
   if (!isDark(theme.surface)) return color;
   return color === BLUE ? SKY : color === SKY ? BLUE : color;
 }
 
-/** Where several search, the bound has a colour of its own. */
+/**
+ * Where several search, the bound has a colour of its own.
+ * @type {(curves: Curves, theme: Theme) => string}
+ */
 export const boundColor = (curves, theme) => (curves.size > 1 ? theme.softText : seriesColor(0, theme));

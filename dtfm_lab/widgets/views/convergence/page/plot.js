@@ -2,15 +2,24 @@
 import { compact, figures } from "shared/axis.js";
 import { extent, known } from "shared/chart.js";
 import { bestBounded, boundColor, seriesColor } from "./curve.js";
+/** @import { Chart, ChartLine, Theme } from "shared/types.d.ts" */
+/** @import { Curve } from "./curve.js" */
+/** @import { Across, Axis, Column, Curves, Words } from "../types.d.ts" */
 
 const MOST_MARKS = 40; // improvements that get a dot
 const STEEP = 50; // ratio of highest to lowest from which the axis is logarithmic
 
-/** `axis`: what is across, whether its scale is logarithmic, and its label. */
+/**
+ * `axis`: what is across, whether its scale is logarithmic, and its label.
+ * @type {(curves: Curves, axis: Axis, theme: Theme) => Chart}
+ */
 export function plotted(curves, { against, logarithmic, label, noun, unit, words }, theme) {
   const all = [...curves.values()];
-  const levels = all.flatMap((curve) => ["best", "bound", "median"].flatMap((name) => Array.from(curve.column(name))));
-  const [least, most] = extent(levels.filter((value) => value > 0), 0);
+  const levels = all.flatMap((curve) => /** @type {Column[]} */ (["best", "bound", "median"]).flatMap((name) => Array.from(curve.column(name))));
+  const [least, most] = extent(
+    levels.filter((value) => value > 0),
+    0,
+  );
   const steep = least > 0 && most > STEEP * least; // planners of which one finds what takes another a thousand times as long
   const [low, high] = steep ? [least / 1.3, most * 1.3] : extent(levels, 0.08);
   const counted = against === "evaluations";
@@ -20,6 +29,7 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
   const from = logarithmic ? Math.max(room, first) : 0;
   const to = logarithmic ? Math.max(last * 1.12, from * 2) : last + Math.max(room, last * (counted ? 0.05 : 0.03));
   const bounded = bestBounded(curves);
+  /** @type {Chart["curves"]} */
   const drawn = all.map((curve, index) => ({
     xs: curve.column(against).map((value) => (logarithmic ? Math.max(value, from) : value)),
     lines: [
@@ -29,10 +39,12 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
     ],
   }));
   const held = all.filter((curve) => curve.last(against) < last); // a search that has ended keeps what it found
-  drawn.push(...held.map((curve) => ({
-    xs: [curve.last(against), last],
-    lines: [{ ys: Array(2).fill(curve.last("best")), color: seriesColor(all.indexOf(curve), theme), width: 2, alpha: 0.35 }],
-  })));
+  drawn.push(
+    ...held.map((curve) => ({
+      xs: [curve.last(against), last],
+      lines: [{ ys: Array(2).fill(curve.last("best")), color: seriesColor(all.indexOf(curve), theme), width: 2, alpha: 0.35 }],
+    })),
+  );
   const inMs = unit === "s" && high < 1;
   return {
     x: { low: from, high: to, log: logarithmic, label, whole: counted, format: counted ? compact : (value) => figures(value) },
@@ -43,20 +55,24 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
   };
 }
 
-/** Where on the axis a search has found better, unless it is too often to mark. */
+/**
+ * Where on the axis a search has found better, unless it is too often to mark.
+ * @type {(curve: Curve, against: Across) => number[]}
+ */
 function improvements(curve, against) {
   const [across, best] = [curve.column(against), curve.column("best")];
   const found = across.filter((_, row) => row === 0 || best[row] < best[row - 1]);
   return found.length > MOST_MARKS ? [] : found;
 }
 
+/** @type {(curves: Curves, bounded: Curve | null, words: Words, theme: Theme) => Chart["ends"]} */
 function ends(curves, bounded, words, theme) {
   const all = [...curves.values()];
+  /** @type {(curve: Curve, name: Column, color: string, bold: boolean) => Chart["ends"][number]} */
   const end = (curve, name, color, bold) => ({ value: curve.last(name), text: words(curve.last(name)), color, bold });
   const found = all.map((curve, index) => end(curve, "best", seriesColor(index, theme), true));
   if (bounded) found.push(end(bounded, "bound", boundColor(curves, theme), false));
   const [only] = all;
-  if (all.length === 1 && only.has("median") && only.last("median") !== only.last("best"))
-    found.push(end(only, "median", seriesColor(0, theme), false));
+  if (all.length === 1 && only.has("median") && only.last("median") !== only.last("best")) found.push(end(only, "median", seriesColor(0, theme), false));
   return found;
 }

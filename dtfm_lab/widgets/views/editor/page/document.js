@@ -1,19 +1,31 @@
 // The topology document as a value: every edit is a function that returns a new one.
 // Devices and regions are known by their names, so renaming one rewrites what refers to it.
 import { endsOf } from "./lines.js";
+/** @import { Conditions, Device, Document, Region } from "shared/types.d.ts" */
 
-/** The document with every part there, so that nothing below needs to ask. */
+/**
+ * The document with every part there, so that nothing below needs to ask.
+ * @type {(document: object) => Document}
+ */
 export function complete(document) {
   return {
-    name: "untitled", devices: [], regions: [], between: [], links: [],
+    name: "untitled",
+    devices: [],
+    regions: [],
+    between: [],
+    links: [],
     ...document,
-    default: { latency_ms: 50, bandwidth_gbps: 1, ...document?.default },
+    default: { latency_ms: 50, bandwidth_gbps: 1, .../** @type {Partial<Document>} */ (document)?.default },
   };
 }
 
+/** @type {<T extends { name: string }>(things: T[], name: string) => T | undefined} */
 export const named = (things, name) => things.find((thing) => thing.name === name);
 
-/** "device-1", "device-2", ...: the first that nobody has. */
+/**
+ * "device-1", "device-2", ...: the first that nobody has.
+ * @type {(things: { name: string }[], stem: string, first?: number, gap?: string) => string}
+ */
 export function freeName(things, stem, first = 1, gap = "-") {
   const taken = new Set(things.map((thing) => thing.name));
   let number = first;
@@ -21,24 +33,34 @@ export function freeName(things, stem, first = 1, gap = "-") {
   return `${stem}${gap}${number}`;
 }
 
+/** @type {(document: Document, device: { region: string, gpu: string, x: number, y: number }) => [Document, string]} */
 export function addDevice(document, { region, gpu, x, y }) {
   const name = freeName(document.devices, "device");
   return [{ ...document, devices: [...document.devices, { name, region, gpu, x, y }] }, name];
 }
 
-/** `change` is {key: value}; undefined takes a key away. */
+/**
+ * `change` is {key: value}; undefined takes a key away.
+ * @type {(document: Document, names: string[], change: Partial<Device>) => Document}
+ */
 export function changeDevices(document, names, change) {
   const chosen = new Set(names);
-  const changed = (device) => Object.fromEntries(Object.entries({ ...device, ...change }).filter(([, value]) => value !== undefined));
+  /** @type {(device: Device) => Device} */
+  const changed = (device) => /** @type {Device} */ (Object.fromEntries(Object.entries({ ...device, ...change }).filter(([, value]) => value !== undefined)));
   return { ...document, devices: document.devices.map((device) => (chosen.has(device.name) ? changed(device) : device)) };
 }
 
-/** `places` maps a name to its {x, y}. */
+/**
+ * `places` maps a name to its {x, y}.
+ * @type {(document: Document, places: Map<string, { x: number, y: number }>) => Document}
+ */
 export function moveDevices(document, places) {
   return { ...document, devices: document.devices.map((device) => (places.has(device.name) ? { ...device, ...places.get(device.name) } : device)) };
 }
 
+/** @type {(document: Document, from: string, to: string) => Document} */
 export function renameDevice(document, from, to) {
+  /** @type {(one: string) => string} */
   const name = (one) => (one === from ? to : one);
   return {
     ...document,
@@ -47,16 +69,21 @@ export function renameDevice(document, from, to) {
   };
 }
 
+/** @type {(document: Document, from: string, to: string) => Document} */
 export function renameRegion(document, from, to) {
+  /** @type {(one: string) => string} */
   const name = (one) => (one === from ? to : one);
   return {
     ...document,
     regions: document.regions.map((region) => ({ ...region, name: name(region.name) })),
     devices: document.devices.map((device) => (device.region === from ? { ...device, region: to } : device)),
-    between: document.between.map((pair) => (pair.regions ? { ...pair, regions: pair.regions.map(name) } : { ...pair, from: name(pair.from), to: name(pair.to) })),
+    between: document.between.map((pair) =>
+      pair.regions ? { ...pair, regions: pair.regions.map(name) } : { ...pair, from: name(pair.from ?? ""), to: name(pair.to ?? "") },
+    ),
   };
 }
 
+/** @type {(document: Document, names: string[], change: Partial<Conditions>) => Document} */
 export function changeRegions(document, names, change) {
   return { ...document, regions: document.regions.map((region) => (names.includes(region.name) ? { ...region, ...change } : region)) };
 }
@@ -64,7 +91,10 @@ export function changeRegions(document, names, change) {
 /** Inside a region that is drawn by hand: one site's network, not the wide area that joins it to others. */
 export const ONE_SITE = { latency_ms: 0.5, bandwidth_gbps: 10 };
 
-/** Puts devices in a region of their own, with a site's network inside; regions this empties go. */
+/**
+ * Puts devices in a region of their own, with a site's network inside; regions this empties go.
+ * @type {(document: Document, names: string[]) => [Document, string]}
+ */
 export function groupDevices(document, names) {
   const name = freeName(document.regions, "region");
   const devices = document.devices.map((device) => (names.includes(device.name) ? { ...device, region: name } : device));
@@ -75,7 +105,10 @@ export function groupDevices(document, names) {
   return [removeRegions(grown, emptied), name];
 }
 
-/** Takes the boxes of these regions away and leaves their devices where they are. */
+/**
+ * Takes the boxes of these regions away and leaves their devices where they are.
+ * @type {(document: Document, names: string[]) => Document}
+ */
 export function removeRegions(document, names) {
   const gone = new Set(names);
   return {
@@ -86,6 +119,7 @@ export function removeRegions(document, names) {
   };
 }
 
+/** @type {(document: Document, names: string[]) => Document} */
 export function removeDevices(document, names) {
   const gone = new Set(names);
   return {
@@ -95,7 +129,10 @@ export function removeDevices(document, names) {
   };
 }
 
-/** The names of devices whose own name, GPU or region holds the text, whatever its case. */
+/**
+ * The names of devices whose own name, GPU or region holds the text, whatever its case.
+ * @type {(document: Document, text: string) => string[]}
+ */
 export function matches(document, text) {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return [];
@@ -104,7 +141,10 @@ export function matches(document, text) {
     .map((device) => device.name);
 }
 
-/** Deep equality of JSON values, whatever the order of their keys. */
+/**
+ * Deep equality of JSON values, whatever the order of their keys.
+ * @type {(one: any, other: any) => boolean}
+ */
 export function same(one, other) {
   if (one === other) return true;
   if (!one || !other || typeof one !== "object" || typeof other !== "object") return false;

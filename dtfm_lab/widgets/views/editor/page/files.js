@@ -1,10 +1,16 @@
 // Files that are dropped on the editor go to Python as bytes; text comes back to be saved.
 import { h } from "shared/dom.js";
+/** @import { CleanUps, Message, Model } from "shared/types.d.ts" */
+/** @import { Traits } from "../types.d.ts" */
 
 export { dropZone } from "shared/files.js";
 
-/** Saves a text that Python sent; of several views of one model only the first does. */
+/**
+ * Saves a text that Python sent; of several views of one model only the first does.
+ * @type {(model: Model<Traits>, cleanUp: CleanUps) => void}
+ */
 export function onDownload(model, cleanUp) {
+  /** @type {(content: Message) => void} */
   const handler = (content) => {
     if (content?.kind !== "download" || content.done) return;
     content.done = true;

@@ -3,6 +3,11 @@ import { linkDrag, linkLabel } from "shared/link_drag.js";
 import { linkText } from "shared/links.js";
 import { h } from "shared/dom.js";
 import { overlap, placeOn } from "./geometry.js";
+import { there } from "shared/there.js";
+/** @import { CleanUps, Conditions, Model } from "shared/types.d.ts" */
+/** @import { Laid, LabelPlace, SceneLine, Traits } from "../types.d.ts" */
+
+/** @typedef {{ line: SceneLine, label: ReturnType<typeof linkLabel>, drag: { dragging: () => boolean }, done: () => void }} Label */
 
 const MOST = 26; // more are shown when they are pointed at
 const MOST_OWN = 20; // drawn lines, above which only those of the plan have labels
@@ -15,32 +20,56 @@ const [ON_LINE, OFF_MIDDLE] = [3, 4]; // what it costs to cover another line, to
 /**
  * A layer of labels over the canvas. `read(line)` returns the conditions of a line now, `set(line, conditions)` sets
  * them without saving, `press(line)` selects it, `point(line or null)` says what is pointed at.
+ * @type {(model: Model<Traits>, on: { read: (line: SceneLine) => Conditions, set: (line: SceneLine, conditions: Conditions) => void, press: (line: SceneLine, event: Event) => void, point: (line: SceneLine | null) => void }, cleanUp: CleanUps) => { element: HTMLElement, show: (lines: SceneLine[], places: Map<string, LabelPlace>, selected: (line: SceneLine) => boolean) => void, held: () => string, dragging: () => boolean }}
  */
 export function labelLayer(model, { read, set, press, point }, cleanUp) {
   const element = h("div", { class: "dtfm-labels" });
+  /** @type {Map<string, Label>} */
   const held = new Map(); // id -> {line, label, drag, done}
 
+  /** @type {(line: SceneLine) => Label} */
   function make(line) {
     const label = linkLabel(line.ends.join(line.oneWay ? " → " : " – "));
+    /** @type {(() => void)[]} */
     const steps = [];
-    const one = { line, label, done: () => { steps.forEach((step) => step()); label.element.remove(); } };
-    one.drag = linkDrag(label.element, model, {
-      read: () => read(one.line), set: (conditions) => set(one.line, conditions),
-      show: (conditions) => label.write(conditions), press: (event) => press(one.line, event),
-    }, { add: (step) => steps.push(step) });
+    const one = /** @type {Label} */ ({
+      line,
+      label,
+      done: () => {
+        steps.forEach((step) => step());
+        label.element.remove();
+      },
+    });
+    one.drag = linkDrag(
+      label.element,
+      model,
+      {
+        read: () => read(one.line),
+        set: (conditions) => set(one.line, conditions),
+        show: (conditions) => label.write(conditions),
+        press: (event) => press(one.line, event),
+      },
+      { add: (step) => steps.push(step) },
+    );
     label.element.addEventListener("pointerenter", () => point(one.line));
     label.element.addEventListener("pointerleave", () => point(null));
     element.append(label.element);
     held.set(line.id, one);
     return one;
   }
-  cleanUp.add(() => { for (const one of held.values()) one.done(); });
+  cleanUp.add(() => {
+    for (const one of held.values()) one.done();
+  });
 
-  /** Shows labels of `wanted` lines at {id: {x, y}}; a label that is dragged or has the focus stays. */
+  /**
+   * Shows labels of `wanted` lines at {id: {x, y}}; a label that is dragged or has the focus stays.
+   * @type {(lines: SceneLine[], places: Map<string, LabelPlace>, selected: (line: SceneLine) => boolean) => void}
+   */
   function show(lines, places, selected) {
     const drawn = new Set(lines.map((line) => line.id));
     for (const [id, one] of held) {
-      if (places.has(id) || one.drag.dragging() || (drawn.has(id) && one.label.element === element.getRootNode().activeElement)) continue;
+      if (places.has(id) || one.drag.dragging() || (drawn.has(id) && one.label.element === /** @type {Document} */ (element.getRootNode()).activeElement))
+        continue;
       one.done();
       held.delete(id);
     }
@@ -57,7 +86,8 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
   }
 
   /** The line whose label is dragged or has the focus; empty for none. */
-  const heldLine = () => [...held.values()].find((one) => one.drag.dragging() || one.label.element === element.getRootNode().activeElement)?.line.id ?? "";
+  const heldLine = () =>
+    [...held.values()].find((one) => one.drag.dragging() || one.label.element === /** @type {Document} */ (element.getRootNode()).activeElement)?.line.id ?? "";
 
   return { element, show, held: heldLine, dragging: () => [...held.values()].some((one) => one.drag.dragging()) };
 }
@@ -66,26 +96,50 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
  * {id: {x, y, brief}}: where labels stand. Those of what is selected or pointed at come first, then the plan's, then others;
  * one that finds no room says its bandwidth alone, `brief`, if that fits, and is left out else, but for what is selected
  * or pointed at.
+ * @type {(lines: SceneLine[], laid: Laid, room: { width: number, height: number, top: number, bottom: number }, isWanted: (line: SceneLine) => boolean) => Map<string, LabelPlace>}
  */
 export function placeLabels(lines, laid, { width, height, top, bottom }, isWanted) {
+  /** @type {Map<string, LabelPlace>} */
   const places = new Map();
+  /** @type {import("../types.d.ts").Rectangle[]} */
   const placed = [];
   const nOwn = lines.filter((line) => line.own || line.kind === "pair").length;
-  const rank = (line) => (isWanted(line) ? 0 : line.uses.has("hop") && line.across ? 1 : line.own && line.uses.size ? 2 : line.kind === "pair" && line.uses.size ? 3 : line.uses.size ? 6 : line.own ? 4 : 5);
+  /** @type {(line: SceneLine) => number} */
+  const rank = (line) =>
+    isWanted(line)
+      ? 0
+      : line.uses.has("hop") && line.across
+        ? 1
+        : line.own && line.uses.size
+          ? 2
+          : line.kind === "pair" && line.uses.size
+            ? 3
+            : line.uses.size
+              ? 6
+              : line.own
+                ? 4
+                : 5;
+  /** @type {(line: SceneLine) => boolean} */
   const worth = (line) => isWanted(line) || (line.uses.size ? line.across || line.own : nOwn <= MOST_OWN && (line.own || line.kind === "pair"));
   const ways = new Map([...laid.curves].map(([id, way]) => [id, Array.from({ length: 17 }, (_, at) => placeOn(way, at / 16))]));
   const chosen = lines.filter(worth).sort((one, other) => rank(one) - rank(other));
+  /** @type {(line: SceneLine) => string} */
   const text = (line) => linkText(line.bandwidth_gbps, line.latency_ms).join();
+  /** @type {Map<string, { all: number, said: number }>} */
   const alike = new Map(); // {text: how many say it}, and how many have said it
   for (const line of chosen) alike.set(text(line), { all: (alike.get(text(line))?.all ?? 0) + 1, said: 0 });
   for (const line of chosen) {
     const way = laid.curves.get(line.id);
-    const { all, said } = alike.get(text(line));
+    const { all, said } = there(alike.get(text(line)));
     if (!way || (!isWanted(line) && (placed.length >= MOST || (all > MANY_ALIKE && said >= ENOUGH)))) continue;
     const [gbps, ms] = linkText(line.bandwidth_gbps, line.latency_ms);
     const wide = 18 + PER_CHARACTER * Math.max(gbps.length, ms.length) + (line.about ? 10 : 0);
+    /** @type {{ cost: number, at: { x: number, y: number }, box: import("../types.d.ts").Rectangle, brief: boolean } | null} */
     let best = null;
-    for (const [brief, share] of [...SHARES.map((share) => [false, share]), ...SHARES.map((share) => [true, share])]) {
+    for (const [brief, share] of [
+      ...SHARES.map((share) => /** @type {[boolean, number]} */ ([false, share])),
+      ...SHARES.map((share) => /** @type {[boolean, number]} */ ([true, share])),
+    ]) {
       if (brief && best) break;
       const at = placeOn(way, share);
       const [halfWide, halfHigh] = brief ? [6 + (PER_CHARACTER * gbps.length) / 2, BRIEF / 2] : [wide / 2, HEIGHT / 2];

@@ -1,13 +1,23 @@
 // What is lit of a scene when something is pointed at, in this view or in another.
 import { pairKey } from "./scene.js";
+import { there } from "shared/there.js";
+/** @import { Pointed, Task } from "shared/types.d.ts" */
+/** @import { Light, Scene } from "../types.d.ts" */
 
-/** {device(name), line(line)} say what is lit; null where nothing is pointed at. */
+/**
+ * {device(name), line(line)} say what is lit; null where nothing is pointed at.
+ * @type {(what: Pointed, scene: Scene) => Light | null}
+ */
 export function lightOf(what, scene) {
   if (!what) return null;
+  /** @type {(test: (name: string, task: Task | null) => boolean) => Set<string>} */
   const of = (test) => new Set(scene.devices.filter(({ name, task }) => test(name, task)).map(({ name }) => name));
-  const devices = what.devices ? of((name) => what.devices.includes(name))
-    : what.link ? of((name) => what.link.includes(name))
-      : Number.isInteger(what.stage) ? of((_name, task) => task?.[0] === what.stage)
+  const devices = what.devices
+    ? of((name) => there(what.devices).includes(name))
+    : what.link
+      ? of((name) => there(what.link).includes(name))
+      : Number.isInteger(what.stage)
+        ? of((_name, task) => task?.[0] === what.stage)
         : of((_name, task) => task?.[1] === what.replica);
   const regions = new Set(scene.devices.filter(({ name }) => devices.has(name)).map(({ region }) => region));
   const link = what.link && pairKey(what.link);

@@ -1,29 +1,50 @@
 // Lines: a link joins two devices, a pair two regions, both ways or one; and what rules where nothing is drawn.
+/** @import { Between, Conditions, Document, Filled, Link } from "shared/types.d.ts" */
+/** @import { Chosen, Ends, Found, LineKind, Line } from "../types.d.ts" */
 
+/** @type {{ link: { list: "links", make: (ends: Ends, oneWay: boolean) => Partial<Link> }, pair: { list: "between", make: (ends: Ends, oneWay: boolean) => Partial<Between> } }} */
 const KINDS = {
   link: { list: "links", make: ([source, target], oneWay) => ({ source, target, one_way: oneWay }) },
   pair: { list: "between", make: ([from, to], oneWay) => (oneWay ? { from, to } : { regions: [from, to] }) },
 };
 
+/** @type {(document: Document, kind: LineKind) => Line[]} */
 export const linesOf = (document, kind) => document[KINDS[kind].list];
 
+/** @type {(document: Document, kind: LineKind, lines: Line[]) => Document} */
 const withLines = (document, kind, lines) => ({ ...document, [KINDS[kind].list]: lines });
 
-/** Both names; of a line of one way, where it comes from first. */
-export const endsOf = (line) => line.regions ?? (line.from === undefined ? [line.source, line.target] : [line.from, line.to]);
+/**
+ * Both names; of a line of one way, where it comes from first.
+ * @type {(line: Line) => Ends}
+ */
+export const endsOf = (line) => line.regions ?? (line.from === undefined ? [line.source ?? "", line.target ?? ""] : [line.from, line.to ?? ""]);
 
+/** @type {(line: Line) => boolean} */
 export const isOneWay = (line) => !line.regions && (line.from !== undefined || Boolean(line.one_way));
 
-/** Whether two pairs of names are the same pair, either way round. */
+/**
+ * Whether two pairs of names are the same pair, either way round.
+ * @type {(one: string[], other: string[]) => boolean}
+ */
 export const samePair = ([a, b], [c, d]) => (a === c && b === d) || (a === d && b === c);
 
+/** @type {(line: Line, ends: Ends) => boolean} */
 const joins = (line, ends) => samePair(endsOf(line), ends);
 
-const leads = (line, [a, b]) => { const [c, d] = endsOf(line); return a === c && b === d; };
+/** @type {(line: Line, ends: Ends) => boolean} */
+const leads = (line, [a, b]) => {
+  const [c, d] = endsOf(line);
+  return a === c && b === d;
+};
 
+/** @type {(line: Conditions) => Conditions} */
 const conditions = ({ latency_ms, bandwidth_gbps }) => ({ latency_ms, bandwidth_gbps });
 
-/** The line that rules the way from a to b: its own, else the last of both ways; as files are read. */
+/**
+ * The line that rules the way from a to b: its own, else the last of both ways; as files are read.
+ * @type {(document: Document, kind: LineKind, ends: Ends) => Line | null}
+ */
 export function lineOf(document, kind, ends) {
   const joining = linesOf(document, kind).filter((line) => joins(line, ends));
   return joining.filter((line) => isOneWay(line) && leads(line, ends)).at(-1) ?? joining.filter((line) => !isOneWay(line)).at(-1) ?? null;
@@ -32,6 +53,7 @@ export function lineOf(document, kind, ends) {
 /**
  * {latency_ms, bandwidth_gbps, line, origin} of the way from a to b: `line` is its own or null, `origin` says in
  * words where the numbers come from if it has none. `filled` are pairs of regions that a rule has filled.
+ * @type {(document: Document, kind: LineKind, ends: Ends, filled: Filled[]) => Found}
  */
 export function conditionsOf(document, kind, ends, filled) {
   const line = lineOf(document, kind, ends);
@@ -42,6 +64,7 @@ export function conditionsOf(document, kind, ends, filled) {
   return { ...conditions(document.default), line, origin: "as any other pair" };
 }
 
+/** @type {(document: Document, ends: Ends, filled: Filled[]) => Found} */
 function betweenDevices(document, ends, filled) {
   const [a, b] = ends.map((name) => document.devices.find((device) => device.name === name)?.region || "");
   const inside = a && a === b ? document.regions.find((region) => region.name === a) : null;
@@ -51,15 +74,26 @@ function betweenDevices(document, ends, filled) {
   return pair.line ? { ...pair, line: null, origin: `from the regions ${a} – ${b}` } : pair;
 }
 
-/** Network cards cap what regions and the default say. */
+/**
+ * Network cards cap what regions and the default say.
+ * @type {(document: Document, ends: Ends, found: Found) => Found}
+ */
 function capped(document, [a, b], found) {
+  /** @type {(name: string) => Partial<import("shared/types.d.ts").Device>} */
   const device = (name) => document.devices.find((one) => one.name === name) ?? {};
-  const cards = [[device(a).uplink_gbps ?? Infinity, `the uplink of ${a}`], [device(b).downlink_gbps ?? Infinity, `the downlink of ${b}`]];
+  /** @type {[number, string][]} */
+  const cards = [
+    [device(a).uplink_gbps ?? Infinity, `the uplink of ${a}`],
+    [device(b).downlink_gbps ?? Infinity, `the downlink of ${b}`],
+  ];
   const [gbps, card] = cards[0][0] <= cards[1][0] ? cards[0] : cards[1];
   return gbps < found.bandwidth_gbps ? { ...found, bandwidth_gbps: gbps, origin: `${found.origin}, capped by ${card}` } : found;
 }
 
-/** Numbers of its own for the way from a to b, and with `both` for the way back; else that stays what it was. */
+/**
+ * Numbers of its own for the way from a to b, and with `both` for the way back; else that stays what it was.
+ * @type {(document: Document, kind: LineKind, ends: Ends, change: Partial<Conditions>, both: boolean, filled: Filled[]) => Document}
+ */
 export function setConditions(document, kind, ends, change, both, filled) {
   const [a, b] = ends;
   const there = { ...conditions(conditionsOf(document, kind, ends, filled)), ...change };
@@ -68,48 +102,97 @@ export function setConditions(document, kind, ends, change, both, filled) {
   return rewritten(document, kind, ends, there, back);
 }
 
-/** The way back becomes as the way there. */
+/**
+ * The way back becomes as the way there.
+ * @type {(document: Document, kind: LineKind, ends: Ends, filled: Filled[]) => Document}
+ */
 export function evenOut(document, kind, ends, filled) {
   const there = conditions(conditionsOf(document, kind, ends, filled));
   return rewritten(document, kind, ends, there, there);
 }
 
+/** @type {(document: Document, kind: LineKind, ends: Ends, there: Conditions, back: Conditions | null) => Document} */
 function rewritten(document, kind, ends, there, back) {
   const [a, b] = ends;
   const { make } = KINDS[kind];
   const lines = linesOf(document, kind);
   const held = lines.find((line) => joins(line, ends));
   const even = back && there.latency_ms === back.latency_ms && there.bandwidth_gbps === back.bandwidth_gbps;
-  const order = held && leads(held, [b, a]) ? [[b, a], [a, b]] : [[a, b], [b, a]];
+  /** @type {Ends[]} */
+  const order =
+    held && leads(held, [b, a])
+      ? [
+          [b, a],
+          [a, b],
+        ]
+      : [
+          [a, b],
+          [b, a],
+        ];
+  /** @type {(way: Ends) => Conditions | null} */
   const numbers = (way) => (way[0] === a ? there : back);
+  /** @type {Line[]} */
   const fresh = even
     ? [{ ...make(order[0], false), ...there }]
-    : order.filter(numbers).map((way) => ({ ...make(way, true), ...numbers(way) }));
+    : order.flatMap((way) => {
+        const own = numbers(way);
+        return own ? [{ ...make(way, true), ...own }] : [];
+      });
   const at = held ? lines.indexOf(held) : lines.length;
+  /** @type {(line: Line) => boolean} */
   const kept = (line) => !joins(line, ends);
   return withLines(document, kind, [...lines.slice(0, at).filter(kept), ...fresh, ...lines.slice(at).filter(kept)]);
 }
 
-/** Nothing is said of this pair any more, in either direction. */
-export const clear = (document, kind, ends) => withLines(document, kind, linesOf(document, kind).filter((line) => !joins(line, ends)));
+/**
+ * Nothing is said of this pair any more, in either direction.
+ * @type {(document: Document, kind: LineKind, ends: Ends) => Document}
+ */
+export const clear = (document, kind, ends) =>
+  withLines(
+    document,
+    kind,
+    linesOf(document, kind).filter((line) => !joins(line, ends)),
+  );
 
-/** `chosen` are {ends, oneWay}; each names exactly one line. */
+/**
+ * `chosen` are {ends, oneWay}; each names exactly one line.
+ * @type {(line: Line, chosen: Chosen[]) => boolean}
+ */
 export const isChosen = (line, chosen) => chosen.some(({ ends, oneWay }) => oneWay === isOneWay(line) && (oneWay ? leads(line, ends) : joins(line, ends)));
 
+/** @type {(document: Document, kind: LineKind, chosen: Chosen[], change: Partial<Conditions>) => Document} */
 export function changeLines(document, kind, chosen, change) {
-  return withLines(document, kind, linesOf(document, kind).map((line) => (isChosen(line, chosen) ? { ...line, ...change } : line)));
+  return withLines(
+    document,
+    kind,
+    linesOf(document, kind).map((line) => (isChosen(line, chosen) ? { ...line, ...change } : line)),
+  );
 }
 
+/** @type {(document: Document, kind: LineKind, chosen: Chosen[]) => Document} */
 export function removeLines(document, kind, chosen) {
-  return chosen.length ? withLines(document, kind, linesOf(document, kind).filter((line) => !isChosen(line, chosen))) : document;
+  return chosen.length
+    ? withLines(
+        document,
+        kind,
+        linesOf(document, kind).filter((line) => !isChosen(line, chosen)),
+      )
+    : document;
 }
 
-/** May a link be drawn from one device to another? Each direction holds one link at most. */
+/**
+ * May a link be drawn from one device to another? Each direction holds one link at most.
+ * @type {(document: Document, ends: Ends) => boolean}
+ */
 export const linkFits = (document, ends) => ends[0] !== ends[1] && !lineOf(document, "link", ends);
 
-/** A new line says what was true before, so that drawing it changes nothing until it is edited. */
+/**
+ * A new line says what was true before, so that drawing it changes nothing until it is edited.
+ * @type {(document: Document, kind: LineKind, ends: Ends, filled: Filled[]) => Document}
+ */
 export function addLine(document, kind, ends, filled) {
   if (lineOf(document, kind, ends)) return document;
-  const [there, back] = [ends, [ends[1], ends[0]]].map((way) => conditions(conditionsOf(document, kind, way, filled)));
+  const [there, back] = /** @type {Ends[]} */ ([ends, [ends[1], ends[0]]]).map((way) => conditions(conditionsOf(document, kind, way, filled)));
   return rewritten(document, kind, ends, there, back);
 }

@@ -3,34 +3,49 @@ import { linkDash, linkWidth } from "shared/links.js";
 import { fitting } from "shared/text.js";
 import { alarm, inkOn, kindColor, stageColor } from "shared/theme.js";
 import { curve, inCircle, inRectangle, trace } from "./geometry.js";
+import { there } from "shared/there.js";
+/** @import { Context, Point, Theme } from "shared/types.d.ts" */
+/** @import { Curve, Ends, Inside, Laid, LineKind, Look, Rectangle, Scene, SceneDevice, SceneLine, Shape, View } from "../types.d.ts" */
 
 const FADED = 0.28;
 const MANY_USED = 16; // lines, above which those of averaging alone and those that the plan does not use are thin
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const BESIDE_TITLE = 10; // pixels beside a small region that its title, above it, may take
+/** @type {(size: number, weight?: number) => string} */
 const font = (size, weight = 400) => `${weight} ${size}px ${FONT}`;
 const [LEAST_NUMBER, LEAST_NAME] = [12.5, 44]; // pixels of a device's height for its number, of distance for its name
 
-/** The lines of a scene as curves on the screen, and the rectangles that labels keep off. */
+/**
+ * The lines of a scene as curves on the screen, and the rectangles that labels keep off.
+ * @type {(context: Context, scene: Scene, view: View, peeked: Ends | null) => Laid}
+ */
 export function layOut(context, scene, view, peeked) {
   const places = new Map(scene.devices.map(({ name }) => [name, view.device(name)]));
   const boxes = new Map(scene.boxes.map(({ name }) => [name, view.box(name)]));
   const radius = view.height / 2 + 3;
+  /** @type {(shape: Shape) => { w: number, h: number }} */
   const half = (shape) => ({ w: (shape === "box" ? view.width : view.height) / 2, h: view.height / 2 });
+  /** @type {(name: string, shape: Shape) => Inside} */
   const inside = (name, shape) => {
-    const { x, y } = places.get(name);
+    const { x, y } = there(places.get(name));
     const { w, h } = half(shape);
     return shape === "box" ? inRectangle({ x1: x - w, x2: x + w, y1: y - h, y2: y + h }, 3) : inCircle({ x, y }, radius);
   };
   const shapes = new Map(scene.devices.map(({ name, shape }) => [name, shape]));
+  /** @type {(box: Rectangle) => Point} */
   const center = ({ x1, x2, y1, y2 }) => ({ x: (x1 + x2) / 2, y: (y1 + y2) / 2 });
+  /** @type {Laid["curves"]} */
   const curves = new Map();
+  /** @type {(line: { id: string, kind: LineKind, ends: Ends }, bend: number) => void} */
   const put = (line, bend) => {
     const [a, b] = line.ends;
     if (line.kind === "pair") {
       const [one, two] = [boxes.get(a), boxes.get(b)];
       if (one && two) curves.set(line.id, curve(center(one), center(two), bend, inRectangle(one, 2), inRectangle(two, 2)));
-    } else if (places.get(a) && places.get(b)) curves.set(line.id, curve(places.get(a), places.get(b), bend, inside(a, shapes.get(a)), inside(b, shapes.get(b))));
+    } else {
+      const [from, to] = [places.get(a), places.get(b)];
+      if (from && to) curves.set(line.id, curve(from, to, bend, inside(a, there(shapes.get(a))), inside(b, there(shapes.get(b)))));
+    }
   };
   for (const line of scene.lines) put(line, view.bend(line.id));
   if (peeked) put({ id: "peek", kind: "link", ends: peeked }, 0);
@@ -38,7 +53,9 @@ export function layOut(context, scene, view, peeked) {
   const named = view.apart >= LEAST_NAME;
   const size = view.apart > 46 ? 12 : 11;
   context.font = font(size);
+  /** @type {Laid["names"]} */
   const names = new Map();
+  /** @type {Laid["taken"]} */
   const taken = [];
   for (const { name, shape, size: gpus } of scene.devices) {
     const place = places.get(name);
@@ -48,12 +65,15 @@ export function layOut(context, scene, view, peeked) {
     if (!named) continue;
     const room = Math.max(view.apart - 6, view.width);
     const many = gpus > 1 ? `${gpus} × ` : ""; // a host says how many GPUs it stands for
-    const text = many + (context.measureText(many + name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room - context.measureText(many).width));
+    const text =
+      many
+      + (context.measureText(many + name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room - context.measureText(many).width));
     const wide = context.measureText(text).width / 2;
     const y = place.y + h + 5;
     names.set(name, { text, x: place.x, y, size, whole: text === many + name });
     taken.push({ owner: name, x1: place.x - wide, x2: place.x + wide, y1: y, y2: y + size + 2 });
   }
+  /** @type {Laid["titles"]} */
   const titles = new Map();
   for (const { name, labels } of scene.boxes) {
     const box = boxes.get(name);
@@ -73,10 +93,13 @@ export function layOut(context, scene, view, peeked) {
 /**
  * `look` is {theme, selected(kind, name), light: null | {device(name), line(line)}, shade: 0..1 how far others have
  * faded, badges, run: {computing, messages} or null, conditions, peeked, hovered, found}.
+ * @type {(context: Context, scene: Scene, view: View, laid: Laid, look: Look) => void}
  */
 export function paint(context, scene, view, laid, look) {
   const { theme, light, shade } = look;
+  /** @type {(lit: boolean) => number} */
   const alpha = (lit) => (lit ? 1 : 1 - (1 - FADED) * shade);
+  /** @type {(name: string) => boolean} */
   const litDevice = (name) => !light || light.device(name);
   paintBoxes(context, scene, laid, look);
   const tangled = scene.lines.length > 150;
@@ -94,7 +117,7 @@ export function paint(context, scene, view, laid, look) {
     context.globalAlpha = 1;
     context.strokeStyle = theme.text;
     context.lineWidth = 1.5;
-    stroke(context, laid.curves.get("peek"), [4, 4]);
+    stroke(context, there(laid.curves.get("peek")), [4, 4]);
   }
   for (const device of scene.devices) {
     const place = laid.places.get(device.name);
@@ -109,11 +132,16 @@ export function paint(context, scene, view, laid, look) {
   context.globalAlpha = 1;
 }
 
+/** @type {(place: Point, look: Look) => boolean} */
 const onScreen = ({ x, y }, { width, height }) => x > -60 && y > -60 && x < width + 60 && y < height + 60;
 
-/** Grey lines lie below those of the plan, these below what is selected. */
+/**
+ * Grey lines lie below those of the plan, these below what is selected.
+ * @type {(line: SceneLine, look: Look) => number}
+ */
 const weight = (line, look) => (look.selected(line.kind, line.id) ? 4 : 0) + (line.uses.size ? 2 : 0) + (line.own ? 1 : 0) - (line.kind === "pair" ? 3 : 0);
 
+/** @type {(context: Context, scene: Scene, laid: Laid, look: Look) => void} */
 function paintBoxes(context, scene, laid, { theme, selected, aimed }) {
   for (const { name, count } of scene.boxes) {
     const box = laid.boxes.get(name);
@@ -133,6 +161,7 @@ function paintBoxes(context, scene, laid, { theme, selected, aimed }) {
   }
 }
 
+/** @type {(context: Context, laid: Laid, look: Look) => void} */
 function paintTitles(context, laid, { theme, selected }) {
   context.globalAlpha = 1;
   for (const [name, title] of laid.titles) {
@@ -143,7 +172,10 @@ function paintTitles(context, laid, { theme, selected }) {
   }
 }
 
-/** Text with an edge in the ground's colour, so that a line behind does not cut it. */
+/**
+ * Text with an edge in the ground's colour, so that a line behind does not cut it.
+ * @type {(context: Context, text: string, x: number, y: number, color: string, ground: string) => void}
+ */
 function haloed(context, text, x, y, color, ground) {
   context.strokeStyle = ground;
   context.lineWidth = 3;
@@ -153,6 +185,7 @@ function haloed(context, text, x, y, color, ground) {
   context.fillText(text, x, y);
 }
 
+/** @type {(context: Context, line: SceneLine, way: Curve, look: { theme: Theme, picked: boolean, pointed: boolean, tangled: boolean, crowded: boolean, quiet: boolean }) => void} */
 function paintLine(context, line, way, { theme, picked, pointed, tangled, crowded, quiet }) {
   const hop = line.uses.has("hop");
   const base = context.globalAlpha;
@@ -161,11 +194,16 @@ function paintLine(context, line, way, { theme, picked, pointed, tangled, crowde
   context.strokeStyle = line.suspect ? alarm(theme.dark) : strong || hop ? theme.text : line.uses.size ? kindColor("averaging", theme.dark) : theme.border;
   const width = tangled ? 1 : linkWidth(line.bandwidth_gbps) * (strong || hop ? 1 : line.uses.size ? (crowded ? 0.6 : 1) : quiet ? 0.45 : 1);
   context.lineWidth = picked ? width + 1.5 : width;
-  stroke(context, way, linkDash(line.latency_ms).map((length) => (length * Math.max(2, width)) / 3));
+  stroke(
+    context,
+    way,
+    linkDash(line.latency_ms).map((length) => (length * Math.max(2, width)) / 3),
+  );
   if (line.oneWay && !tangled) paintArrow(context, way, width);
   context.globalAlpha = base;
 }
 
+/** @type {(context: Context, way: Curve, dash: number[]) => void} */
 function stroke(context, way, dash) {
   context.setLineDash(dash);
   context.lineCap = dash.length ? "butt" : "round";
@@ -175,8 +213,13 @@ function stroke(context, way, dash) {
   context.setLineDash([]);
 }
 
+/** @type {(context: Context, way: Curve, width: number) => void} */
 function paintArrow(context, { a, c, b, to }, width) {
-  const at = (t) => { const s = 1 - t; return [s * s * a.x + 2 * s * t * c.x + t * t * b.x, s * s * a.y + 2 * s * t * c.y + t * t * b.y]; };
+  /** @type {(t: number) => [number, number]} */
+  const at = (t) => {
+    const s = 1 - t;
+    return [s * s * a.x + 2 * s * t * c.x + t * t * b.x, s * s * a.y + 2 * s * t * c.y + t * t * b.y];
+  };
   const [[x, y], [fromX, fromY]] = [at(to), at(to - 0.03)];
   const turn = Math.atan2(y - fromY, x - fromX);
   const size = 5 + width;
@@ -187,7 +230,10 @@ function paintArrow(context, { a, c, b, to }, width) {
   context.fill();
 }
 
-/** The outline of a device's shape around a place, `grow` pixels larger. */
+/**
+ * The outline of a device's shape around a place, `grow` pixels larger.
+ * @type {(context: Context, shape: Shape | undefined, place: Point, size: { width: number, height: number }, grow?: number) => void}
+ */
 function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
   context.beginPath();
   const half = height / 2 + grow;
@@ -201,7 +247,10 @@ function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
   } else context.arc(x, y, half, 0, 2 * Math.PI);
 }
 
-/** What stands where no stage is: the shape alone, and rings for what is selected or found. */
+/**
+ * What stands where no stage is: the shape alone, and rings for what is selected or found.
+ * @type {(context: Context, device: SceneDevice, place: Point, view: View, look: Look) => void}
+ */
 function paintBody(context, { name, shape, task, suspect, size }, place, view, { theme, selected, found, conditions, stage, under }) {
   shapePath(context, shape, place, view, 2.5);
   context.fillStyle = theme.surface;
@@ -212,7 +261,8 @@ function paintBody(context, { name, shape, task, suspect, size }, place, view, {
   context.strokeStyle = theme.border;
   context.lineWidth = 1.5;
   context.stroke();
-  if (size > 1 && !task && view.height >= LEAST_NUMBER) { // a host says how many GPUs it stands for
+  if (size > 1 && !task && view.height >= LEAST_NUMBER) {
+    // a host says how many GPUs it stands for
     context.font = font(Math.min(13, Math.max(9, Math.round(view.height * 0.5))));
     context.fillStyle = theme.text;
     context.textAlign = "center";
@@ -236,12 +286,16 @@ function paintBody(context, { name, shape, task, suspect, size }, place, view, {
   }
 }
 
-/** Opacity of a device that is away at the moment that is looked at. */
+/**
+ * Opacity of a device that is away at the moment that is looked at.
+ * @type {(scene: Scene, device: string) => number}
+ */
 const presence = ({ absent }, device) => (absent.has(device) ? 0.25 : 1);
 
+/** @type {(context: Context, scene: Scene, view: View, laid: Laid, look: Look, alpha: (lit: boolean) => number, litDevice: (name: string) => boolean) => void} */
 function paintBadges(context, scene, view, laid, look, alpha, litDevice) {
   const { theme, conditions } = look;
-  const ordered = [...look.badges].sort((one, other) => one.flying - other.flying);
+  const ordered = [...look.badges].sort((one, other) => Number(one.flying) - Number(other.flying));
   for (const { device, stage, x, y } of ordered) {
     const place = view.toScreen({ x, y });
     if (!onScreen(place, look)) continue;
@@ -267,6 +321,7 @@ function paintBadges(context, scene, view, laid, look, alpha, litDevice) {
   }
 }
 
+/** @type {(context: Context, shape: Shape | undefined, place: Point, view: View, theme: Theme) => void} */
 function paintCrack(context, shape, place, view, theme) {
   const { height } = view;
   context.save();
@@ -276,19 +331,28 @@ function paintCrack(context, shape, place, view, theme) {
   context.stroke();
   context.clip();
   context.beginPath();
-  [[-0.12, -0.62], [0.1, -0.22], [-0.14, 0.02], [0.16, 0.28], [-0.02, 0.66]].forEach(([dx, dy], at) =>
-    (at ? context.lineTo : context.moveTo).call(context, place.x + dx * height, place.y + dy * height));
+  [
+    [-0.12, -0.62],
+    [0.1, -0.22],
+    [-0.14, 0.02],
+    [0.16, 0.28],
+    [-0.02, 0.66],
+  ].forEach(([dx, dy], at) => (at ? context.lineTo : context.moveTo).call(context, place.x + dx * height, place.y + dy * height));
   context.lineWidth = Math.max(1.5, height / 14);
   context.stroke();
   context.restore();
 }
 
+/** @type {(context: Context, place: Point, view: View, theme: Theme) => void} */
 function paintPause(context, { x, y }, { height }, theme) {
   context.fillStyle = theme.text;
   for (const dx of [-0.16, 0.06]) context.fillRect(x + dx * height + height * 0.42, y - height * 0.5, height * 0.1, height * 0.3);
 }
 
-/** Rings and bars of what computes, dots of what is under way, squares of a state that comes from a peer. */
+/**
+ * Rings and bars of what computes, dots of what is under way, squares of a state that comes from a peer.
+ * @type {(context: Context, scene: Scene, view: View, laid: Laid, look: Look) => void}
+ */
 function paintRun(context, scene, view, laid, { theme, run, travelling, conditions }) {
   context.globalAlpha = 1;
   for (const { device, kind, share } of run?.computing ?? []) {
@@ -323,24 +387,30 @@ function paintRun(context, scene, view, laid, { theme, run, travelling, conditio
   }
 }
 
+/** @type {(context: Context, scene: Scene, view: View, laid: Laid, look: Look, alpha: (lit: boolean) => number, litDevice: (name: string) => boolean) => void} */
 function paintNames(context, scene, view, laid, look, alpha, litDevice) {
   const { theme } = look;
   context.textAlign = "center";
   context.textBaseline = "top";
+  /** @type {(Point & { name: string, picked: boolean })[]} */
   const over = [];
   for (const { name, shape } of scene.devices) {
     const place = laid.places.get(name);
     if (!place || !onScreen(place, look)) continue;
     const [picked, pointed] = [look.selected("device", name), look.hovered === `device:${name}`];
     const short = laid.names.get(name);
-    if (pointed || (picked && look.nSelected < 4)) { over.push({ name, x: place.x, y: place.y + view.height / 2 + (shape === "box" ? 5 : 6), picked }); continue; }
+    if (pointed || (picked && look.nSelected < 4)) {
+      over.push({ name, x: place.x, y: place.y + view.height / 2 + (shape === "box" ? 5 : 6), picked });
+      continue;
+    }
     if (!short) continue;
     context.globalAlpha = alpha(litDevice(name));
     context.font = font(short.size, picked ? 650 : 400);
     haloed(context, short.text, short.x, short.y, short.whole ? theme.text : theme.softText, theme.surface);
   }
   context.globalAlpha = 1;
-  for (const { name, x, y, picked } of over) { // on a ground of its own: it may be wider than its place
+  for (const { name, x, y, picked } of over) {
+    // on a ground of its own: it may be wider than its place
     context.font = font(12, picked ? 650 : 400);
     const wide = context.measureText(name).width;
     const left = Math.min(look.width - wide - 6, Math.max(6, x - wide / 2));
@@ -352,4 +422,3 @@ function paintNames(context, scene, view, laid, look, alpha, litDevice) {
     context.fillText(name, left + wide / 2, y);
   }
 }
-

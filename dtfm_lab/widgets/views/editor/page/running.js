@@ -3,12 +3,18 @@ import { isStill } from "shared/bus.js";
 import { stageColor } from "shared/theme.js";
 import { placeOn } from "./geometry.js";
 import { pairKey } from "./scene.js";
+import { there } from "shared/there.js";
+/** @import { Point } from "shared/types.d.ts" */
+/** @import { Dot, Laid, Running, Scene, SceneLine } from "../types.d.ts" */
 
 const STATE_MS = 1800;
 const CRACK_MS = 1400; // a killed device is seen cracked at least so long, though its copy may be there in a tenth of that
 const SQUARES = 5;
 
-/** Places {x, y, kind} on the screen of messages {source, target, kind, share}, on the lines that are drawn. */
+/**
+ * Places {x, y, kind} on the screen of messages {source, target, kind, share}, on the lines that are drawn.
+ * @type {(messages: Running["messages"], scene: Scene, laid: Laid) => Dot[]}
+ */
 export function travelling(messages, scene, laid) {
   const regions = new Map(scene.devices.map(({ name, region }) => [name, region]));
   const drawn = linesByEnds(scene);
@@ -18,19 +24,22 @@ export function travelling(messages, scene, laid) {
   });
 }
 
+/** @type {(scene: Scene) => Map<string, SceneLine>} */
 function linesByEnds(scene) {
   const drawn = new Map();
   for (const line of scene.lines) drawn.set(`${line.kind}${pairKey(line.ends)}`, line);
   return drawn;
 }
 
+/** @type {(source: string, target: string, share: number, scene: Scene, laid: Laid, regions: Map<string, string>, drawn: Map<string, SceneLine>) => Point | null} */
 function wayBetween(source, target, share, scene, laid, regions, drawn) {
   const [from, to] = [laid.places.get(source), laid.places.get(target)];
   if (!from || !to) return null;
-  const on = (line, first, part) => placeOn(laid.curves.get(line.id), line.ends[0] === first ? part : 1 - part);
+  /** @type {(line: SceneLine, first: string, part: number) => Point} */
+  const on = (line, first, part) => placeOn(there(laid.curves.get(line.id)), line.ends[0] === first ? part : 1 - part);
   const link = drawn.get(`link${pairKey([source, target])}`);
   if (link && laid.curves.has(link.id)) return on(link, source, share);
-  const [a, b] = [regions.get(source), regions.get(target)];
+  const [a, b] = [regions.get(source) ?? "", regions.get(target) ?? ""];
   const pipe = a && b && a !== b ? drawn.get(`pair${pairKey([a, b])}`) : null;
   if (!pipe || !laid.curves.has(pipe.id)) return between(from, to, share);
   if (share < 0.15) return between(from, on(pipe, a, 0), share / 0.15); // to the pipe, through it, and from it
@@ -38,17 +47,23 @@ function wayBetween(source, target, share, scene, laid, regions, drawn) {
   return on(pipe, a, (share - 0.15) / 0.7);
 }
 
+/** @type {(a: Point, b: Point, t: number) => Point} */
 const between = (a, b, t) => ({ x: a.x + (b.x - a.x) * t, y: a.y + (b.y - a.y) * t });
 
-/** Remembers who was killed and has recovered: the crack is seen first, then the state arriving from a device of its stage. */
+/**
+ * Remembers who was killed and has recovered: the crack is seen first, then the state arriving from a device of its stage.
+ * @type {(changed: () => void) => { take: (conditions: Record<string, string>, restoredFrom: Record<string, string>) => void, seen: (conditions: Record<string, string>) => Record<string, string>, now: (scene: Scene, laid: Laid, dark: boolean) => Dot[] }}
+ */
 export function recoveries(changed) {
   let [since, cracked] = [new Map(), new Map()];
+  /** @type {Record<string, string>} */
   let peers = {};
   return {
     take(conditions, restoredFrom) {
       peers = restoredFrom;
       const now = performance.now();
-      const next = new Map(), held = new Map();
+      const next = new Map(),
+        held = new Map();
       for (const [name, condition] of Object.entries(conditions)) {
         if (condition === "killed") held.set(name, cracked.get(name) ?? now + CRACK_MS);
         if (condition === "recovered") next.set(name, since.get(name) ?? Math.max(now, cracked.get(name) ?? now + CRACK_MS));
@@ -64,6 +79,7 @@ export function recoveries(changed) {
     /** {x, y, kind: "state", share: colour} of each square under way. */
     now(scene, laid, dark) {
       const time = performance.now();
+      /** @type {Dot[]} */
       const squares = [];
       for (const [name, start] of since) {
         const age = (time - start) / STATE_MS;

@@ -1,16 +1,25 @@
 // Bars in columns, by row and kind. Kinds that overlap in time within a row, as a send does with the
 // next forward, get lanes of their own, the same in every row; kinds that take turns share one.
+/** @import { ArrayType, Bar, Columns, GhostColumns, Lanes, NumberArray, Types } from "../types.d.ts" */
 
 const OVERLAP = 0.05; // share of the shorter bar; less is rounding or the jitter of a clock
 
 export const COLUMNS = {
-  start: Float32Array, end: Float32Array, row: Uint16Array, kind: Uint8Array, microbatch: Int32Array, stage: Uint16Array,
+  start: Float32Array,
+  end: Float32Array,
+  row: Uint16Array,
+  kind: Uint8Array,
+  microbatch: Int32Array,
+  stage: Uint16Array,
 };
 /** Of measured bars only: by how many seconds a bar ends after its counterpart; not a number where it has none. */
 export const LATE = { late: Float32Array };
 
 export class Bars {
-  /** Columns of equal length, in any order. */
+  /**
+   * Columns of equal length, in any order.
+   * @param {GhostColumns} columns
+   */
   constructor(columns) {
     this.given = columns;
     const { start, end, row, kind } = columns;
@@ -25,19 +34,29 @@ export class Bars {
       if (start[bar] < this.first) this.first = start[bar];
       if (end[bar] > this.last) this.last = end[bar];
     }
+    this.together = new Uint8Array(0);
+    this.overlapping = new Uint8Array(0);
     this.begins = new Uint32Array(this.nRows * this.nKinds + 1); // of the strip of (row, kind)
     this.id = sortedByStrip(columns, this.nKinds, this.begins);
-    for (const [name, column] of Object.entries(columns)) this[name] = gathered(column, this.id);
+    this.start = gathered(start, this.id);
+    this.end = gathered(end, this.id);
+    this.row = gathered(row, this.id);
+    this.kind = gathered(kind, this.id);
+    this.microbatch = gathered(columns.microbatch ?? new Int32Array(0), this.id);
+    this.stage = gathered(columns.stage ?? new Uint16Array(0), this.id);
+    this.late = columns.late && gathered(columns.late, this.id);
     this.reach = new Float32Array(this.count); // the latest end of a strip so far
     for (let strip = 0; strip + 1 < this.begins.length; strip++) {
       let latest = -Infinity;
-      for (let at = this.begins[strip]; at < this.begins[strip + 1]; at++)
-        this.reach[at] = latest = Math.max(latest, this.end[at]);
+      for (let at = this.begins[strip]; at < this.begins[strip + 1]; at++) this.reach[at] = latest = Math.max(latest, this.end[at]);
     }
     this.noteMeetings();
   }
 
-  /** Which kinds share rows, and which of them overlap in time. */
+  /**
+   * Which kinds share rows, and which of them overlap in time.
+   * @type {() => void}
+   */
   noteMeetings() {
     const n = this.nKinds;
     this.together = new Uint8Array(n * n);
@@ -55,6 +74,7 @@ export class Bars {
     }
   }
 
+  /** @type {(one: number, other: number) => boolean} */
   overlap(one, other) {
     const { start, end, begins } = this;
     for (let a = begins[one], b = begins[other]; a < begins[one + 1] && b < begins[other + 1];) {
@@ -66,32 +86,50 @@ export class Bars {
     return false;
   }
 
-  /** Where the bars of a kind in a row begin and end in the columns; equal where there are none. */
+  /**
+   * Where the bars of a kind in a row begin and end in the columns; equal where there are none.
+   * @type {(row: number, kind: number) => [number, number]}
+   */
   strip(row, kind) {
     if (row >= this.nRows || kind >= this.nKinds) return [0, 0];
     const at = row * this.nKinds + kind;
     return [this.begins[at], this.begins[at + 1]];
   }
 
-  /** Everything known about one bar; `id` counts bars in the order in which they came, `turn` those of its action. */
+  /**
+   * Everything known about one bar; `id` counts bars in the order in which they came, `turn` those of its action.
+   * @type {(at: number) => Bar}
+   */
   bar(at) {
     const { start, end, row, kind, microbatch, stage, id, late } = this;
     return {
-      row: row[at], kind: kind[at], start: start[at], end: end[at], microbatch: microbatch[at], stage: stage[at], id: id[at],
-      late: late ? late[at] : NaN, turn: this.turn(at),
+      row: row[at],
+      kind: kind[at],
+      start: start[at],
+      end: end[at],
+      microbatch: microbatch[at],
+      stage: stage[at],
+      id: id[at],
+      late: late ? late[at] : NaN,
+      turn: this.turn(at),
     };
   }
 
-  /** How many bars of the same action begin before. */
+  /**
+   * How many bars of the same action begin before.
+   * @type {(at: number) => number}
+   */
   turn(at) {
     const [begin] = this.strip(this.row[at], this.kind[at]);
     let before = 0;
-    for (let other = begin; other < at; other++)
-      if (this.microbatch[other] === this.microbatch[at] && this.stage[other] === this.stage[at]) before++;
+    for (let other = begin; other < at; other++) if (this.microbatch[other] === this.microbatch[at] && this.stage[other] === this.stage[at]) before++;
     return before;
   }
 
-  /** The bar of a row and kind that began last of those under a time; -1 for none. */
+  /**
+   * The bar of a row and kind that began last of those under a time; -1 for none.
+   * @type {(row: number, kind: number, time: number, slack: number) => number}
+   */
   under(row, kind, time, slack) {
     const [begin, end] = this.strip(row, kind);
     let found = -1;
@@ -100,6 +138,7 @@ export class Bars {
     return found;
   }
 
+  /** @type {(kind: number) => boolean} */
   has(kind) {
     for (let row = 0; row < this.nRows; row++) {
       const [begin, end] = this.strip(row, kind);
@@ -109,10 +148,12 @@ export class Bars {
   }
 }
 
-const empty = (types) => Object.fromEntries(Object.entries(types).map(([name, Type]) => [name, new Type(0)]));
-export const NO_BARS = new Bars(empty(COLUMNS));
+export const NO_BARS = new Bars({ start: new Float32Array(0), end: new Float32Array(0), row: new Uint16Array(0), kind: new Uint8Array(0) });
 
-/** Where each bar comes from: by row and kind (fills `begins`), then by start. */
+/**
+ * Where each bar comes from: by row and kind (fills `begins`), then by start.
+ * @type {(columns: GhostColumns, nKinds: number, begins: Uint32Array) => Uint32Array}
+ */
 function sortedByStrip({ start, row, kind }, nKinds, begins) {
   const n = start.length;
   for (let bar = 0; bar < n; bar++) begins[row[bar] * nKinds + kind[bar] + 1]++;
@@ -130,23 +171,39 @@ function sortedByStrip({ start, row, kind }, nKinds, begins) {
   return order;
 }
 
+/** @type {<C extends NumberArray | NonNullable<Columns[keyof Columns]>>(column: C, order: Uint32Array) => C} */
 function gathered(column, order) {
-  const moved = new column.constructor(order.length);
+  const moved = /** @type {any} any: of the column's own type, which TypeScript does not follow through a constructor */ (
+    new /** @type {any} */ (column).constructor(order.length)
+  );
   for (let at = 0; at < order.length; at++) moved[at] = column[order[at]];
   return moved;
 }
 
-/** Columns after each other. */
+/**
+ * Columns after each other.
+ * @type {<T extends Types>(parts: { [K in keyof T]: InstanceType<T[K]> }[], types: T) => { [K in keyof T]: InstanceType<T[K]> }}
+ */
 export function joined(parts, types) {
-  return Object.fromEntries(Object.entries(types).map(([name, Type]) => {
-    const whole = new Type(parts.reduce((sum, part) => sum + part[name].length, 0));
-    let at = 0;
-    for (const part of parts) { whole.set(part[name], at); at += part[name].length; }
-    return [name, whole];
-  }));
+  return /** @type {any} any: name by name of the types that are given */ (
+    Object.fromEntries(
+      Object.entries(types).map(([name, Type]) => {
+        const whole = new Type(parts.reduce((sum, part) => sum + part[name].length, 0));
+        let at = 0;
+        for (const part of parts) {
+          whole.set(part[name], at);
+          at += part[name].length;
+        }
+        return [name, whole];
+      }),
+    )
+  );
 }
 
-/** Where the first value at or above another is, in a stretch of a column that never falls. */
+/**
+ * Where the first value at or above another is, in a stretch of a column that never falls.
+ * @type {(column: ArrayLike<number>, value: number, begin?: number, end?: number) => number}
+ */
 export function firstAtLeast(column, value, begin = 0, end = column.length) {
   let [low, high] = [begin, end];
   while (low < high) {
@@ -162,10 +219,15 @@ export const FULL = -1; // the lane of kinds that overlap nobody: all of a row's
 /**
  * kind -> lane and, for kinds that meet in a row, how many lanes these rows need. Each kind is in the
  * first lane where it overlaps nobody, or fills the row where it overlaps none at all, or `fills` says so.
+ * @type {(nKinds: number, fills: boolean[], ...charts: Bars[]) => Lanes}
  */
 export function lanesOf(nKinds, fills, ...charts) {
-  const any = (which, a, b) => charts.some((bars) => a < bars.nKinds && b < bars.nKinds && bars[which][a * bars.nKinds + b]);
-  const [lanes, families] = [[], []]; // a family: kinds that share rows
+  /** @type {(which: "overlapping" | "together", a: number, b: number) => boolean} */
+  const any = (which, a, b) => charts.some((bars) => a < bars.nKinds && b < bars.nKinds && Boolean(bars[which][a * bars.nKinds + b]));
+  /** @type {number[]} */
+  const lanes = [];
+  /** @type {number[][]} */
+  const families = []; // a family: kinds that share rows
   for (let kind = 0; kind < nKinds; kind++) {
     let lane = 0;
     while (lanes.some((taken, other) => taken === lane && any("overlapping", kind, other))) lane++;
@@ -174,13 +236,14 @@ export function lanesOf(nKinds, fills, ...charts) {
     const merged = [...mine.flat(), kind];
     families.splice(0, families.length, ...families.filter((family) => !mine.includes(family)), merged);
   }
+  /** @type {number[]} */
   const counts = [];
-  for (const family of families)
-    for (const kind of family) counts[kind] = 1 + Math.max(0, ...family.map((other) => lanes[other]));
+  for (const family of families) for (const kind of family) counts[kind] = 1 + Math.max(0, ...family.map((other) => lanes[other]));
   for (let kind = 0; kind < nKinds; kind++) {
     if (counts[kind] === 1) lanes[kind] = 0;
     else if (!lanes.some((_, other) => other !== kind && any("overlapping", kind, other) && !fills[other])) lanes[kind] = FULL;
   }
+  /** @type {number[]} */
   const inRow = []; // how many lanes a row has
   for (const bars of charts)
     for (let row = 0; row < bars.nRows; row++)
@@ -189,7 +252,10 @@ export function lanesOf(nKinds, fills, ...charts) {
   return { of: (kind) => lanes[kind] ?? 0, count: (kind) => counts[kind] ?? 1, countIn: (row) => inRow[row] ?? 1 };
 }
 
-/** The bar of a row and lane under a time, or null. */
+/**
+ * The bar of a row and lane under a time, or null.
+ * @type {(bars: Bars, row: number, lane: number, lanes: Lanes, time: number, slack: number) => Bar | null}
+ */
 export function barUnder(bars, row, lane, lanes, time, slack) {
   for (let kind = 0; kind < bars.nKinds; kind++) {
     if (lanes.of(kind) !== lane && lanes.of(kind) !== FULL) continue;
@@ -199,10 +265,12 @@ export function barUnder(bars, row, lane, lanes, time, slack) {
   return null;
 }
 
-/** The bar of the same row for the same action: same kind, stage and microbatch; of several the first goes with the first. */
+/**
+ * The bar of the same row for the same action: same kind, stage and microbatch; of several the first goes with the first.
+ * @type {(bars: Bars, bar: Pick<Bar, "row" | "kind" | "microbatch" | "stage" | "turn">) => Bar | null}
+ */
 export function counterpart(bars, { row, kind, microbatch, stage, turn }) {
   const [begin, end] = bars.strip(row, kind);
-  for (let at = begin, left = turn; at < end; at++)
-    if (bars.microbatch[at] === microbatch && bars.stage[at] === stage && left-- === 0) return bars.bar(at);
+  for (let at = begin, left = turn; at < end; at++) if (bars.microbatch[at] === microbatch && bars.stage[at] === stage && left-- === 0) return bars.bar(at);
   return null;
 }

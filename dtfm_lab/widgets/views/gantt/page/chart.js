@@ -7,12 +7,15 @@ import { endLabels, FADED, MOST_ARROWS, paintEnds, paintWhisker, paintZone, pain
 import { paintAxis, paintGrid, paintRows } from "./paint.js";
 import { Raster } from "./raster.js";
 import { WAITED } from "./waited.js";
+import { there } from "shared/there.js";
+/** @import { Context, Look, Place, State, AxisUnit } from "../types.d.ts" */
 
 const MOST_NUMBERS = 1500 * 7; // while it moves; all of them as soon as it rests
 
 /**
  * `state` is what is drawn: columns and labels, no pixels. Returns where everything is, how many messages are
  * in sight, and whether something was left out for speed.
+ * @type {() => (context: Context, look: Look, state: State & { unit: AxisUnit }) => { place: Place, tangle: number, hurried: boolean }}
  */
 export function chartPainter() {
   const raster = new Raster();
@@ -28,7 +31,9 @@ export function chartPainter() {
     paintRows(context, place, { lit, nStages }, theme);
     const withPath = state.showPath && path.bar.length > 0 && !state.isGliding;
     const looks = {
-      kinds, families: WAITED.map((family) => kindColor(family, theme.dark)), lastFamily: state.averages && !(overlays && lower.count < upper.count) ? WAITED.indexOf("averaging") : undefined,
+      kinds,
+      families: WAITED.map((family) => kindColor(family, theme.dark)),
+      lastFamily: state.averages && !(overlays && lower.count < upper.count) ? WAITED.indexOf("averaging") : undefined,
       ink: solid(context, theme.text),
     };
     const numbers = raster.paint(place, lanes, looks, perPipeline, side, ratio);
@@ -51,18 +56,31 @@ export function chartPainter() {
     context.font = theme.font;
     const labels = endLabels(context, place, state.ends, theme);
     place.labels = labels;
-    paintAxis(context, place, unit, labels.map(({ from, to }) => [from, to]), width, whole, theme);
+    paintAxis(
+      context,
+      place,
+      unit,
+      labels.map(({ from, to }) => [from, to]),
+      width,
+      whole,
+      theme,
+    );
     paintEnds(context, place, labels, theme);
     if (!state.isGliding) paintWhisker(context, place, state.interval, theme);
     return { place, tangle: inSight > MOST_ARROWS ? inSight : 0, hurried };
   };
 }
 
-/** A CSS colour without what shines through, as "#rrggbb". */
+/**
+ * A CSS colour without what shines through, as "#rrggbb".
+ * @type {(context: Context, color: string) => string}
+ */
 function solid(context, color) {
   context.fillStyle = color;
   const known = context.fillStyle; // "#rrggbb", or "rgba(r, g, b, a)"
   if (known.startsWith("#")) return known;
-  const channels = known.match(/[\d.]+/g).slice(0, 3).map(Number);
+  const channels = there(known.match(/[\d.]+/g))
+    .slice(0, 3)
+    .map(Number);
   return `#${channels.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
 }

@@ -1,12 +1,22 @@
 // Gaps in rows of a run: a device was lost there, and its copy had not taken over yet.
 import { alarm } from "shared/theme.js";
+/** @import { Context, Gap, Place, State, Theme } from "../types.d.ts" */
 
 const LEAST = 3; // pixels that a gap has at least
-const CRACK = [[-0.5, 0], [0.35, 0.22], [-0.35, 0.45], [0.4, 0.68], [-0.3, 1]]; // of its width and the gap's height
+const CRACK = [
+  [-0.5, 0],
+  [0.35, 0.22],
+  [-0.35, 0.45],
+  [0.4, 0.68],
+  [-0.3, 1],
+]; // of its width and the gap's height
 const CRACK_WIDTH = 7;
 const ROOM = 16; // pixels beside the words
 
-/** [left, top, width, height] of a gap on the canvas; null where its row is not there. */
+/**
+ * [left, top, width, height] of a gap on the canvas; null where its row is not there.
+ * @type {(gap: Gap, place: Place, devices: string[]) => [number, number, number, number] | null}
+ */
 function boxOf({ device, from, to }, place, devices) {
   const slot = place.slotOf(devices.indexOf(device));
   if (slot < 0 || to < place.from || from > place.to) return null;
@@ -14,6 +24,7 @@ function boxOf({ device, from, to }, place, devices) {
   return [left, place.slotTop(slot) + 1, Math.max(LEAST, right - left), place.heightOf(slot) - 2];
 }
 
+/** @type {(context: Context, place: Place, state: Pick<State, "gaps" | "devices">, theme: Theme) => void} */
 export function paintGaps(context, place, { gaps, devices }, theme) {
   for (const gap of gaps) {
     const box = boxOf(gap, place, devices);
@@ -39,13 +50,18 @@ export function paintGaps(context, place, { gaps, devices }, theme) {
     context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    if (height >= 12 && context.measureText(gap.text).width + ROOM <= width) context.fillText(gap.text, left + (width + CRACK_WIDTH) / 2, top + height / 2 + 0.5);
+    if (height >= 12 && context.measureText(gap.text).width + ROOM <= width)
+      context.fillText(gap.text, left + (width + CRACK_WIDTH) / 2, top + height / 2 + 0.5);
     context.font = theme.font;
   }
 }
 
-/** The gap at a place of the canvas; undefined for none. */
-export const gapAt = (x, y, place, { gaps, devices }) => gaps.find((gap) => {
-  const [left, top, width, height] = boxOf(gap, place, devices) ?? [Infinity, 0, 0, 0];
-  return x >= left && x <= left + width && y >= top && y <= top + height;
-});
+/**
+ * The gap at a place of the canvas; undefined for none.
+ * @type {(x: number, y: number, place: Place, state: Pick<State, "gaps" | "devices">) => Gap | undefined}
+ */
+export const gapAt = (x, y, place, { gaps, devices }) =>
+  gaps.find((gap) => {
+    const [left, top, width, height] = boxOf(gap, place, devices) ?? [Infinity, 0, 0, 0];
+    return x >= left && x <= left + width && y >= top && y <= top + height;
+  });

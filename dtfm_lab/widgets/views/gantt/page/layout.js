@@ -1,5 +1,6 @@
 // Where rows and times are on the canvas. A unit is a stage or a device: its computations above, its messages
 // below. The time axis is on top and stays there; units share the height, and scroll where they have too little.
+/** @import { Arranged, GivenUnit, LaneBox, Lanes, Place, Unit } from "../types.d.ts" */
 
 export const AXIS = 28;
 const EDGE = 6;
@@ -17,11 +18,18 @@ const LOWEST_WITH_GHOST = 8;
 /**
  * The units that are drawn, from top to bottom, each with its rows, and how deep it is; those of no unit of their own
  * go with the first of their device. `open` is the unit whose members are drawn, -1 for none.
+ * @type {(given: { units: GivenUnit[], nRows: number, labels: string[], devices: string[], open: number }) => Arranged}
  */
 export function arrange({ units, nRows, labels, devices, open }) {
-  const given = units.length ? units : Array.from({ length: nRows }, (_, row) => ({ label: labels[row] ?? `row ${row}`, rows: [row], device: devices[row] ?? "" }));
+  /** @type {GivenUnit[]} */
+  const given = units.length
+    ? units
+    : Array.from({ length: nRows }, (_, row) => ({ label: labels[row] ?? `row ${row}`, rows: [row], device: devices[row] ?? "" }));
+  /** @type {Unit[]} */
   const shown = [];
+  /** @type {Map<number, number>} */
   const slotOf = new Map();
+  /** @type {(unit: GivenUnit, fields: Pick<Unit, "id" | "depth" | "nMembers" | "isOpen" | "names">) => void} */
   const place = (unit, fields) => {
     const { label, device = "", stage = -1, replica = -1, tip = "" } = unit;
     const rows = unit.rows.filter((row) => row < nRows);
@@ -37,24 +45,31 @@ export function arrange({ units, nRows, labels, devices, open }) {
   return { shown, slotOf, hasBadges: shown.some(({ stage }) => stage >= 0) };
 }
 
-/** The height of each unit: shares of the room, no less than it needs. */
+/**
+ * The height of each unit: shares of the room, no less than it needs.
+ * @type {(shown: Unit[], room: number, fill: boolean) => number[]}
+ */
 function heights(shown, room, fill) {
+  /** @type {(unit: Unit) => "member" | "stacked" | "single"} */
   const kindOf = ({ depth, rows }) => (depth ? "member" : rows.length > 1 ? "stacked" : "single");
   const least = shown.map((unit) => LEAST[kindOf(unit)]);
   const most = shown.map((unit) => (fill ? MOST[kindOf(unit)] : Infinity));
   const weight = shown.map(({ depth }) => (depth ? MEMBER_WEIGHT : 1));
+  /** @type {(number | null)[]} */
   const fixed = new Array(shown.length).fill(null);
   for (let turn = 0; turn < 4; turn++) {
     let [left, weights] = [room, 0];
-    shown.forEach((_, slot) => { if (fixed[slot] === null) weights += weight[slot]; else left -= fixed[slot]; });
+    shown.forEach((_, slot) => {
+      if (fixed[slot] === null) weights += weight[slot];
+      else left -= fixed[slot];
+    });
     const each = weights ? left / weights : 0;
     const before = fixed.slice();
     shown.forEach((_, slot) => {
       if (before[slot] !== null) return;
       if (each * weight[slot] < least[slot]) fixed[slot] = least[slot];
     });
-    if (fixed.every((height, slot) => height === before[slot]))
-      return shown.map((_, slot) => fixed[slot] ?? Math.min(most[slot], each * weight[slot]));
+    if (fixed.every((height, slot) => height === before[slot])) return shown.map((_, slot) => fixed[slot] ?? Math.min(most[slot], each * weight[slot]));
   }
   return fixed.map((height, slot) => height ?? least[slot]);
 }
@@ -62,6 +77,7 @@ function heights(shown, room, fill) {
 /**
  * `span` is the visible [from, to] in seconds, `scroll` by how many pixels the units are scrolled. With `ghost`, a line
  * under each lane has room.
+ * @type {(look: { width: number, height: number, labelWidth: number, span: number[], ghost: boolean, lanes: Lanes, arranged: Arranged, scroll?: number, fill?: boolean }) => Place}
  */
 export function layout({ width, height, labelWidth, span, ghost, lanes, arranged, scroll = 0, fill = false }) {
   const { shown, slotOf, hasBadges } = arranged;
@@ -81,9 +97,13 @@ export function layout({ width, height, labelWidth, span, ghost, lanes, arranged
   const contentHeight = y + scroll - top;
   const [from, to] = span;
   const scale = (right - left) / (to - from || 1);
+  /** @type {(slot: number) => number[]} */
   const rowsIn = (slot) => (shown[slot].depth && each[slot] < STACKED_MEMBER ? shown[slot].rows.slice(0, 1) : shown[slot].rows);
 
-  /** Top, height and ghost line of a row of a unit. */
+  /**
+   * Top, height and ghost line of a row of a unit.
+   * @type {(slot: number, index: number) => LaneBox}
+   */
   function lane(slot, index) {
     const whole = each[slot];
     const pad = whole > 40 ? 4 : whole > 14 ? 1.5 : whole > 5 ? 0.5 : 0;
@@ -96,7 +116,10 @@ export function layout({ width, height, labelWidth, span, ghost, lanes, arranged
     return { top: begin, height: bars, ghostTop: begin + (hasRoom ? bars + 1 : bars - 1), ghostHeight: hasRoom ? GHOST : 1 };
   }
 
-  /** Top and height of a kind's bars in a row of a unit. */
+  /**
+   * Top and height of a kind's bars in a row of a unit.
+   * @type {(slot: number, index: number, kind: number) => [number, number]}
+   */
   function bandIn(slot, index, kind) {
     const { top: begin, height: high } = lane(slot, index);
     const mine = lanes.of(kind);
@@ -105,20 +128,42 @@ export function layout({ width, height, labelWidth, span, ghost, lanes, arranged
     return [begin + mine * laneHeight, Math.max(1, laneHeight - (mine + 1 < lanes.count(kind) && laneHeight > 6 ? 1 : 0))];
   }
 
+  /** @type {(row: number) => [number, number] | null} */
   const spotOf = (row) => {
     const slot = slotOf.get(row);
     return slot === undefined ? null : [slot, Math.max(0, rowsIn(slot).indexOf(row))];
   };
   return {
-    left, right, top, bottom, rowsBottom, from, to, scale, shown, contentHeight, rowsIn, lane, bandIn, hasBadges,
+    left,
+    right,
+    top,
+    bottom,
+    rowsBottom,
+    from,
+    to,
+    scale,
+    shown,
+    contentHeight,
+    rowsIn,
+    lane,
+    bandIn,
+    hasBadges,
+    labels: [],
+    ticks: [],
     heightOf: (slot) => each[slot],
     slotTop: (slot) => tops[slot],
     x: (time) => left + (time - from) * scale,
     time: (x) => from + (x - left) / scale,
-    isShown: (row) => { const slot = slotOf.get(row); return slot !== undefined && rowsIn(slot).includes(row); },
+    isShown: (row) => {
+      const slot = slotOf.get(row);
+      return slot !== undefined && rowsIn(slot).includes(row);
+    },
     slotOf: (row) => slotOf.get(row) ?? -1,
     /** Top and height of a kind's bars in a row. */
-    band: (row, kind) => { const spot = spotOf(row); return spot ? bandIn(spot[0], spot[1], kind) : [top, 0]; },
+    band: (row, kind) => {
+      const spot = spotOf(row);
+      return spot ? bandIn(spot[0], spot[1], kind) : [top, 0];
+    },
     middle(row) {
       const spot = spotOf(row);
       if (!spot) return top;

@@ -2,48 +2,88 @@
 import { sharpCanvas } from "shared/canvas.js";
 import { h } from "shared/dom.js";
 import { Raster } from "./raster.js";
+import { there } from "shared/there.js";
+/** @import { CleanUps } from "shared/types.d.ts" */
+/** @import { Lanes, State, View } from "../types.d.ts" */
+
+/** @typedef {{ state: State, left: number, right: number, whole: number[] }} Content */
 
 const LINE = 2; // pixels of a row before all are pressed into the strip
 
-/** `content()` is `{ state, left, right, whole }`, null while there is nothing; `version()` changes with what is drawn. */
+/**
+ * `content()` is `{ state, left, right, whole }`, null while there is nothing; `version()` changes with what is drawn.
+ * @type {(content: () => Content | null, version: () => number, view: View, cleanUp: CleanUps) => { element: HTMLElement, draw: () => void }}
+ */
 export function minimap(content, version, view, cleanUp) {
   const element = h("div", { class: "dtfm-minimap", "aria-hidden": "true", title: "The whole iteration: drag the frame" });
   const raster = new Raster();
   let painted = "";
+  /** @type {number | null} */
   let grabbed = null;
 
-  const { draw } = sharpCanvas(element, (context, width, height, theme) => {
-    const now = content();
-    if (!now || now.right <= now.left) return;
-    const { state, left, right, whole: [first, last] } = now;
-    const ratio = window.devicePixelRatio || 1;
-    const scale = (right - left) / (last - first || 1);
-    const key = [version(), left, right, ratio, theme.dark].join();
-    if (key !== painted) {
-      painted = key;
-      const shown = state.arranged.shown.filter(({ depth }) => !depth);
-      raster.paint({
-        left, right, top: 0, rowsBottom: shown.length * LINE, from: first, to: last, scale, shown,
-        rowsIn: (slot) => shown[slot].rows, heightOf: () => LINE, slotTop: (slot) => slot * LINE,
-        lane: (slot) => ({ top: slot * LINE, height: LINE }), bandIn: (slot) => [slot * LINE, LINE],
-      }, oneLane, { kinds: state.kindsIn(theme.dark) }, state.perPipeline, { bars: state.upper }, ratio);
-    }
-    context.imageSmoothingEnabled = true;
-    context.globalAlpha = 0.75;
-    context.drawImage(raster.canvas, left, 3, right - left, height - 6);
-    const [from, to] = view.visible().map((time) => left + (time - first) * scale);
-    context.globalAlpha = 0.72;
-    context.fillStyle = theme.surface;
-    context.fillRect(left, 0, from - left, height);
-    context.fillRect(to, 0, right - to, height);
-    context.globalAlpha = 1;
-    context.strokeStyle = view.isWhole() ? theme.border : theme.text;
-    context.lineWidth = view.isWhole() ? 1 : 2;
-    context.strokeRect(from, 1, Math.max(3, to - from), height - 2);
-  }, cleanUp);
+  const { draw } = sharpCanvas(
+    element,
+    (context, width, height, theme) => {
+      const now = content();
+      if (!now || now.right <= now.left) return;
+      const {
+        state,
+        left,
+        right,
+        whole: [first, last],
+      } = now;
+      const ratio = window.devicePixelRatio || 1;
+      const scale = (right - left) / (last - first || 1);
+      const key = [version(), left, right, ratio, theme.dark].join();
+      if (key !== painted) {
+        painted = key;
+        const shown = state.arranged.shown.filter(({ depth }) => !depth);
+        raster.paint(
+          {
+            left,
+            right,
+            top: 0,
+            rowsBottom: shown.length * LINE,
+            from: first,
+            to: last,
+            scale,
+            shown,
+            rowsIn: (slot) => shown[slot].rows,
+            heightOf: () => LINE,
+            slotTop: (slot) => slot * LINE,
+            lane: (slot) => ({ top: slot * LINE, height: LINE }),
+            bandIn: (slot) => [slot * LINE, LINE],
+          },
+          oneLane,
+          { kinds: state.kindsIn(theme.dark) },
+          state.perPipeline,
+          { bars: state.upper },
+          ratio,
+        );
+      }
+      context.imageSmoothingEnabled = true;
+      context.globalAlpha = 0.75;
+      context.drawImage(raster.canvas, left, 3, right - left, height - 6);
+      const [from, to] = view.visible().map((time) => left + (time - first) * scale);
+      context.globalAlpha = 0.72;
+      context.fillStyle = theme.surface;
+      context.fillRect(left, 0, from - left, height);
+      context.fillRect(to, 0, right - to, height);
+      context.globalAlpha = 1;
+      context.strokeStyle = view.isWhole() ? theme.border : theme.text;
+      context.lineWidth = view.isWhole() ? 1 : 2;
+      context.strokeRect(from, 1, Math.max(3, to - from), height - 2);
+    },
+    cleanUp,
+  );
 
+  /** @type {(x: number) => number} */
   const timeAt = (x) => {
-    const { left, right, whole: [first, last] } = content();
+    const {
+      left,
+      right,
+      whole: [first, last],
+    } = there(content());
     return first + ((x - left) / (right - left)) * (last - first);
   };
   element.addEventListener("pointerdown", (event) => {
@@ -59,8 +99,12 @@ export function minimap(content, version, view, cleanUp) {
     const [from, to] = view.visible();
     view.look(timeAt(event.offsetX) - grabbed, timeAt(event.offsetX) - grabbed + to - from);
   });
-  for (const over of ["pointerup", "pointercancel"]) element.addEventListener(over, () => { grabbed = null; });
+  for (const over of ["pointerup", "pointercancel"])
+    element.addEventListener(over, () => {
+      grabbed = null;
+    });
   return { element, draw };
 }
 
+/** @type {Lanes} */
 const oneLane = { of: () => 0, count: () => 1, countIn: () => 1 };

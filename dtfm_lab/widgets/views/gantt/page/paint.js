@@ -3,11 +3,15 @@ import { tickLabel, ticks } from "shared/axis.js";
 import { fitting } from "shared/text.js";
 import { inkOn, stageColor } from "shared/theme.js";
 import { BADGE } from "./layout.js";
+/** @import { AxisUnit, Context, Place, Theme, Unit } from "../types.d.ts" */
 
 const LABEL = 13; // pixels of height that a row needs for its label
 const MEMBER_INDENT = 12;
 
-/** Backs and labels of units, those selected lit up, and where groups begin. */
+/**
+ * Backs and labels of units, those selected lit up, and where groups begin.
+ * @type {(context: Context, place: Place, look: { lit: (unit: Unit) => boolean, nStages: number }, theme: Theme) => void}
+ */
 export function paintRows(context, place, { lit, nStages }, theme) {
   context.textBaseline = "middle";
   let free = -Infinity; // from here down labels have room
@@ -34,6 +38,7 @@ export function paintRows(context, place, { lit, nStages }, theme) {
   context.font = theme.font;
 }
 
+/** @type {(context: Context, place: Place, unit: Unit, middle: number, height: number, isLit: boolean, nStages: number, theme: Theme) => void} */
 function paintLabel(context, place, unit, middle, height, isLit, nStages, theme) {
   const badged = unit.stage >= 0 && !unit.depth;
   const radius = Math.min(BADGE, Math.max(6, height / 2 - 1));
@@ -47,7 +52,7 @@ function paintLabel(context, place, unit, middle, height, isLit, nStages, theme)
     context.fillStyle = inkOn(color);
     context.font = `600 ${theme.font.replace(/^\d+px/, `${radius > 8 ? 12 : 11}px`)}`;
     context.textAlign = "center";
-    context.fillText(unit.stage, 6 + BADGE, middle + 0.5);
+    context.fillText(String(unit.stage), 6 + BADGE, middle + 0.5);
   }
   const x = badged ? 6 + 2 * BADGE + 8 : place.hasBadges ? 6 + 2 * BADGE + 8 + (unit.depth ? MEMBER_INDENT - 8 : 0) : 8;
   context.font = isLit ? `600 ${theme.font}` : unit.depth ? theme.font.replace(/^\d+px/, "11px") : theme.font;
@@ -60,19 +65,32 @@ function paintLabel(context, place, unit, middle, height, isLit, nStages, theme)
   context.lineWidth = 1.5;
   context.beginPath();
   const [cx, cy] = [place.left - 12, middle];
-  if (unit.isOpen) { context.moveTo(cx - 4, cy - 2); context.lineTo(cx, cy + 2); context.lineTo(cx + 4, cy - 2); }
-  else { context.moveTo(cx - 2, cy - 4); context.lineTo(cx + 2, cy); context.lineTo(cx - 2, cy + 4); }
+  if (unit.isOpen) {
+    context.moveTo(cx - 4, cy - 2);
+    context.lineTo(cx, cy + 2);
+    context.lineTo(cx + 4, cy - 2);
+  } else {
+    context.moveTo(cx - 2, cy - 4);
+    context.lineTo(cx + 2, cy);
+    context.lineTo(cx - 2, cy + 4);
+  }
   context.stroke();
 }
 
-/** The whole chart decides the unit and how fine a moment is told, so that zooming does not change them. */
+/**
+ * The whole chart decides the unit and how fine a moment is told, so that zooming does not change them.
+ * @type {(wholeSeconds: number, unit: string) => AxisUnit}
+ */
 export function axisUnit(wholeSeconds, unit) {
   const [name, perSecond, decimals] = unit !== "s" || wholeSeconds >= 1 ? [unit, 1, 5] : wholeSeconds >= 1e-3 ? ["ms", 1e3, 3] : ["\u00b5s", 1e6, 3];
   const power = Math.floor(Math.log10(wholeSeconds * perSecond || 1));
   return { name, perSecond, decimals: Math.max(0, Math.min(perSecond > 1 ? 6 : 3, decimals - power)) };
 }
 
-/** Lines down the rows, before anything else is painted. */
+/**
+ * Lines down the rows, before anything else is painted.
+ * @type {(context: Context, place: Place, unit: AxisUnit, theme: Theme) => void}
+ */
 export function paintGrid(context, place, unit, theme) {
   context.lineWidth = 1;
   context.strokeStyle = theme.softBorder;
@@ -84,7 +102,10 @@ export function paintGrid(context, place, unit, theme) {
   context.stroke();
 }
 
-/** The axis over the rows that scroll beneath it; a label makes way for those in `taken`, [from, to] in pixels. */
+/**
+ * The axis over the rows that scroll beneath it; a label makes way for those in `taken`, [from, to] in pixels.
+ * @type {(context: Context, place: Place, unit: AxisUnit, taken: [number, number][], width: number, whole: number[], theme: Theme) => void}
+ */
 export function paintAxis(context, place, unit, taken, width, whole, theme) {
   context.fillStyle = theme.surface;
   context.fillRect(0, 0, width, place.top);
@@ -103,13 +124,16 @@ export function paintAxis(context, place, unit, taken, width, whole, theme) {
   context.fillStyle = theme.border;
   context.fillRect(0, place.top - 1, place.right, 1);
   const [first, last] = whole;
-  if (place.to - place.from < (last - first) * 0.999) { // which part of all is in sight
+  if (place.to - place.from < (last - first) * 0.999) {
+    // which part of all is in sight
+    /** @type {(time: number) => number} */
     const at = (time) => place.left + ((time - first) / (last - first)) * (place.right - place.left);
     context.fillStyle = theme.text;
     context.fillRect(at(place.from), place.top - 3, Math.max(3, at(place.to) - at(place.from)), 3);
   }
 }
 
+/** @type {(place: Place, unit: AxisUnit) => { x: number, text: string }[]} */
 function marksOf(place, unit) {
   const [from, to] = [place.from * unit.perSecond, place.to * unit.perSecond];
   const marks = ticks(from, to, Math.max(2, (place.right - place.left) / 100)).filter((mark) => mark >= 0); // before 0 are gaps

@@ -2,6 +2,8 @@
 // thin for a rectangle adds its share to the pixels it touches. Time goes with the number of bars in
 // sight plus the number of pixels, so that a hundred thousand bars are repainted at every frame.
 import { firstAtLeast, FULL } from "./bars.js";
+/** @import { Bars } from "./bars.js" */
+/** @import { Lanes, RasterLooks, RasterPlace, Side, Thin } from "../types.d.ts" */
 
 const WIDE = 4; // pixels: from here on a bar has corners and a gap to the next
 const FAINTEST = 0.7; // of a pixel that a bar touches at all
@@ -12,23 +14,61 @@ const CORNER = 0.35; // of a corner's pixel that a round bar leaves
 const GHOST_ALPHA = 0.55;
 const SEVERAL = 0xff; // a family that is none
 
-/** "#rrggbb" as a pixel. */
+/**
+ * "#rrggbb" as a pixel.
+ * @type {(hex: string) => number}
+ */
 export const pixel = (hex) => {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0; // little-endian, as everywhere
 };
+/** @type {(color: number, share: number) => number} */
 const faded = (color, share) => ((Math.round((color >>> 24) * share) << 24) | (color & 0xffffff)) >>> 0;
 
-/** Which of a kind's shades a stage has: the first for a device's first stage, and so on. */
-export const shadeOf = (stage, nShades, perPipeline) =>
-  perPipeline ? Math.min(nShades - 1, Math.floor(stage / perPipeline)) : 0;
+/**
+ * Which of a kind's shades a stage has: the first for a device's first stage, and so on.
+ * @type {(stage: number, nShades: number, perPipeline: number) => number}
+ */
+export const shadeOf = (stage, nShades, perPipeline) => (perPipeline ? Math.min(nShades - 1, Math.floor(stage / perPipeline)) : 0);
 
 export class Raster {
   constructor() {
     this.canvas = document.createElement("canvas");
-    this.context = this.canvas.getContext("2d", { willReadFrequently: true });
+    this.context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d", { willReadFrequently: true }));
+    this.width = 0;
+    this.height = 0;
+    /** @type {ImageData | null} */
+    this.image = null;
+    this.pixels = new Uint32Array(0);
+    this.share = new Float32Array(0);
+    /** @type {Thin[]} of each kind, what bars of less than a few pixels cover: shares of pixels, and their colour */
+    this.thin = [];
+    this.body = new Uint32Array(0);
+    this.rim = new Uint32Array(0);
+    this.whole = new Uint32Array(0);
+    this.wholeRim = new Uint32Array(0);
+    this.family = new Uint8Array(0);
+    /** @type {Uint32Array[]} */
+    this.hatched = [];
+    this.hasWaits = false;
+    /** @type {RasterPlace} any: null until the first painting, which sets it before it is asked for */
+    this.place = /** @type {any} */ (null);
+    /** @type {Lanes} */
+    this.lanes = /** @type {any} */ (null);
+    this.perPipeline = 0;
+    this.ratio = 1;
+    this.scale = 1;
+    /** @type {number[]} */
+    this.numbers = [];
+    /** @type {{ shades: number[], family: number }[]} */
+    this.inks = [];
+    /** @type {number[]} */
+    this.families = [];
+    this.lastFamily = SEVERAL;
+    this.ghostInk = 0;
   }
 
+  /** @type {(width: number, height: number) => void} */
   resize(width, height) {
     this.width = Math.max(1, width);
     this.height = Math.max(1, height);
@@ -37,11 +77,12 @@ export class Raster {
       return;
     }
     [this.canvas.width, this.canvas.height] = [this.width, this.height];
-    this.image = this.context.createImageData(this.width, this.height);
-    this.pixels = new Uint32Array(this.image.data.buffer);
+    const image = this.context.createImageData(this.width, this.height);
+    this.image = image;
+    this.pixels = new Uint32Array(image.data.buffer);
     this.share = new Float32Array(this.width);
-    this.thin = []; // of each kind, what bars of less than a few pixels cover: shares of pixels, and their colour
-    for (const name of ["body", "rim", "whole", "wholeRim"]) this[name] = new Uint32Array(this.width);
+    this.thin = [];
+    for (const name of /** @type {const} */ (["body", "rim", "whole", "wholeRim"])) this[name] = new Uint32Array(this.width);
     this.family = new Uint8Array(this.width);
     this.hatched = [];
   }
@@ -50,6 +91,7 @@ export class Raster {
    * Paints `{ bars, ghost }`; `ghost` are bars drawn as a line under each lane. `looks` has `kinds`, each with `shades`
    * and `family`; `families`, a colour for each that is waited for; and `ink`. Returns what is to be written on bars:
    * x, y, width, height, microbatch, kind, shade of each, in pixels of the page.
+   * @type {(place: RasterPlace, lanes: Lanes, looks: RasterLooks, perPipeline: number, side: Side, ratio: number) => number[]}
    */
   paint(place, lanes, looks, perPipeline, side, ratio) {
     this.resize(Math.round((place.right - place.left) * ratio), Math.round((place.rowsBottom - place.top) * ratio));
@@ -63,15 +105,17 @@ export class Raster {
       if (begin + place.heightOf(slot) < place.top || begin > place.rowsBottom) return;
       place.rowsIn(slot).forEach((row, index) => this.paintRow(slot, index, row, side));
     });
-    this.context.putImageData(this.image, 0, 0);
+    if (this.image) this.context.putImageData(this.image, 0, 0);
     return this.numbers;
   }
 
+  /** @type {(slot: number, index: number, row: number, side: Side) => void} */
   paintRow(slot, index, row, { bars, ghost }) {
     const { lanes, body, rim, whole, wholeRim } = this;
     const lane = this.place.lane(slot, index);
     if (row < bars.nRows) {
       const nLanes = lanes.countIn(row);
+      /** @type {number[]} */
       const spans = []; // of wide bars: from, to
       const full = this.gather(slot, index, row, nLanes > 1 ? FULL : 0, bars, spans);
       this.finish(row, spans, bars, lane.height);
@@ -84,7 +128,12 @@ export class Raster {
           if (!this.gather(slot, index, row, number, bars, spans)) continue;
           const [top, height] = [lane.top + (number * lane.height) / nLanes, lane.height / nLanes - (number + 1 < nLanes ? 1 : 0)];
           this.finish(row, spans, bars, height);
-          if (full) for (let x = 0; x < this.width; x++) if (!body[x]) { body[x] = whole[x]; rim[x] = rim[x] || whole[x]; }
+          if (full)
+            for (let x = 0; x < this.width; x++)
+              if (!body[x]) {
+                body[x] = whole[x];
+                rim[x] = rim[x] || whole[x];
+              }
           this.write(top, Math.max(1, height), false);
         }
       }
@@ -92,14 +141,20 @@ export class Raster {
     if (ghost && row < ghost.nRows) this.paintGhost(row, ghost, lane);
   }
 
-  /** The bars of a lane into `body`, what they are into `family`; whether there are any in sight. */
+  /**
+   * The bars of a lane into `body`, what they are into `family`; whether there are any in sight.
+   * @type {(slot: number, index: number, row: number, lane: number, bars: Bars, spans: number[]) => boolean}
+   */
   gather(slot, index, row, lane, bars, spans) {
     const { width, body, family, place, lanes, inks, perPipeline, ratio, scale, numbers } = this;
     const { start, end, reach, stage, microbatch } = bars;
     const [wide, gap] = [WIDE * ratio, Math.max(1, Math.round(ratio))];
     const numbered = NUMBERED * ratio;
-    const [firstNumber, thins] = [numbers.length, []];
-    let [top, height, thinFrom, thinTo, some] = [0, 0, width, 0, false];
+    const firstNumber = numbers.length;
+    /** @type {Thin[]} */
+    const thins = [];
+    let [top, height, thinFrom, thinTo] = [0, 0, width, 0];
+    let some = false;
     body.fill(0);
     family.fill(SEVERAL);
     for (let kind = 0; kind < Math.min(bars.nKinds, inks.length); kind++) {
@@ -111,6 +166,7 @@ export class Raster {
         some = true;
         [top, height] = place.bandIn(slot, index, kind);
       }
+      /** @type {Thin | null} */
       let thin = null;
       const { shades, family: mine } = inks[kind];
       const digits = height >= LOWEST_NUMBERED;
@@ -119,7 +175,7 @@ export class Raster {
         if (to < 0) continue;
         const shade = shadeOf(stage[at], shades.length, perPipeline);
         const color = shades[shade];
-        let [left, right] = [0, 0];
+        let /** @type {number} */ left, /** @type {number} */ right;
         if (to - from >= wide) {
           left = Math.max(0, Math.round(from));
           right = Math.min(width, Math.round(to) - (to - from > 1.5 * wide ? gap : 0)); // so that equal neighbours can be told apart
@@ -130,7 +186,7 @@ export class Raster {
             numbers.push(place.left + left / ratio, top, (right - left) / ratio, height, microbatch[at], kind, shade);
         } else {
           [left, right] = [Math.max(0, Math.min(width - 1, Math.floor(from))), Math.min(width, Math.max(Math.ceil(to), Math.floor(from) + 1))];
-          if (!thin) thins.push(thin = this.thinOf(kind));
+          if (!thin) thins.push((thin = this.thinOf(kind)));
           for (let x = left; x < right; x++) {
             thin.share[x] += Math.max(0.02, Math.min(to, x + 1) - Math.max(from, x));
             thin.color[x] = color;
@@ -146,7 +202,10 @@ export class Raster {
     return some;
   }
 
-  /** Empty shares and colours of a kind's thin bars in a lane. */
+  /**
+   * Empty shares and colours of a kind's thin bars in a lane.
+   * @type {(kind: number) => Thin}
+   */
   thinOf(kind) {
     const thin = (this.thin[kind] ??= { share: new Float32Array(this.width), color: new Uint32Array(this.width), owed: 0 });
     thin.share.fill(0);
@@ -154,11 +213,15 @@ export class Raster {
     return thin;
   }
 
-  /** Thin bars into the body: a pixel has the hue of one kind, and neighbours take turns by what each covers. */
+  /**
+   * Thin bars into the body: a pixel has the hue of one kind, and neighbours take turns by what each covers.
+   * @type {(thins: Thin[], from: number, to: number) => void}
+   */
   mix(thins, from, to) {
     const { body } = this;
     for (let x = from; x < to; x++) {
-      let [covered, chosen] = [0, null];
+      let covered = 0;
+      let chosen = /** @type {Thin | null} */ (null);
       for (const thin of thins) {
         covered += thin.share[x];
         thin.owed += thin.share[x];
@@ -170,7 +233,10 @@ export class Raster {
     }
   }
 
-  /** Numbers of this lane's bars that later kinds were painted over are not written. */
+  /**
+   * Numbers of this lane's bars that later kinds were painted over are not written.
+   * @type {(first: number, inks: Raster["inks"]) => void}
+   */
   dropCovered(first, inks) {
     const { numbers, body, place, ratio } = this;
     let kept = first;
@@ -183,7 +249,10 @@ export class Raster {
     numbers.length = kept;
   }
 
-  /** Round corners, and the waits between bars. */
+  /**
+   * Round corners, and the waits between bars.
+   * @type {(row: number, spans: number[], bars: Bars, height: number) => void}
+   */
   finish(row, spans, bars, height) {
     const { body, rim } = this;
     rim.set(body);
@@ -195,7 +264,10 @@ export class Raster {
     this.hasWaits = this.hatch(row, bars, height);
   }
 
-  /** Lines of pixels with hatched waits, one for each phase of the hatching; whether there are any. */
+  /**
+   * Lines of pixels with hatched waits, one for each phase of the hatching; whether there are any.
+   * @type {(row: number, bars: Bars, height: number) => boolean}
+   */
   hatch(row, bars, height) {
     const { families, place, scale, ratio, width, family, body, hatched, inks } = this;
     if (!families.length || height < 4) return false;
@@ -203,6 +275,7 @@ export class Raster {
     if (next === null) return false;
     const begin = Math.max(0, Math.round((bars.first - place.from) * scale));
     const stop = Math.min(width, Math.round((bars.last - place.from) * scale));
+    /** @type {number[]} */
     const runs = []; // from, to, family
     let free = stop;
     let waited = next;
@@ -231,7 +304,10 @@ export class Raster {
     return true;
   }
 
-  /** What a row waits for at a time: the family of its next bar; the last of all after the last, null for rows that hold no computations. */
+  /**
+   * What a row waits for at a time: the family of its next bar; the last of all after the last, null for rows that hold no computations.
+   * @type {(row: number, bars: Bars, time: number) => number | null}
+   */
   nextFamily(row, bars, time) {
     const { inks } = this;
     let [found, soonest, computes] = [SEVERAL, Infinity, false];
@@ -246,7 +322,10 @@ export class Raster {
     return soonest < Infinity ? found : this.lastFamily;
   }
 
-  /** The finished lane into the image; `withWaits` where nothing else is drawn there. */
+  /**
+   * The finished lane into the image; `withWaits` where nothing else is drawn there.
+   * @type {(top: number, height: number, withWaits: boolean) => void}
+   */
   write(top, height, withWaits) {
     const { place, ratio, body, rim, hatched, width, pixels } = this;
     const [first, last] = [Math.round((top - place.top) * ratio), Math.round((top + height - place.top) * ratio)];
@@ -261,7 +340,10 @@ export class Raster {
     }
   }
 
-  /** One line of pixels into the rows of the image from `first` up to `last`. */
+  /**
+   * One line of pixels into the rows of the image from `first` up to `last`.
+   * @type {(line: Uint32Array, first: number, last: number) => void}
+   */
   copy(line, first, last) {
     const { width, pixels } = this;
     const [begin, end] = [Math.max(0, first), Math.min(last, this.height)];
@@ -270,14 +352,20 @@ export class Raster {
     for (let y = begin + 1; y < end; y++) pixels.copyWithin(y * width, begin * width, (begin + 1) * width);
   }
 
-  /** The same of what differs from the body only. */
+  /**
+   * The same of what differs from the body only.
+   * @type {(rim: Uint32Array, body: Uint32Array, first: number, last: number) => void}
+   */
   rims(rim, body, first, last) {
     const { width, pixels } = this;
     for (let y = Math.max(0, first); y < Math.min(last, this.height); y++)
       for (let x = 0; x < width; x++) if (rim[x] !== body[x]) pixels[y * width + x] = rim[x];
   }
 
-  /** A thin line of ink where bars were. */
+  /**
+   * A thin line of ink where bars were.
+   * @type {(row: number, bars: Bars, lane: ReturnType<RasterPlace["lane"]>) => void}
+   */
   paintGhost(row, bars, lane) {
     const { width, share, body, place, scale, ratio, ghostInk } = this;
     share.fill(0);
@@ -298,7 +386,7 @@ export class Raster {
     }
     if (!some) return;
     for (let x = 0; x < width; x++) body[x] = share[x] ? faded(ghostInk, GHOST_ALPHA * Math.min(1, Math.max(0.35, share[x]))) : 0;
-    const first = Math.round((lane.ghostTop - place.top) * ratio);
-    this.copy(body, first, first + Math.max(1, Math.round(lane.ghostHeight * ratio)));
+    const first = Math.round(((lane.ghostTop ?? lane.top) - place.top) * ratio);
+    this.copy(body, first, first + Math.max(1, Math.round((lane.ghostHeight ?? 1) * ratio)));
   }
 }

@@ -1,29 +1,39 @@
 // The cities between the regions: dots and names where there is room.
+/** @import { Box, Camera, City, CitySpot, Context, Place, Theme } from "../types.d.ts" */
 
-/** Cities {name, place} so that the first few of them are spread over the world: names of these come first. */
+/**
+ * Cities {name, place} so that the first few of them are spread over the world: names of these come first.
+ * @type {(cities: [string, number, number][]) => City[]}
+ */
 export function spread(cities) {
-  const rest = cities.map(([name, longitude, latitude]) => ({ name, place: [longitude, latitude], far: Infinity }));
+  const rest = cities.map(([name, longitude, latitude]) => ({ name, place: /** @type {Place} */ ([longitude, latitude]), far: Infinity }));
   const order = [];
   let next = rest.find(({ name }) => name === "London") ?? rest[0];
   while (next) {
     order.push(next);
     rest.splice(rest.indexOf(next), 1);
     for (const city of rest) city.far = Math.min(city.far, Math.hypot(city.place[0] - next.place[0], city.place[1] - next.place[1]));
-    next = rest.reduce((best, city) => (!best || city.far > best.far ? city : best), null);
+    next = rest.reduce((best, city) => (!best || city.far > best.far ? city : best), rest[0]);
   }
   return order;
 }
 
-/** `cities` are {name, at}; `boxes` are [left, top, right, bottom] that no name may cover; the name `without` is written elsewhere. */
+/**
+ * `cities` are {name, at}; `boxes` are [left, top, right, bottom] that no name may cover; the name `without` is written elsewhere.
+ * @type {(context: Context, cities: CitySpot[], camera: Camera, look: { width: number, height: number, theme: Theme, boxes: Box[], without?: string }) => void}
+ */
 export function paintCities(context, cities, camera, { width, height, theme, boxes, without }) {
   const taken = [...boxes];
+  /** @type {(box: Box) => boolean} */
   const free = ([left, top, right, bottom]) => !taken.some(([l, t, r, b]) => left < r && right > l && top < b && bottom > t);
   const seen = cities
     .map((city) => ({ ...city, at: camera.toScreen(...city.at) }))
     .filter(({ at: [x, y] }) => x > -5 && x < width + 5 && y > -5 && y < height + 5);
   context.fillStyle = theme.softText;
   context.globalAlpha = 0.8;
-  for (const { at: [x, y] } of seen) {
+  for (const {
+    at: [x, y],
+  } of seen) {
     if (!free([x, y, x, y])) continue;
     context.beginPath();
     context.arc(x, y, 2, 0, 2 * Math.PI);
@@ -35,7 +45,10 @@ export function paintCities(context, cities, camera, { width, height, theme, box
   context.textBaseline = "middle";
   context.lineJoin = "round";
   context.lineWidth = 3;
-  for (const { name, at: [x, y] } of seen) {
+  for (const {
+    name,
+    at: [x, y],
+  } of seen) {
     if (name === without) continue;
     const box = [x - 3, y - 7, x + context.measureText(name).width + 7, y + 7];
     if (!free(box)) continue;

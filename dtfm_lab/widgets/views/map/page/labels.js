@@ -1,34 +1,68 @@
 // The labels of pipes: each a slider of its pair's bandwidth and latency, or on a still map only these numbers.
 import { linkDrag, linkLabel } from "shared/link_drag.js";
 import { cleanUps, h } from "shared/dom.js";
+import { there } from "shared/there.js";
+/** @import { CleanUps, Conditions, Model } from "shared/types.d.ts" */
+/** @typedef {Conditions & { guess: boolean }} Told */
+/** @typedef {{ element: HTMLElement, write: (conditions: Conditions, about?: string) => void, drag: { dragging: () => boolean }, gone: CleanUps & { run: () => void }, state?: string }} Label */
+/** @typedef {{ read: (key: string) => Told, set: (key: string, conditions: Conditions, before: Conditions) => void, press: (key: string) => void, point: (key: string | null) => void }} Act */
+/** @import { Camera, Pair, Pairs, Traits } from "../types.d.ts" */
 
-/** `act` is {read(key), set(key, conditions, before), press(key), point(key | null)}; `show` puts labels where they belong. */
+/**
+ * `act` is {read(key), set(key, conditions, before), press(key), point(key | null)}; `show` puts labels where they belong.
+ * @type {(model: Model<Traits>, box: HTMLElement, still: boolean, act: Act, cleanUp: CleanUps) => { show: (pairs: Pairs, places: Map<string, { x: number, y: number }>, camera: Camera, look: (key: string) => { opacity: number, current: boolean }) => void, readonly held: string | null, readonly pointed: string | null, readonly dragging: boolean }}
+ */
 export function labels(model, box, still, act, cleanUp) {
   const layer = h("div", { class: "dtfm-map-tags" });
   box.append(layer);
+  /** @type {Map<string, Label>} */
   const shown = new Map();
+  /** @type {string | null} */
   let under = null; // the pointer
-  cleanUp.add(() => { for (const { gone } of shown.values()) gone.run(); });
+  cleanUp.add(() => {
+    for (const { gone } of shown.values()) gone.run();
+  });
 
+  /** @type {(pair: Pair) => Label} */
   function make(pair) {
     const { key } = pair;
     const label = linkLabel(`${pair.a} – ${pair.b}`, still);
     const gone = cleanUps();
+    /** @type {Told | null} */
     let before = null; // the numbers at the beginning of a drag: what differs from them is what it changes
     if (still) label.element.addEventListener("click", () => act.press(key));
-    const drag = still ? { dragging: () => false } : linkDrag(label.element, model, {
-      read: () => { before = act.read(key); return before; },
-      set: (conditions) => act.set(key, conditions, before),
-      show: (conditions) => label.write(conditions, about(key)),
-      press: () => act.press(key),
-    }, gone);
-    label.element.addEventListener("pointerenter", () => { under = key; act.point(key); });
-    label.element.addEventListener("pointerleave", () => { under = null; act.point(null); });
-    gone.add(() => { if (under === key) under = null; });
+    const drag = still
+      ? { dragging: () => false }
+      : linkDrag(
+          label.element,
+          model,
+          {
+            read: () => {
+              before = act.read(key);
+              return before;
+            },
+            set: (conditions) => act.set(key, conditions, there(before)),
+            show: (conditions) => label.write(conditions, about(key)),
+            press: () => act.press(key),
+          },
+          gone,
+        );
+    label.element.addEventListener("pointerenter", () => {
+      under = key;
+      act.point(key);
+    });
+    label.element.addEventListener("pointerleave", () => {
+      under = null;
+      act.point(null);
+    });
+    gone.add(() => {
+      if (under === key) under = null;
+    });
     layer.append(label.element);
     return { ...label, drag, gone };
   }
 
+  /** @type {(key: string) => string} */
   const about = (key) => (act.read(key).guess ? "≈ " : "");
 
   return {
@@ -42,8 +76,8 @@ export function labels(model, box, still, act, cleanUp) {
       }
       for (const [key, { x, y }] of places) {
         if (!pairs.has(key)) continue;
-        if (!shown.has(key)) shown.set(key, make(pairs.get(key)));
-        const label = shown.get(key);
+        if (!shown.has(key)) shown.set(key, make(there(pairs.get(key))));
+        const label = there(shown.get(key));
         if (!label.drag.dragging()) label.write(act.read(key), about(key));
         const { opacity, current } = look(key);
         const [px, py] = camera.toScreen(x, y);
@@ -57,10 +91,15 @@ export function labels(model, box, still, act, cleanUp) {
     },
     /** The pair whose label is dragged or has the focus: it keeps its label whatever the plan does. */
     get held() {
-      for (const [key, { element, drag }] of shown) if (drag.dragging() || element === document.activeElement || element.getRootNode().activeElement === element) return key;
+      for (const [key, { element, drag }] of shown)
+        if (drag.dragging() || element === document.activeElement || /** @type {Document} */ (element.getRootNode()).activeElement === element) return key;
       return null;
     },
-    get pointed() { return under; },
-    get dragging() { return [...shown.values()].some(({ drag }) => drag.dragging()); },
+    get pointed() {
+      return under;
+    },
+    get dragging() {
+      return [...shown.values()].some(({ drag }) => drag.dragging());
+    },
   };
 }

@@ -4,35 +4,52 @@ import { linkDash, linkWidth } from "shared/links.js";
 import { fitting } from "shared/text.js";
 import { alarm, inkOn, kindColor, stageColor } from "shared/theme.js";
 import { NAME } from "./layout.js";
+/** @import { Badge, Camera, Card, CardStyle, Context, Drawn, Goal, Layout, Pipe, PipeState, Press, Spot, Theme } from "../types.d.ts" */
 
 const TURN = 2 * Math.PI;
 const READABLE = [11.5, 14]; // pixels of a badge that a number of one digit fits in, and one of two
 
+/** @type {(theme: Theme, pixels: number, weight?: number) => string} */
 const sized = (theme, pixels, weight = 400) => theme.font.replace("12px", `${pixels}px`).replace(/^/, `${weight} `);
 
+/** @type {(context: Context, points: Spot[], toScreen: Camera["toScreen"]) => void} */
 function stroke(context, points, toScreen) {
   context.beginPath();
   points.forEach(([x, y], at) => context[at ? "lineTo" : "moveTo"](...toScreen(x, y)));
   context.stroke();
 }
 
-/** Pipes: faint ones first, suspects in red; `state(pair)` is {used, strong, suspect, opacity, averaging}. */
+/**
+ * Pipes: faint ones first, suspects in red; `state(pair)` is {used, strong, suspect, opacity, averaging}.
+ * @type {(context: Context, pairs: Pipe[], camera: Camera, theme: Theme, state: (pair: Pipe) => PipeState) => void}
+ */
 export function paintPipes(context, pairs, camera, theme, state) {
+  /** @type {[Pipe, PipeState][]} */
   const states = pairs.map((pair) => [pair, state(pair)]);
-  for (const layer of [false, true]) for (const [pair, { used, strong, suspect, opacity, averaging }] of states) {
-    if ((used || strong || suspect || averaging) !== layer) continue;
-    const many = pairs.length > 40;
-    context.globalAlpha = opacity * (strong || suspect ? 0.95 : averaging ? 0.75 : used ? (many ? 0.5 : 0.66) : many ? 0.13 : pair.averages ? 0.34 : 0.22);
-    context.strokeStyle = suspect ? alarm(theme.dark) : averaging && !strong ? kindColor("averaging", theme.dark) : used || strong ? theme.text : theme.softText;
-    context.lineWidth = linkWidth(pair.cards ?? pair.gbps) * (strong || !many ? 1 : 0.6);
-    context.setLineDash(linkDash(pair.ms));
-    stroke(context, pair.points, camera.toScreen);
-  }
+  for (const layer of [false, true])
+    for (const [pair, { used, strong, suspect, opacity, averaging }] of states) {
+      if ((used || strong || suspect || averaging) !== layer) continue;
+      const many = pairs.length > 40;
+      context.globalAlpha = opacity * (strong || suspect ? 0.95 : averaging ? 0.75 : used ? (many ? 0.5 : 0.66) : many ? 0.13 : pair.averages ? 0.34 : 0.22);
+      context.strokeStyle = suspect
+        ? alarm(theme.dark)
+        : averaging && !strong
+          ? kindColor("averaging", theme.dark)
+          : used || strong
+            ? theme.text
+            : theme.softText;
+      context.lineWidth = linkWidth(pair.cards ?? pair.gbps) * (strong || !many ? 1 : 0.6);
+      context.setLineDash(linkDash(pair.ms));
+      stroke(context, pair.points, camera.toScreen);
+    }
   context.setLineDash([]);
   context.globalAlpha = 1;
 }
 
-/** Leaders to true places, then cards with their names; `style` is {chosen, aimed, pointed, focused, counts(card), nStages}. */
+/**
+ * Leaders to true places, then cards with their names; `style` is {chosen, aimed, pointed, focused, counts(card), nStages}.
+ * @type {(context: Context, layout: { cards: Card[] }, camera: Camera, theme: Theme, style: CardStyle) => void}
+ */
 export function paintCards(context, layout, camera, theme, style) {
   const scale = camera.cardScale;
   context.lineWidth = 1;
@@ -53,9 +70,10 @@ export function paintCards(context, layout, camera, theme, style) {
     context.fill();
   }
   context.globalAlpha = 1;
-  for (const card of [...layout.cards].sort((a, b) => Boolean(a.opened) - Boolean(b.opened))) paintCard(context, card, camera, theme, style);
+  for (const card of [...layout.cards].sort((a, b) => Number(Boolean(a.opened)) - Number(Boolean(b.opened)))) paintCard(context, card, camera, theme, style);
 }
 
+/** @type {(context: Context, card: Card, camera: Camera, theme: Theme, style: CardStyle) => void} */
 function paintCard(context, card, camera, theme, style) {
   const scale = camera.cardScale;
   const [x, y] = camera.toScreen(card.x, card.y);
@@ -88,7 +106,10 @@ function paintCard(context, card, camera, theme, style) {
   if (card.more) paintFolded(context, card, [left, top, w, h], camera, theme, style);
 }
 
-/** "+24" in the last slot, and the counts of all stages as a bar. */
+/**
+ * "+24" in the last slot, and the counts of all stages as a bar.
+ * @type {(context: Context, card: Card, box: number[], camera: Camera, theme: Theme, style: CardStyle) => void}
+ */
 function paintFolded(context, card, [left, top, w, h], camera, theme, style) {
   const scale = camera.cardScale;
   const [x, y] = camera.toScreen(card.x, card.y);
@@ -107,7 +128,10 @@ function paintFolded(context, card, [left, top, w, h], camera, theme, style) {
   }
 }
 
-/** The outline of a GPU's kind around (x, y); a circle with two digits on it is a pill. */
+/**
+ * The outline of a GPU's kind around (x, y); a circle with two digits on it is a pill.
+ * @type {(context: Context, gpu: string, x: number, y: number, radius: number, stage?: number) => void}
+ */
 export function outline(context, gpu, x, y, radius, stage = 0) {
   context.beginPath();
   const shape = gpuShape(gpu);
@@ -122,7 +146,10 @@ export function outline(context, gpu, x, y, radius, stage = 0) {
   } else context.arc(x, y, radius, 0, TURN);
 }
 
-/** One badge {x, y, radius, gpu, stage, alpha, chosen, focused}; without a plan it is a hollow shape. */
+/**
+ * One badge {x, y, radius, gpu, stage, alpha, chosen, focused}; without a plan it is a hollow shape.
+ * @type {(context: Context, badge: Drawn, theme: Theme, nStages: number, hasPlan: boolean) => void}
+ */
 export function paintBadge(context, badge, theme, nStages, hasPlan) {
   const { x, y, radius, gpu, stage, alpha } = badge;
   if (alpha <= 0.01 || radius < 0.5) return;
@@ -141,12 +168,13 @@ export function paintBadge(context, badge, theme, nStages, hasPlan) {
     context.stroke();
     context.setLineDash([]);
   }
-  if (color && 2 * radius >= READABLE[stage > 9 ? 1 : 0]) {
+  const wide = stage !== undefined && stage > 9;
+  if (color && 2 * radius >= READABLE[wide ? 1 : 0]) {
     context.fillStyle = inkOn(color);
     context.font = sized(theme, Math.max(11, Math.min(15, radius * 1.1)), 650);
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.letterSpacing = stage > 9 && radius < 10 ? "-0.7px" : "0px";
+    context.letterSpacing = wide && radius < 10 ? "-0.7px" : "0px";
     context.fillText(String(stage), x, y + (gpuShape(gpu) === "triangle" ? 0.28 * radius : 0.5));
     context.letterSpacing = "0px";
   }
@@ -161,7 +189,10 @@ export function paintBadge(context, badge, theme, nStages, hasPlan) {
   context.globalAlpha = 1;
 }
 
-/** Where a badge will land, or has left. */
+/**
+ * Where a badge will land, or has left.
+ * @type {(context: Context, gpu: string, x: number, y: number, radius: number, theme: Theme) => void}
+ */
 export function paintSeat(context, gpu, x, y, radius, theme) {
   outline(context, gpu, x, y, radius);
   context.strokeStyle = theme.border;
@@ -169,7 +200,10 @@ export function paintSeat(context, gpu, x, y, radius, theme) {
   context.stroke();
 }
 
-/** A ring around the city that something would come to, with its name. */
+/**
+ * A ring around the city that something would come to, with its name.
+ * @type {(context: Context, goal: Goal, theme: Theme) => void}
+ */
 export function paintTarget(context, { name, x, y }, theme) {
   context.strokeStyle = theme.text;
   context.lineWidth = 2;
@@ -187,7 +221,10 @@ export function paintTarget(context, { name, x, y }, theme) {
   context.fillText(name, x, y - 13);
 }
 
-/** What Shift and a drag select. */
+/**
+ * What Shift and a drag select.
+ * @type {(context: Context, press: Press, theme: Theme) => void}
+ */
 export function paintBox(context, { start: [x0, y0], now: [x1, y1] }, theme) {
   context.strokeStyle = context.fillStyle = theme.text;
   context.lineWidth = 1;

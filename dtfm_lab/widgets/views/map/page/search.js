@@ -1,21 +1,52 @@
 // A field that flies to a city, a region or a device, and can put a device there or bring the selected ones.
 import { h } from "shared/dom.js";
 import { mayBecome } from "./find.js";
+/** @import { City, Found } from "../types.d.ts" */
 
-/** `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), addable(), movable(), leave()}. */
+/**
+ * `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), addable(), movable(), leave()}.
+ * @type {(cities: City[], find: (text: string) => Found | null, act: { fly: (found: Found) => void, add: (found: Found) => void, move: (found: Found) => void, addable: () => boolean, movable: () => boolean, leave: () => void }) => { element: HTMLElement, input: HTMLInputElement, update: () => void }}
+ */
 export function searchField(cities, find, act) {
   const id = `dtfm-cities-${Math.random().toString(36).slice(2)}`;
-  const list = h("datalist", { id }, ...cities.map(({ name }) => name).sort().map((name) => h("option", { value: name })));
+  const list = h(
+    "datalist",
+    { id },
+    ...cities
+      .map(({ name }) => name)
+      .sort()
+      .map((name) => h("option", { value: name })),
+  );
+  /** @type {HTMLInputElement} */
   const input = h("input", {
-    type: "text", list: id, placeholder: "Find a city or device", "aria-label": "Find a city, region or device",
-    title: "Enter flies there (/)", autocomplete: "off", spellcheck: "false", oninput: update,
+    type: "text",
+    list: id,
+    placeholder: "Find a city or device",
+    "aria-label": "Find a city, region or device",
+    title: "Enter flies there (/)",
+    autocomplete: "off",
+    spellcheck: "false",
+    oninput: update,
     onkeydown(event) {
       event.stopPropagation();
-      if (event.key === "Enter") { if (find(input.value)) act.fly(find(input.value)); update(); }
-      if (event.key === "Escape") { input.value = ""; update(); act.leave(); }
+      if (event.key === "Enter") {
+        const found = find(input.value);
+        if (found) act.fly(found);
+        update();
+      }
+      if (event.key === "Escape") {
+        input.value = "";
+        update();
+        act.leave();
+      }
     },
   });
-  const press = (what) => () => { const found = find(input.value); if (found) act[what](found); update(); };
+  /** @type {(what: "add" | "move") => () => void} */
+  const press = (what) => () => {
+    const found = find(input.value);
+    if (found) act[what](found);
+    update();
+  };
   const add = h("button", { type: "button", hidden: true, onclick: press("add"), title: "Put a new device into this city" }, "Add here");
   const move = h("button", { type: "button", hidden: true, onclick: press("move"), title: "Bring the selected devices to this city" }, "Move here");
   const none = h("span", { class: "dtfm-map-none", hidden: true, role: "status" }, "no such place");

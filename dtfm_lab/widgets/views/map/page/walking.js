@@ -1,7 +1,13 @@
 // The keyboard's place on the map: a card, or a device in it; arrow keys go to the nearest in their direction.
+/** @typedef {{ name: string, x: number, y: number, region?: string }} Place */
+/** @import { Walk } from "../types.d.ts" */
 
-/** The nearest of `spots` {name, x, y} from one of them in direction (dx, dy), or null. */
+/**
+ * The nearest of `spots` {name, x, y} from one of them in direction (dx, dy), or null.
+ * @type {(spots: Place[], from: Place, dx: number, dy: number) => Place | null}
+ */
 function nearest(spots, from, dx, dy) {
+  /** @type {{ spot: Place, far: number } | null} */
   let best = null;
   for (const spot of spots) {
     if (spot === from) continue;
@@ -13,12 +19,19 @@ function nearest(spots, from, dx, dy) {
   return best?.spot ?? null;
 }
 
-/** `map` is {cards() and badges(): {name, x, y, region}}; the walker's `place` is {kind: "card" | "device", name} or null. */
+/**
+ * `map` is {cards() and badges(): {name, x, y, region}}; the walker's `place` is {kind: "card" | "device", name} or null.
+ * @type {(map: { cards: () => Place[], badges: () => Place[] }) => { readonly place: Walk, step: (dx: number, dy: number) => Walk, enter: () => Walk, back: () => boolean, leave: () => void }}
+ */
 export function walker(map) {
+  /** @type {Walk} */
   let place = null;
-  const spots = () => (place.kind === "card" ? map.cards() : map.badges().filter(({ region }) => region === place.region));
+  /** @type {() => Place[]} */
+  const spots = () => (place?.kind === "card" ? map.cards() : map.badges().filter(({ region }) => region === place?.region));
   return {
-    get place() { return place; },
+    get place() {
+      return place;
+    },
     /** One step; the first goes to the first card. Returns the new place, or null where there is nothing. */
     step(dx, dy) {
       if (!place) {
@@ -27,23 +40,27 @@ export function walker(map) {
         return place;
       }
       const all = spots();
-      const here = all.find(({ name }) => name === place.name) ?? all[0];
+      const { name: at } = place;
+      const here = all.find(({ name }) => name === at) ?? all[0];
       const next = here && nearest(all, here, dx, dy);
       if (next) place = { ...place, name: next.name };
       return place;
     },
     enter() {
       if (place?.kind !== "card") return null;
-      const [first] = map.badges().filter(({ region }) => region === place.name);
-      if (first) place = { kind: "device", name: first.name, region: place.name };
+      const { name: card } = place;
+      const [first] = map.badges().filter(({ region }) => region === card);
+      if (first) place = { kind: "device", name: first.name, region: card };
       return place;
     },
     /** Out of a card, then off the map; false where it was off already. */
     back() {
       if (!place) return false;
-      place = place.kind === "device" ? { kind: "card", name: place.region } : null;
+      place = place.kind === "device" ? { kind: "card", name: place.region ?? "" } : null;
       return true;
     },
-    leave() { place = null; },
+    leave() {
+      place = null;
+    },
   };
 }

@@ -1,12 +1,17 @@
 // Values as a bitmap of one pixel a cell, coloured once by the logarithm; and the scale beside it.
 import { figures, logTicks } from "shared/axis.js";
 import { rampColor } from "shared/theme.js";
+/** @import { Context, Theme } from "shared/types.d.ts" */
+/** @import { Bitmap } from "../types.d.ts" */
 
 const SHADES = 256;
 const SHADE = Array.from({ length: SHADES }, (_, at) => rampColor(at / (SHADES - 1)));
 const CHANNELS = SHADE.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 
-/** {image, low, high, share(value)} of (n, n) values; `lowIsLight` for what is dear when it is high. */
+/**
+ * {image, low, high, share(value)} of (n, n) values; `lowIsLight` for what is dear when it is high.
+ * @type {(values: Float32Array, n: number, lowIsLight: boolean) => Bitmap}
+ */
 export function bitmap(values, n, lowIsLight) {
   let [low, high] = [Infinity, 0];
   for (let at = 0; at < values.length; at++) {
@@ -16,13 +21,14 @@ export function bitmap(values, n, lowIsLight) {
   }
   if (!high) [low, high] = [1, 1];
   const span = Math.log(high / low) || 1;
+  /** @type {(value: number) => number} */
   const share = (value) => {
     const up = Math.min(1, Math.max(0, Math.log(Math.max(value, low) / low) / span));
     return lowIsLight ? up : 1 - up;
   };
   const image = document.createElement("canvas");
   image.width = image.height = n;
-  const context = image.getContext("2d");
+  const context = /** @type {Context} */ (image.getContext("2d"));
   const pixels = context.createImageData(n, n);
   for (let at = 0; at < values.length; at++) {
     if (at % (n + 1) === 0) continue; // a device with itself stays clear
@@ -33,12 +39,17 @@ export function bitmap(values, n, lowIsLight) {
   return { image, low, high, share };
 }
 
+/** @type {(share: number) => string} */
 export const shadeOf = (share) => SHADE[Math.round(share * (SHADES - 1))];
 
-/** The colour bar at x, from top to bottom, highest value above. */
+/**
+ * The colour bar at x, from top to bottom, highest value above.
+ * @type {(context: Context, map: Bitmap, x: number, top: number, bottom: number, unit: string, theme: Theme) => void}
+ */
 export function paintScale(context, { low, high, share }, x, top, bottom, unit, theme) {
   const wide = 12;
-  const y = (value) => bottom - ((Math.log(value / low) / (Math.log(high / low) || 1)) * (bottom - top));
+  /** @type {(value: number) => number} */
+  const y = (value) => bottom - (Math.log(value / low) / (Math.log(high / low) || 1)) * (bottom - top);
   for (let at = top; at < bottom; at++) {
     const value = low * (high / low) ** ((bottom - at) / (bottom - top));
     context.fillStyle = shadeOf(share(value));

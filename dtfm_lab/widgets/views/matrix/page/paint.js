@@ -3,9 +3,12 @@ import { figures } from "shared/axis.js";
 import { inkOn } from "shared/theme.js";
 import { shadeOf } from "./cells.js";
 import { fitting } from "shared/text.js";
+/** @import { Context, Theme } from "shared/types.d.ts" */
+/** @import { Bitmap, Block, Cells, Place, View } from "../types.d.ts" */
 
 const WRITTEN = 34; // pixels a cell from which its number stands in it
 
+/** @type {(context: Context, place: Place, map: Bitmap, values: Float32Array, n: number, view: View, theme: Theme) => void} */
 export function paintCells(context, place, map, values, n, view, theme) {
   context.fillStyle = theme.raised;
   context.fillRect(place.left, place.top, place.side, place.side);
@@ -25,6 +28,7 @@ export function paintCells(context, place, map, values, n, view, theme) {
   }
 }
 
+/** @type {(context: Context, place: Place, work: () => void) => void} */
 export function clipped(context, place, work) {
   context.save();
   context.beginPath();
@@ -34,8 +38,12 @@ export function clipped(context, place, work) {
   context.restore();
 }
 
-/** Lines between cells where these are large, stronger ones between regions. */
+/**
+ * Lines between cells where these are large, stronger ones between regions.
+ * @type {(context: Context, place: Place, n: number, edges: number[], view: View, theme: Theme) => void}
+ */
 export function paintBorders(context, place, n, edges, view, theme) {
+  /** @type {(at: number[], width: number) => void} */
   const lines = (at, width) => {
     context.strokeStyle = theme.surface;
     context.lineWidth = width;
@@ -48,11 +56,18 @@ export function paintBorders(context, place, n, edges, view, theme) {
     }
     context.stroke();
   };
-  if (place.cell >= 10) lines(Array.from({ length: n + 1 }, (_, at) => at), 1);
+  if (place.cell >= 10)
+    lines(
+      Array.from({ length: n + 1 }, (_, at) => at),
+      1,
+    );
   if ((edges.length - 1) * 5 < place.side * (n / view.span)) lines(edges, place.cell >= 10 ? 3 : 1.5);
 }
 
-/** Names of devices where there is room, else of regions at their middles; `strong(index)` says which stand out. */
+/**
+ * Names of devices where there is room, else of regions at their middles; `strong(index)` says which stand out.
+ * @type {(context: Context, place: Place, names: string[], blocks: Block[], edges: number[], view: View, theme: Theme, strong: (index: number) => string) => void}
+ */
 export function paintNames(context, place, names, blocks, edges, view, theme, strong) {
   const entries = place.named
     ? names.map((name, at) => ({ name, from: at, to: at + 1, strong: strong(at) }))
@@ -90,18 +105,26 @@ export function paintNames(context, place, names, blocks, edges, view, theme, st
   if (place.band) paintBands(context, place, blocks, edges, view, theme);
 }
 
-/** The regions' names outside of their devices', each along its rows and columns. */
+/**
+ * The regions' names outside of their devices', each along its rows and columns.
+ * @type {(context: Context, place: Place, blocks: Block[], edges: number[], view: View, theme: Theme) => void}
+ */
 function paintBands(context, place, blocks, edges, view, theme) {
   context.textAlign = "center";
   context.textBaseline = "middle";
   blocks.forEach(([name], at) => {
     const [fromX, toX] = [Math.max(edges[at], view.x), Math.min(edges[at + 1], view.x + view.span)];
     const [fromY, toY] = [Math.max(edges[at], view.y), Math.min(edges[at + 1], view.y + view.span)];
-    for (const [from, to, turned] of [[place.x(fromX), place.x(toX), false], [place.y(fromY), place.y(toY), true]]) {
+    for (const [from, to, turned] of /** @type {[number, number, boolean][]} */ ([
+      [place.x(fromX), place.x(toX), false],
+      [place.y(fromY), place.y(toY), true],
+    ])) {
       if (to - from < 14) continue;
       context.save();
-      if (turned) { context.translate(9, (from + to) / 2); context.rotate(-Math.PI / 2); }
-      else context.translate((from + to) / 2, 9);
+      if (turned) {
+        context.translate(9, (from + to) / 2);
+        context.rotate(-Math.PI / 2);
+      } else context.translate((from + to) / 2, 9);
       context.font = `650 ${theme.font.replace("12px", "11px")}`;
       context.fillStyle = theme.text;
       context.fillText(fitting(context, name || "no region", to - from - 6), 0, 0);
@@ -112,8 +135,12 @@ function paintBands(context, place, blocks, edges, view, theme) {
   });
 }
 
-/** Fades the cells outside of `lit` rows and columns: those of one device, or those among several. */
+/**
+ * Fades the cells outside of `lit` rows and columns: those of one device, or those among several.
+ * @type {(context: Context, place: Place, n: number, lit: Set<number>, theme: Theme) => void}
+ */
 export function paintShade(context, place, n, lit, theme) {
+  /** @type {{ from: number, to: number, isLit: boolean }[]} */
   const runs = [];
   for (let at = 0; at < n; at++) {
     const isLit = lit.has(at);
@@ -132,20 +159,30 @@ export function paintShade(context, place, n, lit, theme) {
   context.globalAlpha = 1;
 }
 
-/** A frame around cells [row, column, to row, to column]. */
+/**
+ * A frame around cells [row, column, to row, to column].
+ * @type {(context: Context, place: Place, theme: Theme, cells: Cells) => void}
+ */
 export function paintFrame(context, place, theme, [row, column, toRow, toColumn]) {
   const [top, left] = [Math.min(row, toRow), Math.min(column, toColumn)];
   const [bottom, right] = [Math.max(row, toRow) + 1, Math.max(column, toColumn) + 1];
   const grow = Math.max(0, (6 - place.cell * (right - left)) / 2, (6 - place.cell * (bottom - top)) / 2); // one of 256 must be seen
+  /** @type {[number, number, number, number]} */
   const box = [place.x(left) - grow, place.y(top) - grow, (right - left) * place.cell + 2 * grow, (bottom - top) * place.cell + 2 * grow];
-  for (const [width, color] of [[4, theme.surface], [2, theme.text]]) {
+  for (const [width, color] of /** @type {[number, string][]} */ ([
+    [4, theme.surface],
+    [2, theme.text],
+  ])) {
     context.strokeStyle = color;
     context.lineWidth = width;
     context.strokeRect(...box);
   }
 }
 
-/** Thin lines that follow the pointer's row and column to the names. */
+/**
+ * Thin lines that follow the pointer's row and column to the names.
+ * @type {(context: Context, place: Place, row: number, column: number, theme: Theme) => void}
+ */
 export function paintCross(context, place, row, column, theme) {
   context.globalAlpha = 0.85;
   context.strokeStyle = theme.text;

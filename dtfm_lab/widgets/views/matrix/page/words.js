@@ -1,10 +1,15 @@
 // A cell in words: "ada → eve: 67 ms, 0.8 Gbit/s (between Oregon and Tokyo)".
 import { figures } from "shared/axis.js";
+/** @import { Filled } from "shared/types.d.ts" */
+/** @import { Data } from "../types.d.ts" */
 
 const CAPPED = 8; // as Python's matrix_view has it
 const [DEFAULT, DISTANCE, PAIR, REGION, LINK] = [1, 2, 3, 4, 5]; // link_origins.Origin
 
-/** `data` is {names, latency, bandwidth, origin, regionAt(index), filled}. */
+/**
+ * `data` is {names, latency, bandwidth, origin, regionAt(index), filled}.
+ * @type {(data: Data, row: number, column: number) => string}
+ */
 export function cellWords(data, row, column) {
   const { names, regionAt } = data;
   if (row === column) return `${names[row]}: a device with itself`;
@@ -17,6 +22,7 @@ export function cellWords(data, row, column) {
   return `${names[row]} → ${names[column]}: ${numbers}${sources ? ` (${sources})` : ""}`;
 }
 
+/** @type {(origin: number, a: string, b: string, filled: Filled[]) => string} */
 function reason(origin, a, b, filled) {
   if (origin === DEFAULT) return "as any other pair";
   if (origin === REGION) return `inside ${a}`;

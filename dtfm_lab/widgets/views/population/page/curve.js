@@ -1,27 +1,40 @@
 // Best, median and bound over generations, on a logarithmic axis, with a playhead.
 import { seconds, ticks } from "shared/axis.js";
+/** @import { Context, Spot, Theme } from "shared/types.d.ts" */
+/** @import { Frame } from "../types.d.ts" */
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [58, 104, 10, 20];
 const MARKS = [0, 1, 2, 5, 10, 20, 50, 100, 200, 400];
 const LABEL_PX = 14;
 
-/** Draws the frames; returns `generationAt(x)`, or null where there is nothing to draw. */
+/**
+ * Draws the frames; returns `generationAt(x)`, or null where there is nothing to draw.
+ * @type {(context: Context, wide: number, high: number, shown: { frames: Frame[], at: number, bound: number, planner: number }, theme: Theme) => ((px: number) => number) | null}
+ */
 export function paintCurve(context, wide, high, { frames, at, bound, planner }, theme) {
   context.clearRect(0, 0, wide, high);
   if (!frames.length) return null;
   const last = Math.max(1, frames.at(-1).generation);
-  const right = wide - RIGHT, bottom = high - BOTTOM;
+  const right = wide - RIGHT,
+    bottom = high - BOTTOM;
+  /** @type {(generation: number) => number} */
   const x = (generation) => LEFT + (Math.log(generation + 1) / Math.log(last + 1)) * (right - LEFT);
   const values = frames.flatMap(({ best_s, median_s }) => [best_s, median_s]).concat([bound, planner].filter((value) => value > 0));
-  const least = Math.min(...values), most = Math.max(...values), room = (most - least || most || 1) * 0.08;
+  const least = Math.min(...values),
+    most = Math.max(...values),
+    room = (most - least || most || 1) * 0.08;
   const [low, top] = [Math.max(0, least - room), most + room];
+  /** @type {(value: number) => number} */
   const y = (value) => bottom - ((value - low) / (top - low)) * (bottom - TOP);
   context.font = theme.font.replace("12px", "11px");
   context.textBaseline = "middle";
   context.lineWidth = 1;
   for (const value of ticks(low, top, 4)) {
     context.strokeStyle = theme.softBorder;
-    line(context, [[LEFT, y(value)], [right, y(value)]]);
+    line(context, [
+      [LEFT, y(value)],
+      [right, y(value)],
+    ]);
     context.fillStyle = theme.softText;
     context.textAlign = "right";
     context.fillText(seconds(value), LEFT - 6, y(value));
@@ -36,7 +49,8 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
     context.fillText(words, middle, high - BOTTOM / 2 + 2);
     free = middle + half + 14;
   }
-  const best = steps(frames, "best_s", x, y, right), median = frames.map(({ generation, median_s }) => [x(generation), y(median_s)]);
+  const best = steps(frames, "best_s", x, y, right),
+    /** @type {Spot[]} */ median = frames.map(({ generation, median_s }) => [x(generation), y(median_s)]);
   context.fillStyle = theme.dark ? "rgb(255 255 255 / 9%)" : "rgb(0 0 0 / 7%)";
   context.beginPath();
   [...median, ...[...best].reverse()].forEach(([px, py], index) => (index ? context.lineTo(px, py) : context.moveTo(px, py)));
@@ -45,7 +59,10 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
   line(context, median);
   if (bound > 0) {
     context.setLineDash([5, 4]);
-    line(context, [[LEFT, y(bound)], [right, y(bound)]]);
+    line(context, [
+      [LEFT, y(bound)],
+      [right, y(bound)],
+    ]);
     context.setLineDash([]);
   }
   context.strokeStyle = theme.text;
@@ -53,20 +70,32 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
   line(context, best);
   const now = frames[at];
   context.lineWidth = 1.5;
-  line(context, [[x(now.generation), TOP - 6], [x(now.generation), bottom + 3]]);
+  line(context, [
+    [x(now.generation), TOP - 6],
+    [x(now.generation), bottom + 3],
+  ]);
   context.fillStyle = theme.text;
   context.beginPath();
   context.arc(x(now.generation), y(now.best_s), 4.5, 0, 2 * Math.PI);
   context.fill();
-  endLabels(context, right + 8, bottom, [
-    { value: frames.at(-1).best_s, text: `best ${seconds(frames.at(-1).best_s)}`, bold: true },
-    { value: frames.at(-1).median_s, text: `median ${seconds(frames.at(-1).median_s)}` },
-    ...(bound > 0 ? [{ value: bound, text: `bound ${seconds(bound)}` }] : []),
-  ], y, theme);
+  endLabels(
+    context,
+    right + 8,
+    bottom,
+    [
+      { value: frames.at(-1).best_s, text: `best ${seconds(frames.at(-1).best_s)}`, bold: true },
+      { value: frames.at(-1).median_s, text: `median ${seconds(frames.at(-1).median_s)}` },
+      ...(bound > 0 ? [{ value: bound, text: `bound ${seconds(bound)}` }] : []),
+    ],
+    y,
+    theme,
+  );
   return (px) => Math.round(Math.exp(((px - LEFT) / (right - LEFT)) * Math.log(last + 1)) - 1);
 }
 
+/** @type {(frames: Frame[], name: "best_s" | "median_s", x: (generation: number) => number, y: (value: number) => number, right: number) => Spot[]} */
 function steps(frames, name, x, y, right) {
+  /** @type {Spot[]} */
   const points = [];
   for (const frame of frames) {
     if (points.length) points.push([x(frame.generation), points.at(-1)[1]]);
@@ -75,6 +104,7 @@ function steps(frames, name, x, y, right) {
   return [...points, [right, points.at(-1)[1]]];
 }
 
+/** @type {(context: Context, left: number, bottom: number, labels: { value: number, text: string, bold?: boolean }[], y: (value: number) => number, theme: Theme) => void} */
 function endLabels(context, left, bottom, labels, y, theme) {
   const placed = labels.map((label) => ({ ...label, y: y(label.value) })).sort((one, other) => one.y - other.y);
   for (let at = 1; at < placed.length; at++) placed[at].y = Math.max(placed[at].y, placed[at - 1].y + LABEL_PX);
@@ -87,6 +117,7 @@ function endLabels(context, left, bottom, labels, y, theme) {
   }
 }
 
+/** @type {(context: Context, points: Spot[]) => void} */
 function line(context, points) {
   context.beginPath();
   points.forEach(([x, y], at) => (at ? context.lineTo(x, y) : context.moveTo(x, y)));

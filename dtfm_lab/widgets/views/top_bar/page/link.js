@@ -1,4 +1,6 @@
 // The lab in a link: on a page of its own, what stands in the address after '#' is the lab.
+/** @import { CleanUps, Model } from "shared/types.d.ts" */
+/** @import { Traits } from "../types.d.ts" */
 
 const MARK = "#dtfm-lab=";
 const APP = "http://127.0.0.1:8866/"; // where `dtfm-lab lab --app` serves it, for links from a notebook
@@ -6,18 +8,25 @@ const TAKEN = "dtfm-link";
 
 const isOwnPage = () => Boolean(document.getElementById("rendered_cells")); // Voila's, without a notebook around it
 
-/** Remembers which link this tab has taken: a page that is loaded again need not lose what was done since. */
+/**
+ * Remembers which link this tab has taken: a page that is loaded again need not lose what was done since.
+ * @type {(hash: string) => boolean}
+ */
 function remember(hash) {
   try {
     const before = sessionStorage.getItem(TAKEN);
     sessionStorage.setItem(TAKEN, hash);
     return before === hash;
-  } catch { // a browser that keeps nothing
+  } catch {
+    // a browser that keeps nothing
     return false;
   }
 }
 
-/** Sends the link in the address to Python, now and whenever another is put there. */
+/**
+ * Sends the link in the address to Python, now and whenever another is put there.
+ * @type {(model: Model<Traits>, cleanUp: CleanUps) => void}
+ */
 export function takeLink(model, cleanUp) {
   const take = () => {
     if (!location.hash.startsWith(MARK)) return;
@@ -29,7 +38,10 @@ export function takeLink(model, cleanUp) {
   take();
 }
 
-/** Puts the whole link on the clipboard, and on a page of its own into the address; resolves to whether it is there. */
+/**
+ * Puts the whole link on the clipboard, and on a page of its own into the address; resolves to whether it is there.
+ * @type {(hash: string) => Promise<boolean>}
+ */
 export async function copyLink(hash) {
   const own = new URL(isOwnPage() ? location.href : APP);
   own.hash = hash;
@@ -41,7 +53,8 @@ export async function copyLink(hash) {
   try {
     await navigator.clipboard.writeText(own.href);
     return true;
-  } catch { // no permission, or a page that is not served securely
+  } catch {
+    // no permission, or a page that is not served securely
     return false;
   }
 }

@@ -1,9 +1,13 @@
 // The lab over the whole window. A notebook's cell may be clipped and moved by its surroundings, so the lab goes to the
 // browser's top layer, as a popover does. Tab goes round in it: what it covers cannot be seen.
 import { stopsIn } from "shared/dom.js";
+import { there } from "shared/there.js";
+/** @import { CleanUps } from "shared/types.d.ts" */
 
+/** @type {(el: Element) => HTMLElement | null} */
 const labOf = (el) => el.closest(".dtfm-lab");
 
+/** @type {(el: Element) => void} */
 export function toggleWindow(el) {
   const lab = labOf(el);
   if (!lab?.showPopover) return;
@@ -13,18 +17,26 @@ export function toggleWindow(el) {
   window.dispatchEvent(new Event("resize"));
 }
 
-/** Leaves the whole window; false where the lab was not in it. */
+/**
+ * Leaves the whole window; false where the lab was not in it.
+ * @type {(el: Element) => boolean}
+ */
 export function leaveWindow(el) {
-  const lab = labOf(el), isWhole = Boolean(lab?.matches(":popover-open"));
-  if (isWhole) lab.hidePopover();
+  const lab = labOf(el),
+    isWhole = Boolean(lab?.matches(":popover-open"));
+  if (isWhole) there(lab).hidePopover();
   return isWhole;
 }
 
-/** `handler(isWhole)` when the lab enters or leaves the whole window. */
+/**
+ * `handler(isWhole)` when the lab enters or leaves the whole window.
+ * @type {(el: HTMLElement, handler: (isWhole: boolean) => void, cleanUp: CleanUps) => void}
+ */
 export function onWindow(el, handler, cleanUp) {
   const later = setTimeout(() => {
     const lab = labOf(el);
     if (!lab) return;
+    /** @type {(event: ToggleEvent) => void} */
     const listen = (event) => {
       if (event.target !== lab) return;
       lab.classList.toggle("dtfm-window", event.newState === "open");
@@ -34,15 +46,25 @@ export function onWindow(el, handler, cleanUp) {
     lab.addEventListener("toggle", listen);
     cleanUp.add(() => lab.removeEventListener("toggle", listen));
     let step = 0; // of the Tab key that is being pressed
+    /** @type {(event: KeyboardEvent) => void} */
     const onTab = ({ key, shiftKey }) => {
       if (key !== "Tab") return;
       step = shiftKey ? -1 : 1;
-      setTimeout(() => { step = 0; });
+      setTimeout(() => {
+        step = 0;
+      });
     };
+    /** @type {(event: FocusEvent) => void} */
     const onFocus = ({ target }) => {
-      if (step && lab.matches(":popover-open") && !lab.contains(target)) stopsIn(lab).at(step > 0 ? 0 : -1)?.focus();
+      if (step && lab.matches(":popover-open") && !lab.contains(/** @type {Node | null} */ (target)))
+        stopsIn(lab)
+          .at(step > 0 ? 0 : -1)
+          ?.focus();
     };
-    for (const [name, handler] of [["keydown", onTab], ["focusin", onFocus]]) {
+    for (const [name, handler] of /** @type {[string, (event: any) => void][]} any: each has an event of its own */ ([
+      ["keydown", onTab],
+      ["focusin", onFocus],
+    ])) {
       document.addEventListener(name, handler, true);
       cleanUp.add(() => document.removeEventListener(name, handler, true));
     }

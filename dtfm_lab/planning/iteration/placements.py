@@ -1,0 +1,94 @@
+"""The placements that a planner for the communication cost finds, as the simulator judges them.
+
+The planner places every shape with equal shares, or with shares that are as even as they divide. The best is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning.evaluate import why_not_simulated
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget, checkpointings_of
+from dtfm_lab.planning.iteration.shape_searches import chosen_job, require_shapes, shapes_of
+from dtfm_lab.planning.iteration.structured.candidates import Candidate, candidate_of
+from dtfm_lab.planning.search import (
+    CommunicationCost,
+    SearchRequest,
+)
+
+MOST_STEPS = 64
+"""Most generations of a planner for one placement; after as many rounds of doubling, other seeds find more."""
+SCHEDULE = "1f1b"
+"""Schedule of a job that names none: of those for any network, the one that holds least memory."""
+
+
+def placements_by(
+    request: SearchRequest, problem: IterationProblem, target: SearchTarget, rng: np.random.Generator
+) -> Iterator[Candidate]:
+    """The best so far of the placements that a planner for communication finds, a step a shape and round.
+
+    Shapes that use most devices come first; in each round a planner has twice the generations of the round before.
+    Raises PlanError: by the call where the job's shape rules all out, after the first round where none fits.
+    """
+    require_shapes(problem)
+    return _placements_by(request, _shapes(problem), target, rng)
+
+
+def _placements_by(
+    request: SearchRequest, shapes: list[Job], target: SearchTarget, rng: np.random.Generator
+) -> Iterator[Candidate]:
+    best: Candidate | None = None
+    evaluations = 0
+    for steps in (min(2**i, MOST_STEPS) for i in count()):
+        for job in shapes:
+            seed = int(rng.integers(2**31))
+            asked = SearchRequest(
+                topology=request.topology,
+                job=job,
+                planner=request.planner,
+                seed=seed,
+                steps=steps,
+                background_tasks=request.background_tasks,
+                improve_bound=False,
+            )
+            *_, step = CommunicationCost().search(asked)
+            evaluations += step.evaluations
+            plan = step.plan.changed(queueing=request.queueing, efficiency=request.efficiency)
+            operator = f"{plan.planner}, {job.n_stages} x {job.n_replicas}"
+            plans = (plan.changed(job=chosen) for chosen in _checkpointed(plan))
+            found = next(filter(None, (candidate_of(one, target, evaluations, operator) for one in plans)), None)
+            if found is not None and (best is None or found.best_s < best.best_s):
+                best = found
+            if best is not None:
+                yield best
+        if best is None:
+            if why := why_not_simulated(plan):
+                raise PlanError(f"no placement of {request.job.name} by {request.planner} can be simulated: {why}")
+            raise PlanError(
+                f"no placement of {request.job.name} by {request.planner} fits the devices of {request.topology.name} "
+                "and the limits; wanted planner evolutionary, more memory or looser limits"
+            )
+
+
+def _shapes(problem: IterationProblem) -> list[Job]:
+    """The job in each shape that its batch divides into evenly, or else in each shape, most devices first."""
+    job, microbatch = problem.job, problem.microbatches[0]
+    found = shapes_of(problem, microbatch, most_shapes=problem.n_devices**2)
+    even = [(s, r) for s, r in found if not job.global_batch % (r * microbatch)]
+    return [
+        job.with_fields(n_stages=s, n_replicas=r, microbatch=microbatch, schedule=job.schedule or SCHEDULE)
+        for s, r in sorted(even or found, key=lambda shape: (-shape[0] * shape[1], shape))
+    ]
+
+
+def _checkpointed(plan: Plan) -> Iterator[Job]:
+    """The plan's job with its cut and shares, and with each checkpointing that it leaves open."""
+    for job in checkpointings_of(plan.job):
+        counts = np.array(job.microbatch_counts)
+        yield chosen_job(job, np.array(plan.blocks_per_stage), counts, None, job.microbatch, job.checkpoints)

@@ -1,0 +1,57 @@
+"""A whole plan in the compiled replay: its seconds, and whether it fits, in a millisecond."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.shape_searches import KernelPlan, ShapeSearch, tables_of
+from dtfm_lab.planning.iteration.structured.candidates import PlanPricer
+
+if TYPE_CHECKING:
+    from dtfm_lab.planning.iteration.kernels.tables import Tables
+
+
+class ReplayedPlan:
+    """A plan, and what the replay says of it; its seconds are those of ``simulate``, to rounding."""
+
+    def __init__(self, plan: Plan, problem: IterationProblem) -> None:
+        job, grid = plan.job, plan.placement.devices
+        assert job.microbatch is not None
+        assert plan.blocks_per_stage is not None
+        n_stages, n_replicas = grid.shape
+        sharing = 1 if job.sharding in (None, "none") else n_replicas
+        self._tables = tables_of(problem, job.microbatch, SearchTarget(), None, sharing)
+        self._shape_search = ShapeSearch(self._tables, (n_stages, n_replicas), job.microbatch, job)
+        self._row = problem.row(grid)
+        self._blocks = np.array(plan.blocks_per_stage, dtype=np.int64)
+        self._microbatch_counts = np.array(job.microbatch_counts, dtype=np.int64)
+        self._warmups = None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
+        self.codes = problem.codes_gradients or self._tables.passes.coding_s.max() > 0
+        """Whether messages are coded: these computations are as long on every device."""
+        found = self._replayed()
+        self.iteration_s, self.fits = found.value, found.lacks == 0
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self | None:
+        """None where the replay does not cover the plan, as where the order of its passes follows the network."""
+        if plan.job.schedule not in ("1f1b", "gpipe") and plan.job.warmups is None:
+            return None
+        problem = IterationProblem.of(plan.topology, plan.job, plan.queueing, efficiency=plan.efficiency)
+        return cls(plan, problem) if PlanPricer(problem, SearchTarget()).replays else None
+
+    def seconds(self, bandwidth: FloatArray, latency: FloatArray, speed: FloatArray) -> float:
+        """Seconds with factors on the bandwidth and the latency of every link, (N, N), and on every device's speed."""
+        link, device = self._tables.link.copy(), self._tables.device.copy()
+        link[0] *= latency
+        link[1:] /= bandwidth
+        device[0] *= speed
+        return self._replayed(self._tables._replace(link=link, device=device)).value
+
+    def _replayed(self, tables: Tables | None = None) -> KernelPlan:
+        given = {"microbatch_counts": self._microbatch_counts, "warmups": self._warmups}
+        return self._shape_search.assessed(self._row, self._blocks, 0.0, **given, exact=True, tables=tables)

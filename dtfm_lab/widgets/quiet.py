@@ -1,0 +1,163 @@
+"""The widgets of ipywidgets that the lab uses, each of which can be kept in Python until the page shows it.
+
+A widget has its page told of itself as it is made. A lab has 800, most of them in panes that nobody looks at yet, and a
+still page is made of widgets that no notebook knows. So widgets that are made inside ``untold`` are kept: the page is
+told of one when something that it knows is made of it. Modules of the lab import this one as they would import
+ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages are as they were.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+import ipywidgets
+import traitlets
+from ipywidgets import DOMWidget, ValueWidget, Widget, dlink, link
+
+__all__ = [
+    "HTML",
+    "Accordion",
+    "BoundedFloatText",
+    "BoundedIntText",
+    "Box",
+    "Button",
+    "Checkbox",
+    "DOMWidget",
+    "Dropdown",
+    "FileUpload",
+    "HBox",
+    "IntText",
+    "Kept",
+    "Label",
+    "Layout",
+    "SelectionSlider",
+    "Text",
+    "ToggleButton",
+    "ToggleButtons",
+    "VBox",
+    "ValueWidget",
+    "Widget",
+    "dlink",
+    "link",
+    "untold",
+]  # fmt: skip
+_is_untold: ContextVar[list[bool]] = ContextVar("_is_untold")
+"""Holds a list that is emptied when its ``untold`` ends, for tasks that were begun inside and outlive it."""
+
+
+@contextmanager
+def untold() -> Iterator[None]:
+    """Keep the widgets that are made inside until the page shows them; their traits change as ever."""
+    token = _is_untold.set(at_work := [True])
+    try:
+        yield
+    finally:
+        at_work.clear()
+        _is_untold.reset(token)
+
+
+class Kept(Widget):
+    """A widget that ``untold`` can keep, with its layout and its style."""
+
+    _is_kept = False
+
+    def open(self) -> None:
+        """Tell the page of it, unless it is kept."""
+        self._is_kept = bool(_is_untold.get(None))
+        if not self._is_kept:
+            super().open()
+
+    @property
+    def model_id(self) -> str | None:
+        """The name by which another widget's state refers to it: whoever asks, shows it."""
+        if self._is_kept:
+            self.open()
+        return None if self.comm is None else str(self.comm.comm_id)
+
+    @traitlets.default("layout")
+    def _kept_layout(self) -> Any:
+        return Layout()
+
+    @traitlets.default("style")
+    def _kept_style(self) -> Any:
+        return _kept(self.traits()["style"].klass)()
+
+
+@cache
+def _kept(kind: type[Widget]) -> type[Widget]:
+    """A class of ipywidgets that makes styles, as one that can be kept."""
+    return type(kind.__name__, (Kept, kind), {})
+
+
+class Layout(Kept, ipywidgets.Layout):
+    pass
+
+
+class Box(Kept, ipywidgets.Box):
+    pass
+
+
+class HBox(Kept, ipywidgets.HBox):
+    pass
+
+
+class VBox(Kept, ipywidgets.VBox):
+    pass
+
+
+class Accordion(Kept, ipywidgets.Accordion):
+    pass
+
+
+class HTML(Kept, ipywidgets.HTML):
+    pass
+
+
+class Label(Kept, ipywidgets.Label):
+    pass
+
+
+class Button(Kept, ipywidgets.Button):
+    pass
+
+
+class Checkbox(Kept, ipywidgets.Checkbox):
+    pass
+
+
+class ToggleButton(Kept, ipywidgets.ToggleButton):
+    pass
+
+
+class ToggleButtons(Kept, ipywidgets.ToggleButtons):
+    pass
+
+
+class Dropdown(Kept, ipywidgets.Dropdown):
+    pass
+
+
+class SelectionSlider(Kept, ipywidgets.SelectionSlider):
+    pass
+
+
+class Text(Kept, ipywidgets.Text):
+    pass
+
+
+class IntText(Kept, ipywidgets.IntText):
+    pass
+
+
+class BoundedIntText(Kept, ipywidgets.BoundedIntText):
+    pass
+
+
+class BoundedFloatText(Kept, ipywidgets.BoundedFloatText):
+    pass
+
+
+class FileUpload(Kept, ipywidgets.FileUpload):
+    pass

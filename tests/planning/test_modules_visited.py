@@ -1,0 +1,41 @@
+"""How much of the package one plan runs through: what somebody opens who follows it."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import dtfm_lab as lab
+from dtfm_lab.simulation.engine import start_compiling
+
+MOST_MODULES = 40
+"""As many files as somebody may have to open to follow one plan. There were 81."""
+
+
+def modules_visited(call: Callable[[], object]) -> set[str]:
+    """Modules of the package of which this call runs a function, compiled ones left out."""
+    visited: set[str] = set()
+
+    def note(frame: FrameType, event: str, _arg: Any) -> None:
+        if event == "call" and (name := frame.f_globals.get("__name__", "")).startswith("dtfm_lab."):
+            visited.add(name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return visited
+
+
+def test_one_plan_visits_at_most_forty_modules():
+    """``plan("campus", "gpt3-xl", steps=1)``, from the names of a network and a job to the plan."""
+
+    def one_plan() -> object:
+        return lab.plan("campus", "gpt3-xl", steps=1)
+
+    start_compiling().wait()  # else small simulations run the loops that are compiled by then
+    one_plan()  # compiles the search's kernels, or loads them
+    visited = modules_visited(one_plan)
+    assert len(visited) <= MOST_MODULES, "\n".join(sorted(visited))

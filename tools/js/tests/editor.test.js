@@ -1,0 +1,178 @@
+// The document's edits, its lines and what is drawn of them.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { arranged, placed } from "../../../dtfm_lab/widgets/views/editor/page/arrange.js";
+import { duplicateDevices, duplicateRegions } from "../../../dtfm_lab/widgets/views/editor/page/copies.js";
+import * as docs from "../../../dtfm_lab/widgets/views/editor/page/document.js";
+import { curve, inCircle, inRectangle, overlap, placeOn } from "../../../dtfm_lab/widgets/views/editor/page/geometry.js";
+import { lightOf } from "../../../dtfm_lab/widgets/views/editor/page/light.js";
+import { addLine, clear, conditionsOf, evenOut, linkFits, removeLines, setConditions } from "../../../dtfm_lab/widgets/views/editor/page/lines.js";
+import { routes } from "../../../dtfm_lab/widgets/views/editor/page/routes.js";
+import { sceneOf, tasksOf, trafficOf } from "../../../dtfm_lab/widgets/views/editor/page/scene.js";
+import { nearest, sizes } from "../../../dtfm_lab/widgets/views/editor/page/style.js";
+
+/** @type {(name: string, region?: string, x?: number, y?: number) => import("../shared/types.d.ts").Device} */
+const device = (name, region = "", x = 0, y = 0) => ({ name, region, gpu: "T4", x, y });
+const DRAWN = docs.complete({
+  devices: [device("ada", "Oregon", 0, 0), device("bob", "Oregon", 90, 0), device("eve", "Tokyo", 300, 0)],
+  regions: [
+    { name: "Oregon", latency_ms: 1, bandwidth_gbps: 10 },
+    { name: "Tokyo", latency_ms: 2, bandwidth_gbps: 5 },
+  ],
+  between: [{ regions: ["Oregon", "Tokyo"], latency_ms: 90, bandwidth_gbps: 0.5 }],
+});
+
+test("a document has every part, and what is given stays", () => {
+  assert.deepEqual(docs.complete({}).default, { latency_ms: 50, bandwidth_gbps: 1 });
+  assert.deepEqual(docs.complete({ default: { latency_ms: 7 } }).default, { latency_ms: 7, bandwidth_gbps: 1 });
+  assert.equal(DRAWN.devices.length, 3);
+});
+
+test("a new name is one that nobody has", () => {
+  assert.equal(docs.freeName([{ name: "device-1" }, { name: "device-2" }], "device"), "device-3");
+  const [grown, name] = docs.addDevice(DRAWN, { region: "", gpu: "T4", x: 1, y: 2 });
+  assert.equal(name, "device-1");
+  assert.equal(DRAWN.devices.length, 3); // an edit makes another document
+  assert.equal(grown.devices.length, 4);
+});
+
+test("who is renamed is renamed wherever it stands", () => {
+  const linked = addLine(DRAWN, "link", ["ada", "eve"], []);
+  assert.deepEqual(
+    docs.renameDevice(linked, "eve", "eva").links.map(({ source, target }) => [source, target]),
+    [["ada", "eva"]],
+  );
+  const renamed = docs.renameRegion(DRAWN, "Tokyo", "Kyoto");
+  assert.deepEqual([renamed.between[0].regions, renamed.devices[2].region], [["Oregon", "Kyoto"], "Kyoto"]);
+});
+
+test("what goes takes its lines with it", () => {
+  const linked = addLine(DRAWN, "link", ["ada", "eve"], []);
+  assert.equal(docs.removeDevices(linked, ["eve"]).links.length, 0);
+  const without = docs.removeRegions(DRAWN, ["Tokyo"]);
+  assert.deepEqual([without.between.length, without.devices[2].region], [0, ""]);
+  const [grouped, region] = docs.groupDevices(DRAWN, ["eve"]);
+  assert.deepEqual(
+    grouped.regions.map(({ name }) => name),
+    ["Oregon", region],
+  ); // Tokyo is empty, and goes
+});
+
+test("a search finds names, GPUs and regions in any case", () => {
+  assert.deepEqual(docs.matches(DRAWN, " TOKYO "), ["eve"]);
+  assert.deepEqual(docs.matches(DRAWN, "t4"), ["ada", "bob", "eve"]);
+  assert.deepEqual(docs.matches(DRAWN, "  "), []);
+  assert.ok(docs.same({ a: [1, { b: 2 }], c: 3 }, { c: 3, a: [1, { b: 2 }] }));
+  assert.ok(!docs.same({ a: 1 }, { a: 1, b: undefined }));
+});
+
+test("a way takes its numbers from its line, else from regions, else from the default", () => {
+  /** @type {(a: string, b: string, document?: typeof DRAWN) => number} */
+  const ms = (a, b, document = DRAWN) => conditionsOf(document, "link", [a, b], []).latency_ms;
+  assert.equal(ms("ada", "bob"), 1);
+  assert.equal(ms("ada", "eve"), 90);
+  assert.equal(ms("ada", "eve", docs.changeDevices(DRAWN, ["eve"], { region: "" })), 50);
+  assert.equal(ms("ada", "eve", setConditions(DRAWN, "link", ["ada", "eve"], { latency_ms: 3 }, true, [])), 3);
+  const capped = conditionsOf(docs.changeDevices(DRAWN, ["ada"], { uplink_gbps: 0.1 }), "link", ["ada", "eve"], []);
+  assert.deepEqual([capped.bandwidth_gbps, capped.origin], [0.1, "from the regions Oregon – Tokyo, capped by the uplink of ada"]);
+});
+
+test("a line that is drawn says what was true before", () => {
+  const drawn = addLine(DRAWN, "link", ["ada", "eve"], []);
+  assert.deepEqual(drawn.links, [{ source: "ada", target: "eve", one_way: false, latency_ms: 90, bandwidth_gbps: 0.5 }]);
+  assert.ok(!linkFits(drawn, ["eve", "ada"]) && !linkFits(DRAWN, ["ada", "ada"]) && linkFits(DRAWN, ["ada", "eve"]));
+  assert.deepEqual(removeLines(drawn, "link", [{ ends: ["eve", "ada"], oneWay: false }]).links, []);
+  assert.deepEqual(clear(drawn, "link", ["eve", "ada"]).links, []);
+});
+
+test("a line can differ by direction, and be evened out again", () => {
+  const both = addLine(DRAWN, "link", ["ada", "eve"], []);
+  const uneven = setConditions(both, "link", ["ada", "eve"], { latency_ms: 5 }, false, []);
+  assert.deepEqual(
+    [
+      ["ada", "eve"],
+      ["eve", "ada"],
+    ].map((way) => conditionsOf(uneven, "link", way, []).latency_ms),
+    [5, 90],
+  );
+  assert.equal(uneven.links.length, 2);
+  const even = evenOut(uneven, "link", ["ada", "eve"], []);
+  assert.deepEqual(
+    even.links.map(({ latency_ms: ms }) => ms),
+    [5],
+  );
+});
+
+test("copies have new names, the same links, and a place of their own", () => {
+  const [grown, names] = duplicateDevices(addLine(DRAWN, "link", ["ada", "eve"], []), ["ada"]);
+  assert.deepEqual(names, ["ada-2"]);
+  assert.deepEqual(
+    grown.links.map(({ source }) => source),
+    ["ada", "ada-2"],
+  );
+  const [twice, regions] = duplicateRegions(DRAWN, ["Oregon"]);
+  assert.deepEqual(regions, ["Oregon 2"]);
+  assert.equal(twice.devices.filter(({ region }) => region === "Oregon 2").length, 2);
+  const places = new Set(twice.devices.map(({ x, y }) => `${x}/${y}`));
+  assert.equal(places.size, twice.devices.length);
+});
+
+test("devices without places are laid out apart, region by region", () => {
+  const nowhere = docs.complete({ devices: ["a", "b", "c", "d"].map((name, at) => device(name, at < 2 ? "x" : "y")) });
+  const laid = placed(nowhere);
+  assert.equal(new Set(laid.devices.map(({ x, y }) => `${x}/${y}`)).size, 4);
+  assert.ok(docs.same(laid, arranged(nowhere)));
+  assert.equal(placed(DRAWN), DRAWN);
+});
+
+test("a line begins and ends outside of what it joins", () => {
+  const [a, b] = [
+    { x: 0, y: 0 },
+    { x: 100, y: 0 },
+  ];
+  const way = curve(a, b, 20, inCircle(a, 15), inCircle(b, 15));
+  assert.ok(!inCircle(a, 14)(placeOn(way, 0)) && !inCircle(b, 14)(placeOn(way, 1)));
+  assert.ok(inRectangle({ x1: 0, x2: 2, y1: 0, y2: 2 })({ x: 1, y: 1 }));
+  assert.ok(overlap({ x1: 0, x2: 2, y1: 0, y2: 2 }, { x1: 1, x2: 3, y1: 1, y2: 3 }));
+});
+
+test("a line bends round what it does not join, and not without need", () => {
+  const line = { id: "ab", a: { x: 0, y: 0 }, b: { x: 200, y: 0 }, ends: ["a", "b"] };
+  const bounds = { x1: -300, x2: 500, y1: -300, y2: 300 };
+  const between = { owner: "c", x1: 80, x2: 120, y1: -20, y2: 20 };
+  assert.equal(routes([line], [], 10, bounds).get("ab"), 0);
+  assert.notEqual(routes([line], [between], 10, bounds).get("ab"), 0);
+  assert.equal(routes([line], [{ ...between, owner: "a" }], 10, bounds).get("ab"), 0);
+});
+
+test("stages without replicas get theirs in the document's order", () => {
+  const tasks = tasksOf({ stages: { ada: 0, eve: 1, bob: 0 } }, DRAWN);
+  assert.deepEqual(tasks, { ada: [0, 0], bob: [0, 1], eve: [1, 0] });
+  assert.deepEqual(trafficOf(tasks), [
+    { ends: ["ada", "eve"], use: "hop" },
+    { ends: ["ada", "bob"], use: "averaging" },
+  ]);
+});
+
+test("a scene has every device, and the lines that the plan uses", () => {
+  const scene = sceneOf(DRAWN, [], { stages: { ada: 0, bob: 0, eve: 1 }, suspects: [["eve"]] }, new Set());
+  assert.deepEqual([scene.devices.length, scene.nStages], [3, 2]);
+  assert.ok(scene.lines.some(({ kind, ends, uses }) => kind === "link" && ends.join() === "ada,eve" && uses.has("hop")));
+  assert.ok(scene.devices.find(({ name }) => name === "eve")?.suspect);
+  assert.equal(new Set(scene.lines.map(({ id }) => id)).size, scene.lines.length);
+  assert.ok(lightOf({ devices: ["ada"] }, scene)?.device("ada") && !lightOf({ devices: ["ada"] }, scene)?.device("eve"));
+  assert.ok(lightOf({ stage: 1 }, scene)?.device("eve"));
+  assert.equal(lightOf(null, scene), null);
+});
+
+test("devices never cover their neighbours, however far away", () => {
+  for (const zoom of [0.05, 0.3, 1, 4]) assert.ok(sizes(zoom, 90).height <= Math.max(9, 90 * zoom * 0.74) + 1e-9);
+  assert.equal(nearest([]), 90);
+  assert.equal(
+    nearest([
+      { x: 0, y: 0 },
+      { x: 100, y: 0 },
+    ]),
+    100,
+  );
+});
