@@ -87,7 +87,7 @@ class Option:
         elif self.type is float:
             plain = as_number(value)
             if plain is None or not math.isfinite(plain) or not self._allows(plain):
-                wanted = self._bounds
+                wanted = self.bounds
         if wanted:
             raise error(f"{f'{thing}: ' if thing else ''}{self.name} is {shortened(value)}; wanted {wanted}")
         return plain
@@ -97,7 +97,7 @@ class Option:
         return enough and (self.most is None or number <= self.most)
 
     @property
-    def _bounds(self) -> str:
+    def bounds(self) -> str:
         parts = [f"more than {self.above:g} {self.unit}".rstrip()] if self.above is not None else []
         parts += [f"{self.least:g} or more {self.unit}".rstrip()] if self.least is not None else []
         parts += [f"at most {self.most:g}"] if self.most is not None else []
