@@ -155,7 +155,7 @@ def test_keyword_types_are_what_the_options_declare() -> None:
 
 
 def test_no_public_function_hides_its_keywords() -> None:
-    for name in lab.__all__:
+    for name in lab.lab.__all__:
         function = inspect.unwrap(getattr(lab, name))
         if inspect.isfunction(function):
             rest = [p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_KEYWORD]
