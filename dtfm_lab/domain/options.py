@@ -199,6 +199,8 @@ def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is
 
 def whole(thing: str, what: str, value: object, *, least: int = 1, most: int = MOST_COUNT) -> int:
     """``value`` as an int; raises a JobError that names ``thing`` and ``what`` where it is no count or out of range."""
+    if type(value) is int and least <= value <= most:  # thousands of times when the presets are made
+        return value
     option = Option(help=what, name=what, type=int, least=least, most=most)
     return int(option.checked(value, thing=thing, error=JobError))
 
