@@ -1,12 +1,12 @@
 """Predictions, real runs, and both side by side."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Protocol, Unpack, overload, runtime_checkable
-
-from pandas import DataFrame
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload, runtime_checkable
 
 from dtfm_lab import files, simulation
 from dtfm_lab.compare import Comparison
@@ -39,6 +39,9 @@ from dtfm_lab.simulation.executors import AnyExecutor, opened
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.memory import memory as memory_of
 from dtfm_lab.simulation.task_runner import table_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @takes_options(SimulationOptions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,28 @@ from type_checked import refused_lines
 
 PLAN = lab.plan("lecture-hall", "tiny", steps=1)
 FORMER = read_mapping(Path(lab.lab.__file__).with_name("former_names.yaml"))["went"]
+
+
+HEAVY = (
+    "IPython",
+    "cupy",
+    "ipywidgets",
+    "loky",
+    "networkx",
+    "numba",
+    "ortools",
+    "plotly",
+    "rich",
+    "scipy.special",
+    "torch",
+)
+"""What takes a while to load, and is loaded by what needs it."""
+
+
+def test_importing_the_lab_loads_nothing_heavy() -> None:
+    command = [sys.executable, "-c", "import sys, dtfm_lab; print(*sys.modules)"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert not HEAVY & set(loaded)
 
 
 @pytest.fixture(scope="module")
