@@ -22,7 +22,6 @@ from dtfm_lab.lab.arguments import (
 )
 from dtfm_lab.lab.keywords import FrontierKeywords, JobKeywords, PlanKeywords, SearchKeywords
 from dtfm_lab.planning import Explanation, Frontier, PlanStep, Replan
-from dtfm_lab.runtime.client.own_modules import read_module
 from dtfm_lab.simulation.memory import warned
 
 log = logging.getLogger(__name__)
@@ -82,6 +81,8 @@ def load_job(
         if name_or_path is None:
             raise JobError("neither a job nor a module is given; wanted one")
         return files.load_job(name_or_path, **overrides)
+    from dtfm_lab.runtime.client.own_modules import read_module  # takes a while to load
+
     model = read_module(module, example, loss, timed=timed)
     if name_or_path is not None:
         return files.load_job(name_or_path, **{"dtype": OWN_DTYPE} | overrides | {"model": model})

@@ -9,8 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload, runtime_checkable
 
 from dtfm_lab import files, simulation
-from dtfm_lab.compare import Comparison
-from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.extension import answered_instead
 from dtfm_lab.domain.job import Job
@@ -32,8 +30,6 @@ from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning import Difference, Draws, drawn
 from dtfm_lab.planning.draws import DRAWS, GivenSpread
 from dtfm_lab.planning.sweeps import SETTINGS, sweep_points, sweep_summary, sweep_table
-from dtfm_lab.runtime.client import launch
-from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.executors import AnyExecutor, opened
 from dtfm_lab.simulation.memory import MemoryReport
@@ -42,6 +38,9 @@ from dtfm_lab.simulation.task_runner import table_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from dtfm_lab.compare import Comparison
+    from dtfm_lab.runtime.client.run import Run
 
 
 @takes_options(SimulationOptions)
@@ -131,6 +130,8 @@ def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Unpa
 
     ``dtfm_lab.runtime.protocol.run_options.RunOptions`` describes each option, ``launch.start`` lists what is refused.
     """
+    from dtfm_lab.runtime.client import launch  # takes a while to load
+
     return launch.start(as_plan(plan), as_schedule(schedule), **options)
 
 
@@ -147,7 +148,7 @@ def run(
 
     Other options are those of ``start``.
     """
-    return launch.start(as_plan(plan), as_schedule(schedule), **options).wait(progress)
+    return start(plan, schedule, **options).wait(progress)
 
 
 @runtime_checkable
@@ -193,4 +194,6 @@ def compare(
         return before.compared_with(after)
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):
         return Difference(as_plan(before), as_plan(after))
+    from dtfm_lab.compare import compare as compare_traces  # takes a while to load
+
     return compare_traces(before, after)

@@ -26,19 +26,8 @@ PLAN = lab.plan("lecture-hall", "tiny", steps=1)
 FORMER = read_mapping(Path(lab.lab.__file__).with_name("former_names.yaml"))["went"]
 
 
-HEAVY = (
-    "IPython",
-    "cupy",
-    "ipywidgets",
-    "loky",
-    "networkx",
-    "numba",
-    "ortools",
-    "plotly",
-    "rich",
-    "scipy.special",
-    "torch",
-)
+HEAVY = {"IPython", "asyncio", "cupy", "ipywidgets", "loky", "networkx", "numba", "ortools", "plotly", "ssl", "torch"}
+HEAVY |= {"dtfm_lab.compare", "dtfm_lab.runtime.client", "scipy.special"}
 """What takes a while to load, and is loaded by what needs it."""
 
 
