@@ -1,5 +1,6 @@
 # make lab: set up and open the lab.   make app: the lab alone, as a page.
 # make docs: set up and build the site in build/site.
+# make core: the core's tests, without the extensions.
 # make gpu: all that uses a GPU, and a report of it.
 # make test: set up and pass all tests.   make check: lint, types and the laws, for every few minutes of work.
 PYTHON ?= python3
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: lab app docs test suite check kernels laws lint bench bench-ui exports gpu notebooks pictures js js-check slides teaching clean
+.PHONY: lab app docs test suite check core kernels laws lint bench bench-ui exports gpu notebooks pictures js js-check slides teaching clean
 
 lab: $(VENV)/.kernels
 	$(BIN)/dtfm-lab lab -- $(ARGS)
@@ -63,6 +64,16 @@ kernels: $(VENV)/.dev
 
 laws: $(VENV)/.dev
 	$(PYTEST) -n 2 --dist worksteal -m "not slow" $(LAWS) $(ARGS)
+
+# The core by itself: a copy without the extensions, in an environment of its own, passes the core's tests.
+CORE := build/core
+core:
+	rm -rf $(CORE) && mkdir -p $(CORE)
+	git ls-files --cached | grep -vE '^(dtfm_lab|tests)/extensions/' | tar -cT - | tar -xC $(CORE)
+	sed -i '/dtfm_lab\.extensions/d' $(CORE)/pyproject.toml
+	$(PYTHON) -m venv $(CORE)/.venv
+	cd $(CORE) && .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	cd $(CORE) && env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -n 2 --dist worksteal tests -m "not slow" --ignore tests/browser $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

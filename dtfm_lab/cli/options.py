@@ -68,13 +68,14 @@ class Commands(click.Group):
         ends = f" {args[0]}", f" --{args[0]}"
         if args[0] not in self.known and (subject := next((x for x in sorted(self.known) if x.endswith(ends)), None)):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
-        self.imported(args[0])
-        name, command, rest = super().resolve_command(ctx, args)
+        rest = args[1:]
         own = rest[: rest.index("--")] if "--" in rest else rest
-        for option in own:
-            if (subject := f"{name} {option}") in self.known:
+        for option in own:  # a subject may be there without the command whose option it is
+            if (subject := f"{args[0]} {option}") in self.known:
                 rest.remove(option)
                 return subject, self.imported(subject), list(_spread(rest))
+        self.imported(args[0])
+        name, command, rest = super().resolve_command(ctx, args)
         return name, command, list(_spread(rest))
 
     def _offer_subjects(self, name: str, command: click.Command) -> None:

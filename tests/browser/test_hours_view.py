@@ -1,6 +1,9 @@
 """The pane Hours on the page: a departure is dragged, added and taken back, and the network shows the moment."""
 
+import pytest
 from playwright.sync_api import expect
+
+pytest.importorskip("dtfm_lab.extensions.elasticity")
 
 CELL = """
 import ipywidgets as w

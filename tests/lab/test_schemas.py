@@ -14,7 +14,6 @@ from jsonschema import Draft202012Validator
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import UnknownName
 from dtfm_lab.domain.job import JOBS, MODELS
-from dtfm_lab.extensions.course.progress import Guess, Progress, progress_path, save_progress
 from dtfm_lab.files.models import model_to_section
 from dtfm_lab.files.workspaces import WorkspaceState, save_workspace
 from dtfm_lab.lab.schemas import FORMATS, formats, schema
@@ -96,14 +95,6 @@ def test_what_is_written_now_has_the_schema(tmp_path: Path) -> None:
     assert {name: mistakes(name, content(path)) for name, path in written.items()} == {name: [] for name in written}
     no_plan = save_workspace(WorkspaceState(topology=plan.topology), tmp_path / "workspace.json")
     assert mistakes("workspace", content(no_plan)) == []
-
-
-def test_progress_has_the_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path))
-    progress = Progress("ada", {}, [Guess("slow-link-cost", "How many seconds?", 3.0, 4.0, "s")])
-    progress.of("slow-link").tries = 2
-    save_progress(progress)
-    assert mistakes("progress", content(progress_path("ada"))) == []
 
 
 def test_numbers_may_be_in_either_unit_and_not_in_both() -> None:

@@ -11,7 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Placement
 from dtfm_lab.planning import planners, search
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.problem import SHOWN
+from dtfm_lab.planning.problem import SHOWN, Generation
 
 TASK = network("jittered", 22, 4), Job.from_bytes(4, 5, 1e8, 2e8)
 OPEN = {"n_stages": None, "n_replicas": None, "microbatch": None, "schedule": None}
@@ -85,7 +85,12 @@ def test_looking_changes_nothing(planner, objective):
     assert course(look=True) == course(look=False)
 
 
-def test_a_planner_that_says_nothing_has_no_population():
-    step = next(iter(search(*TASK, "exact", steps=1)))
+def test_a_planner_that_says_nothing_has_no_population(registered_planners):
+    @registered_planners.register("silent")
+    def silent(problem, rng):
+        grid = problem.grid(rng.permutation(problem.n_devices))
+        yield Generation(grid, problem.cost(grid), 1)
+
+    step = next(iter(search(*TASK, "silent", steps=1)))
     assert step.held is None
     assert step.with_population().population is None

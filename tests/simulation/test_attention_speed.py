@@ -7,11 +7,10 @@ import pytest
 
 from dtfm_lab.domain.job import MODELS, Job, llama
 from dtfm_lab.domain.network import Device, Topology
-from dtfm_lab.extensions.published.row import numbers
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.simulation import efficiency, simulate
-from dtfm_lab.simulation.efficiency import KERNEL_HEAD, PRODUCTS, ShareFactor, efficiency_of, peak_of
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.efficiency import KERNEL_HEAD, PRODUCTS, ShareFactor, efficiency_of
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 B200 = PRODUCTS["B200"]
@@ -64,21 +63,6 @@ def test_heads_that_are_narrower_take_as_long_and_wider_ones_have_no_kernel(monk
 @pytest.mark.parametrize("job", [job_of(attention="unfused"), job_of(MODELS["deepseek-v3"])])
 def test_what_is_no_such_kernel_counts_as_before(job, monkeypatch):
     assert flop_at_the_peak(job) == without_kernel(job, monkeypatch)
-
-
-def test_the_speed_follows_the_published_kernels():
-    """The B200's from the table; an A100's needs no kernel of its own, as what is masked makes up for its speed."""
-    for line in numbers("attention_kernels.csv"):
-        gpu, tokens = line["gpu"], int(line["tokens"])
-        if tokens < 4096:
-            continue
-        seconds = 2 / float(line["forward_tflop_per_s"]) + 5 / float(line["backward_tflop_per_s"])
-        peak = peak_of(Device(name="one", gpu=gpu), "bf16") / 1e12
-        if gpu == "B200":
-            found = B200.fused.most * tokens / (tokens + B200.fused.half_length)
-            assert found == pytest.approx(7 / seconds / peak, rel=0.08)
-        elif gpu == "A100":
-            assert PRODUCTS[gpu].most * efficiency.UNMASKED == pytest.approx(7 / seconds / peak, rel=0.08)
 
 
 def test_long_sequences_take_less_and_their_flop_are_told_as_ever(monkeypatch):

@@ -58,16 +58,6 @@ def test_cpu_time_is_what_is_counted():
     assert sum(used_s.values()) <= time.process_time() - began_s
 
 
-def test_a_solver_of_its_own_counts_as_its_planners(monkeypatch):
-    """The race is over although the thread of the turns uses no time: the solver's thread uses it."""
-    monkeypatch.setattr(racing, "time", SimpleNamespace(thread_time=lambda: 0.0, monotonic=time.monotonic))
-    topology, job = lab.load_topology("worldwide"), lab.load_job("dtfm-gpt3-xl")
-    began_s = time.process_time()
-    last = list(race(topology, job, ["exact"], seed=0, cpu_s=0.6))[-1]
-    assert last.gap > 0, "it has not proved its best"
-    assert 0.6 <= last.seconds <= time.process_time() - began_s
-
-
 def test_a_proven_best_leaves_early_and_the_rest_go_on():
     topology, job = lab.load_topology("spot"), lab.load_job("dtfm-gpt3-xl")
     last = {step.planner: step for step in race(topology, job, ["evolutionary", "dtfm"], seed=0, cpu_s=2.0)}

@@ -11,7 +11,7 @@ SET = {
     "plan": {
         "job": {"batch": 64, "schedule": "1f1b", "microbatch": 1, "shape": []},
         "search": {"planner": "dtfm", "seed": 7, "seconds": 9.0, "against": "seconds"},
-        "race": {"seconds": 12.0, "planners": ["evolutionary", "exact"]},
+        "race": {"seconds": 12.0, "planners": ["evolutionary", "random"]},
         "frontier": {"searches": 5},
         "objective": {"objective": "price", "max_iteration_s": 2.5},
         "mode": "Race",

@@ -1,9 +1,9 @@
 """The process behind a marker that has the lab loaded, and forks a process for each hand-in and for each answer.
 
-``python -P -m dtfm_lab.extensions.course.marking.server FD WALLS`` gets two sockets for each job through the socket of
-number FD, and forks a keeper for it. The keeper starts the job, counts what its processes use, and kills them all when
-the marker says so. It tells the marker why it did on the first socket; on the second, marker and job speak with each
-other. So neither this process nor a keeper ever knows what a student's process must not find in its memory.
+``python -P -m dtfm_lab.extensions.course.marking.server FD WALLS`` gets two sockets for each job through the socket
+of number FD, and forks a keeper for it. The keeper starts the job, counts what its processes use, and kills them all
+when the marker says so. It tells the marker why it did on the first socket; on the second, marker and job speak with
+each other. So neither this process nor a keeper ever knows what a student's process must not find in its memory.
 
 Loading the lab takes seconds and a fork milliseconds, so a class waits for its own code alone.
 """
