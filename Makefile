@@ -81,6 +81,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/keywords.py --check
 	$(BIN)/lint-imports
 	$(BIN)/python tools/javascript.py
 

@@ -9,16 +9,18 @@ the error completely, and no action is charged for time spent waiting for others
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dtfm_lab.compare.dependencies import Dependencies
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule.task_graph import SEND
 from dtfm_lab.domain.units import FloatArray, IntArray, counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SAMPLES = 17
 """Points on the path from predicted to measured at which the longest chain is found."""
@@ -77,6 +79,8 @@ class TimedIterations(NamedTuple):
         cls, rows: pd.DataFrame, dependencies: Dependencies, numbers: IntArray, names: pd.DataFrame, *, one_card: bool
     ) -> TimedIterations:
         """The iterations ``numbers`` of ``Comparison.rows``; raises TraceError where they hold other actions."""
+        import pandas as pd  # takes a while to load
+
         graph = dependencies.graph
         actions = [graph.actions[number] for number in graph.action.tolist()]
         nodes = pd.DataFrame(
@@ -150,12 +154,16 @@ class TimedIterations(NamedTuple):
 
 def owners(rows: pd.DataFrame, *, one_card: bool) -> pd.DataFrame:
     """Columns of and name of all links and devices, and of the devices' cards where messages queue there."""
+    import pandas as pd  # takes a while to load
+
     parts = [_owner(rows), _card(rows)] if one_card else [_owner(rows)]
     return pd.concat(parts, ignore_index=True).drop_duplicates(ignore_index=True)
 
 
 def _owner(rows: pd.DataFrame) -> pd.DataFrame:
     """The owner of each action: its link, or its device."""
+    import pandas as pd  # takes a while to load
+
     message = rows["link"] != ""
     return pd.DataFrame(
         {"of": np.where(message, "link", "device"), "name": np.where(message, rows["link"], rows["device"])}
@@ -164,6 +172,8 @@ def _owner(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _card(rows: pd.DataFrame) -> pd.DataFrame:
     """The owner of each action's delay: its device, or for messages the card by which they leave or come in."""
+    import pandas as pd  # takes a while to load
+
     of = np.where(rows["link"] != "", "card", "device")
     return pd.DataFrame({"of": of, "name": rows["device"].to_numpy()})
 

@@ -1,15 +1,20 @@
 """Which links and devices make an iteration longer or shorter than predicted, by their own times."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.compare.attribution import Mask, TimedIterations, owners
 from dtfm_lab.compare.dependencies import dependencies_of
 from dtfm_lab.compare.errors import half_width
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, format_s, format_share
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOTABLE = 0.02
 """Share of the iteration from which a link or a device is a suspect: real runs on the virtual clock differ by that."""
@@ -21,7 +26,6 @@ ROUNDING = 1e-6
 HIDDEN = 0.001
 """Share of the iteration below which an effect is reported as hidden behind other work."""
 COLUMNS = ["of", "name", "longer_s", "low_s", "high_s", "share", "what", "ratio", "own_s", "sentence"]
-NO_SUSPECTS = pd.DataFrame(columns=COLUMNS)
 WHAT = ("duration", "latency", "delay", "both")
 PART = 0.2
 """Share of an effect from which duration and latency are both named as its reason."""

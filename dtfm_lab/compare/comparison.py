@@ -1,16 +1,18 @@
 """Compare a prediction with a measurement, row by row."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.compare.attribution import ACTION
-from dtfm_lab.compare.blame import NO_SUSPECTS, Blame, blame
+from dtfm_lab.compare.blame import COLUMNS as SUSPECT_COLUMNS
+from dtfm_lab.compare.blame import Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
 from dtfm_lab.compare.errors import (
     ROUNDING,
@@ -26,6 +28,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, Kind, Lane
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, counted, format_range, format_s, plain_rows, signed_share
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LINK_MODEL, CLOCK = "link model", "clock"
 """What says how long a measured action took."""
@@ -92,6 +97,8 @@ class Comparison:
     @cached_property
     def iterations(self) -> pd.DataFrame:
         """Per iteration: predicted_s, measured_s, error_s, relative_error."""
+        import pandas as pd  # takes a while to load
+
         measured_s = self.measured.iteration_ends_s
         predicted_s: float | FloatArray = self.predicted.iteration_s
         if self.predicted.n_iterations > 1:
@@ -128,6 +135,8 @@ class Comparison:
         Where seconds_by is "link model", nothing was timed: an emulated link takes what the link model says, and a
         prediction of the same links is exact by construction. On the paced clock messages may have come later.
         """
+        import pandas as pd  # takes a while to load
+
         received = self.rows[self.rows["lane"] == Lane.RECEIVE.value]
         frame = _mean_durations("link", received)
         frame["count"] = pd.to_numeric((frame["count"] / self.measured.n_iterations).round(2), downcast="integer")
@@ -148,7 +157,9 @@ class Comparison:
         """The links and devices that explain the iteration's error by their own times, worst first, with a sentence
         each; then those that are far off without changing it. Columns as in ``Blame.table``. Empty where all is within
         noise, and where the trace does not hold its schedule; ``verdict`` distinguishes the two."""
-        return NO_SUSPECTS.copy() if self.blame_missing else self.blame.suspects
+        import pandas as pd  # takes a while to load
+
+        return pd.DataFrame(columns=SUSPECT_COLUMNS) if self.blame_missing else self.blame.suspects
 
     @property
     def verdict(self) -> str:

@@ -4,19 +4,23 @@ Of three accounts of the errors of n iterations the simplest that fits is told: 
 iteration (once or more often), or they grow by as much each time.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import scipy
 
 from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.errors import Estimate, theil_sen
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s, plain_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FEWEST = 5
 """Fewest iterations from which growth is estimated: by chance, five rise or fall in a row once in 60 times."""
@@ -114,6 +118,8 @@ class Drift:
 
 def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: float) -> Drift:
     """The drift of ``Comparison.rows`` and ``Comparison.iterations``."""
+    import pandas as pd  # takes a while to load
+
     threshold_s = SHARE * predicted_iteration_s
     ends = pd.DataFrame(
         {
@@ -141,6 +147,8 @@ def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: f
 
 def _first(ends: pd.DataFrame, by: str, threshold_s: float) -> pd.DataFrame:
     """The first action of each device or iteration that ended too late or too early."""
+    import pandas as pd  # takes a while to load
+
     off = ends[ends["late_s"].abs() > threshold_s].sort_values("at_s", kind="stable").drop_duplicates(by)
     written = [_written(row) for row in off[ACTION].itertuples(index=False)]
     return off.assign(action=pd.Series(written, index=off.index, dtype=object))

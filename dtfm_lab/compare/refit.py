@@ -1,11 +1,12 @@
 """Refit: the network and the profile that would have predicted what was measured, beside the drawn ones."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.compare.dependencies import programs_of
 from dtfm_lab.compare.errors import FEW_ITERATIONS, Estimate, around, estimate, iteration_error, theil_sen
@@ -15,6 +16,9 @@ from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import SENDS, Kind, Lane
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s, plain_rows, signed_share, to_gbps
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COMPUTE = "compute_s"
 LINK = " -> "
@@ -87,6 +91,8 @@ def fit_computations(measured: Trace) -> list[Fit]:
 def _messages(plan: Plan, measured: Trace) -> pd.DataFrame:
     """A row for each message of which both ends are in the trace: its link with source and target, iteration, n_bytes,
     lag_s from the send's start to the first byte received, and moving_s from there to the last byte."""
+    import pandas as pd  # takes a while to load
+
     sent, received = measured.message_rows()
     first_s, frame = measured.start_s[received], measured.to_frame()
     messages = pd.DataFrame(
@@ -336,6 +342,8 @@ def _only(trace: Trace, numbers: np.ndarray) -> Trace:
 
 
 def _table(plan: Plan, measured: Trace, fits: list[Fit]) -> pd.DataFrame:
+    import pandas as pd  # takes a while to load
+
     before = {row[:3]: row.seconds for row in measured.context.profile}
     rows: list[dict[str, Any]] = []
     for fit in fits:

@@ -87,7 +87,7 @@ class Option:
         elif self.type is float:
             plain = as_number(value)
             if plain is None or not math.isfinite(plain) or not self._allows(plain):
-                wanted = self._bounds
+                wanted = self.bounds
         if wanted:
             raise error(f"{f'{thing}: ' if thing else ''}{self.name} is {shortened(value)}; wanted {wanted}")
         return plain
@@ -97,7 +97,7 @@ class Option:
         return enough and (self.most is None or number <= self.most)
 
     @property
-    def _bounds(self) -> str:
+    def bounds(self) -> str:
         parts = [f"more than {self.above:g} {self.unit}".rstrip()] if self.above is not None else []
         parts += [f"{self.least:g} or more {self.unit}".rstrip()] if self.least is not None else []
         parts += [f"at most {self.most:g}"] if self.most is not None else []
@@ -199,6 +199,8 @@ def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is
 
 def whole(thing: str, what: str, value: object, *, least: int = 1, most: int = MOST_COUNT) -> int:
     """``value`` as an int; raises a JobError that names ``thing`` and ``what`` where it is no count or out of range."""
+    if type(value) is int and least <= value <= most:  # thousands of times when the presets are made
+        return value
     option = Option(help=what, name=what, type=int, least=least, most=most)
     return int(option.checked(value, thing=thing, error=JobError))
 

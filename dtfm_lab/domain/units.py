@@ -1,13 +1,18 @@
 """Conversions: between the units that people write and SI units, which all other code uses; tables to plain rows; pairs
 to the values of each key."""
 
+from __future__ import annotations
+
 import math
+import sys
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -133,6 +138,12 @@ def money(dollars: float) -> str:
     """``$9.55``, ``$234``, ``under $0.01``."""
     few = f"${dollars:,.2f}" if dollars >= CENT or not dollars else f"under ${CENT}"
     return few if dollars < 99.5 else f"${dollars:,.0f}"
+
+
+def is_of_pandas(kind: str, value: object) -> bool:
+    """Whether a value is a ``DataFrame``, a ``Series`` or another kind of pandas, which is not loaded to find out."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, getattr(pandas, kind))
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

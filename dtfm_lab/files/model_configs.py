@@ -30,7 +30,7 @@ class _Config(BaseModel):
     The many keys that change neither size nor work are ignored.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, defer_build=True)
 
     def spec(self, name: str) -> ModelSpec:
         """The model that the config describes."""

@@ -46,7 +46,9 @@ FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Section(BaseModel):
     """A mapping in a file. It refuses unknown keys, and names the nearest known one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -7,16 +7,19 @@ others, as ``Topology.to_frame`` has them. Matrices are two files, ``NAME.latenc
 no GPUs, regions, hosts, prices, times by message size or spread of the links: devices are read as V100s in no region.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.network.conversions import LINKS, SPEEDS
 from dtfm_lab.files.reading import cells_of, located, read_text, title_of, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 suffixes = (".csv",)
 MATRICES = SPEEDS[: len(LINKS)]
@@ -24,6 +27,8 @@ MATRICES = SPEEDS[: len(LINKS)]
 
 def read(path: Path) -> Topology:
     """The topology of a list of links, or of a matrix and its companion; raises FileError or TopologyError."""
+    import pandas as pd  # takes a while to load
+
     if named := _matrix_of(path):
         files = {what: _beside(path, named, what) for what in SPEEDS}
         matrices: dict[str, Any] = {what: _matrix(file) for what, file in files.items() if file.exists()}
@@ -66,6 +71,8 @@ def _beside(path: Path, named: str, what: str) -> Path:
 
 def _matrix(path: Path) -> pd.DataFrame:
     """The numbers of a matrix, zero on its diagonal, labelled where its first row names the devices."""
+    import pandas as pd  # takes a while to load
+
     rows = list(_rows(path))
     labels = None
     if not _is_number(rows[0][0]):

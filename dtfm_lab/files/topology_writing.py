@@ -11,7 +11,6 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.network import LINK_SPREAD, Device, Estimate, Topology
 from dtfm_lab.domain.units import TERA, BoolArray, FloatArray, GiB, IntArray, by_key, to_gbps, to_ms
@@ -166,6 +165,8 @@ class _Speeds:
 
     @classmethod
     def of(cls, latency_ms: FloatArray, gbps: FloatArray) -> _Speeds:
+        import pandas as pd  # takes a while to load
+
         (slow, latencies), (fast, bandwidths) = (pd.factorize(each.ravel()) for each in (latency_ms, gbps))
         codes, pairs = pd.factorize(slow * len(bandwidths) + fast)
         slow, fast = np.divmod(np.asarray(pairs), len(bandwidths))
@@ -193,6 +194,8 @@ class _Speeds:
 
 def _codes(names: Sequence[str]) -> IntArray:
     """(N,) a number for each name, -1 for an empty one."""
+    import pandas as pd  # takes a while to load
+
     return np.asarray(pd.factorize(np.array([name or None for name in names], dtype=object))[0])
 
 

@@ -5,16 +5,17 @@ every lane a thread, every action an "X" event, and every message an arrow from 
 not overlap, so a lane whose messages do is drawn as several threads. Iterations follow each other.
 """
 
+from __future__ import annotations
+
 import heapq
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import pandas as pd
 from pydantic import FailFast, GetJsonSchemaHandler, ValidationError, WrapValidator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -23,6 +24,9 @@ from dtfm_lab.domain.schedule import PASSES, SYNCHRONISATION, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Trace, TracedPlan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Event = dict[str, Any]
 
@@ -133,6 +137,8 @@ def losses(trace: Trace) -> pd.DataFrame:
     parameters after i iterations, so the first row precedes any step and the last has no training loss. Values that
     were not measured are NaN. Raises TraceError where nothing was trained.
     """
+    import pandas as pd  # takes a while to load
+
     context = trace.context
     if not context.losses:
         raise TraceError("the trace holds no losses; wanted one of a real run")

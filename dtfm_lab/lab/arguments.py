@@ -1,20 +1,19 @@
 """Arguments that functions of the lab share: plans and schedules by name or file, and keywords, each defined once.
 
-A function with keywords takes ``**options`` at run time and is decorated with the dataclass that holds them. For a
-type checker the keywords are the dataclass's own (PEP 612); the signature lists them, and a misspelt one is refused.
+Each dataclass here is decorated onto the function that takes its fields as keywords. So a misspelt keyword is refused,
+and ``help`` and Tab list them all. Editors and type checkers read the same keywords in ``keywords.py``.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Annotated, Any, TypeVar
 
 from dtfm_lab import files
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import QUEUEING, Topology, shortened
-from dtfm_lab.domain.options import Option, takes_options
+from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
@@ -24,12 +23,9 @@ from dtfm_lab.planning.draws import GivenSpread
 from dtfm_lab.planning.iteration.frontier_search import DEFAULT_SECONDS as FRONTIER_SECONDS
 from dtfm_lab.planning.iteration.frontier_search import SEARCHES as FRONTIER_SEARCHES
 from dtfm_lab.planning.search import DEFAULT_SECONDS
-from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.simulate import Profile
 from dtfm_lab.simulation.task_runner import received
 
-P = ParamSpec("P")
-R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 AnySchedule = str | os.PathLike[str] | Schedule
@@ -115,7 +111,6 @@ class FrontierOptions(FrontierBudget):
     batches: Annotated[
         Sequence[int] | None, Option(help="Global batches that have a frontier each; the job's own by default.")
     ] = None
-    progress: Annotated[Progress | None, Option(help="Called with every frontier as it comes.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,73 +123,6 @@ class SimulationOptions:
         Profile | None, Option(help="Seconds of computations, instead of FLOP over peak x efficiency.")
     ] = None
     efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredOptions(RunOptions):
-    """Keywords of ``run``."""
-
-    progress: Annotated[Progress | None, Option(help="Called with every event.")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadedJob(JobChanges):
-    """Keywords of ``load_job``."""
-
-    module: Annotated[Any, Option(help="A torch module, or file.py:function, which makes one and its data.")] = None
-    example: Annotated[Any, Option(help="A batch of the module's, or a dataset.")] = None
-    loss: Annotated[Any, Option(help="A function of the module's output and the last part of a batch.")] = None
-    timed: Annotated[bool, Option(help="Share the module's FLOP by the seconds that its blocks take here.")] = False
-
-
-class OfName(Protocol[P, R_co]):
-    """A function of a name or a path, and of keywords."""
-
-    def __call__(self, name_or_path: Any = ..., *args: P.args, **options: P.kwargs) -> R_co: ...
-
-
-class OfNetwork(Protocol[P, R_co]):
-    """A function of a network and a job, and of keywords."""
-
-    def __call__(
-        self, topology: Topology | str, job: Job | str | None = None, *args: P.args, **options: P.kwargs
-    ) -> R_co: ...
-
-
-class OfPlan(Protocol[P, R_co]):
-    """A function of a plan, and of keywords."""
-
-    def __call__(self, plan: Plan | str, *args: P.args, **options: P.kwargs) -> R_co: ...
-
-
-class OfSchedule(Protocol[P, R_co]):
-    """A function of a plan and a schedule, and of keywords."""
-
-    def __call__(
-        self, plan: Plan | str, schedule: AnySchedule | None = None, *args: P.args, **options: P.kwargs
-    ) -> R_co: ...
-
-
-def of_name(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfName[P, T]]:
-    """Decorator for a function of a name or a path with the options of a dataclass; others keep their values."""
-    return cast("Callable[[Callable[..., T]], OfName[P, T]]", takes_options(options, noun="job field", left_as_is=True))
-
-
-def of_network(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfNetwork[P, T]]:
-    """Decorator for a function of a network and a job with the options of a dataclass."""
-    return cast("Callable[[Callable[..., T]], OfNetwork[P, T]]", takes_options(options))
-
-
-def of_plan(
-    options: Callable[P, object], *, noun: str = "option", left_as_is: bool = False
-) -> Callable[[Callable[..., T]], OfPlan[P, T]]:
-    """Decorator for a function of a plan with the options of a dataclass, as ``takes_options``."""
-    return cast("Callable[[Callable[..., T]], OfPlan[P, T]]", takes_options(options, noun=noun, left_as_is=left_as_is))
-
-
-def of_schedule(options: Callable[P, object]) -> Callable[[Callable[..., T]], OfSchedule[P, T]]:
-    """Decorator for a function of a plan and a schedule with the options of a dataclass."""
-    return cast("Callable[[Callable[..., T]], OfSchedule[P, T]]", takes_options(options))
 
 
 def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:

@@ -3,28 +3,25 @@
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Any, Protocol, Unpack, overload, runtime_checkable
 
 from dtfm_lab import files, planning
 from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
 from dtfm_lab.lab.arguments import (
     FrontierOptions,
-    LoadedJob,
     Progress,
     SearchOptions,
     SpreadOptions,
     as_plan,
     newest_of,
-    of_name,
-    of_network,
-    of_plan,
 )
+from dtfm_lab.lab.keywords import FrontierKeywords, JobKeywords, PlanKeywords, SearchKeywords
 from dtfm_lab.planning import Explanation, Frontier, PlanStep, Replan
-from dtfm_lab.runtime.client.own_modules import read_module
 from dtfm_lab.simulation.memory import warned
 
 log = logging.getLogger(__name__)
@@ -56,7 +53,7 @@ def load_topology(
     return files.load_topology(name_or_path, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib)
 
 
-@of_name(LoadedJob)
+@takes_options(JobChanges, noun="job field", left_as_is=True)
 def load_job(
     name_or_path: str | os.PathLike[str] | None = None,
     *,
@@ -64,7 +61,7 @@ def load_job(
     example: Any = None,
     loss: Any = None,
     timed: bool = False,
-    **overrides: Any,
+    **overrides: Unpack[JobKeywords],
 ) -> Job:
     """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file; any field, ``model=`` and ``seq_len=`` too.
 
@@ -84,6 +81,8 @@ def load_job(
         if name_or_path is None:
             raise JobError("neither a job nor a module is given; wanted one")
         return files.load_job(name_or_path, **overrides)
+    from dtfm_lab.runtime.client.own_modules import read_module  # takes a while to load
+
     model = read_module(module, example, loss, timed=timed)
     if name_or_path is not None:
         return files.load_job(name_or_path, **{"dtype": OWN_DTYPE} | overrides | {"model": model})
@@ -129,8 +128,8 @@ def fitted(job: Job, n_devices: int) -> Job:
     return job if job.shaped and (job.n_stages, job.n_replicas) == (fitting.n_stages, fitting.n_replicas) else fitting
 
 
-@of_network(SpreadOptions)
-def plan(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Plan:
+@takes_options(SpreadOptions)
+def plan(topology: Topology | str, job: Job | str | None = None, **options: Unpack[PlanKeywords]) -> Plan:
     """The best plan that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
 
     For a job with a model it is the plan of the fastest iteration, over all that the job leaves open: stages and
@@ -142,22 +141,28 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Any)
     """
     network, job = nouns(topology, job)
     spread = options.pop("spread", None)
-    options = _with_objective(job, options)
+    asked = _with_objective(job, options)
     if spread is not None:
-        return warned(planning.plan_for_draws(network, job, spread=spread, **options))
-    return _simulated(planning.plan(network, job, **options))
+        return warned(planning.plan_for_draws(network, job, spread=spread, **asked))
+    return _simulated(planning.plan(network, job, **asked))
 
 
-@of_network(SearchOptions)
-def search(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[PlanStep]:
+@takes_options(SearchOptions)
+def search(
+    topology: Topology | str, job: Job | str | None = None, **options: Unpack[SearchKeywords]
+) -> Iterator[PlanStep]:
     """The steps of ``plan`` as they come: each has best_s, bound_s, evaluations and ``plan``."""
     network, job = nouns(topology, job)
     return planning.search(network, job, **_with_objective(job, options))
 
 
-@of_network(FrontierOptions)
+@takes_options(FrontierOptions)
 def frontier(
-    topology: Topology | str, job: Job | str | None = None, *, progress: Progress | None = None, **options: Any
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    progress: Progress | None = None,
+    **options: Unpack[FrontierKeywords],
 ) -> Frontier:
     """The plans that no other is both as fast and as cheap as: ``.to_frame()``, ``.plans``, ``.at(20)`` by price.
 
@@ -254,8 +259,8 @@ def explain(plan: Plan | Explainable | str, against: Any = None, *, progress: Pr
     return planning.explain(as_plan(plan))
 
 
-@of_plan(JobChanges, noun="job field", left_as_is=True)
-def with_job(plan: Plan | str, **overrides: Any) -> Plan:
+@takes_options(JobChanges, noun="job field", left_as_is=True)
+def with_job(plan: Plan | str, **overrides: Unpack[JobKeywords]) -> Plan:
     """The same placement for the plan's job with other fields (``recompute=True``, ``compression="int8"``...),
     priced anew. Raises PlanError where that changes the numbers of stages or replicas, which ask for another plan."""
     plan = as_plan(plan)
@@ -277,9 +282,9 @@ def _simulated(plan: Plan) -> Plan:
     return warned(plan)
 
 
-def _with_objective(job: Job, options: dict[str, Any]) -> dict[str, Any]:
+def _with_objective(job: Job, options: Mapping[str, Any]) -> dict[str, Any]:
     objective = options.get("objective")
-    return options | {"objective": planning.default_objective(job) if objective is None else objective}
+    return {**options, "objective": planning.default_objective(job) if objective is None else objective}
 
 
 def nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:

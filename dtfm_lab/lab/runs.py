@@ -1,48 +1,50 @@
 """Predictions, real runs, and both side by side."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Protocol, overload, runtime_checkable
-
-from pandas import DataFrame
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload, runtime_checkable
 
 from dtfm_lab import files, simulation
-from dtfm_lab.compare import Comparison
-from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.extension import answered_instead
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import lists_options, takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import (
     AnySchedule,
-    MeasuredOptions,
     Progress,
     SimulationOptions,
     as_plan,
     as_plan_or_network,
     as_schedule,
-    of_schedule,
 )
+from dtfm_lab.lab.keywords import RunKeywords, SimulateKeywords, SweepKeywords
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning import Difference, Draws, drawn
 from dtfm_lab.planning.draws import DRAWS, GivenSpread
-from dtfm_lab.planning.sweeps import sweep_points, sweep_summary, sweep_table
-from dtfm_lab.runtime.client import launch
-from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.planning.sweeps import SETTINGS, sweep_points, sweep_summary, sweep_table
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.executors import AnyExecutor, opened
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.memory import memory as memory_of
 from dtfm_lab.simulation.task_runner import table_of
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-@of_schedule(SimulationOptions)
-def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Trace:
+    from dtfm_lab.compare import Comparison
+    from dtfm_lab.runtime.client.run import Run
+
+
+@takes_options(SimulationOptions)
+def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: Unpack[SimulateKeywords]) -> Trace:
     """Predict one iteration in virtual time.
 
     ``schedule`` is a name, a Schedule, or a schedule's file (.txt, or torch's .csv); None for the job's own. ``like`` a
@@ -62,6 +64,7 @@ def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trac
     return memory_of(as_plan(plan), as_schedule(schedule), trace=trace)
 
 
+@lists_options(SETTINGS.values(), noun="setting of a sweep", left_as_is=True)
 def sweep(
     what: Plan | Topology | str,
     job: Job | str | None = None,
@@ -72,7 +75,7 @@ def sweep(
     resume: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     summary: bool | str = False,
-    **varied: Any,
+    **varied: Unpack[SweepKeywords],
 ) -> DataFrame:
     """A plan simulated under every combination of some settings, one row each; ``lab.figures.sweep`` draws them.
 
@@ -121,25 +124,31 @@ def _read(name: str, given: Any) -> Any:
     return [files.load_topology(value) if isinstance(value, str | os.PathLike) else value for value in values]
 
 
-@of_schedule(RunOptions)
-def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Run:
+@takes_options(RunOptions)
+def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Unpack[RunKeywords]) -> Run:
     """Start real workers on this machine and return a handle at once; its ``wait`` returns the measured Trace.
 
     ``dtfm_lab.runtime.protocol.run_options.RunOptions`` describes each option, ``launch.start`` lists what is refused.
     """
+    from dtfm_lab.runtime.client import launch  # takes a while to load
+
     return launch.start(as_plan(plan), as_schedule(schedule), **options)
 
 
 @answered_instead
-@of_schedule(MeasuredOptions)
+@takes_options(RunOptions)
 def run(
-    plan: Plan | str, schedule: AnySchedule | None = None, *, progress: Progress | None = None, **options: Any
+    plan: Plan | str,
+    schedule: AnySchedule | None = None,
+    *,
+    progress: Progress | None = None,
+    **options: Unpack[RunKeywords],
 ) -> Trace:
     """Run a plan for real on this machine and return the measured Trace; ``progress`` is called with every event.
 
     Other options are those of ``start``.
     """
-    return launch.start(as_plan(plan), as_schedule(schedule), **options).wait(progress)
+    return start(plan, schedule, **options).wait(progress)
 
 
 @runtime_checkable
@@ -185,4 +194,6 @@ def compare(
         return before.compared_with(after)
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):
         return Difference(as_plan(before), as_plan(after))
+    from dtfm_lab.compare import compare as compare_traces  # takes a while to load
+
     return compare_traces(before, after)

@@ -19,10 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
@@ -34,6 +33,9 @@ from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 from dtfm_lab.planning.iteration.replayed_plan import ReplayedPlan
 from dtfm_lab.planning.search import PlanStep, last_step
 from dtfm_lab.simulation.sensitivity import WHAT, Baseline
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 GivenSpread = float | Mapping[str, float]
 """One standard deviation of the logarithm of bandwidth, latency and speed of computing, or of each by name."""
@@ -101,6 +103,8 @@ class Draws:
         draws in which no other is faster). Or a row for each two of them, ``pairs``: faster and slower, nominally,
         change (relative change of the mean from the first to the second) with its standard error, overtakes (share of
         draws in which the second is the faster), low and high."""
+        import pandas as pd  # takes a while to load
+
         if what == "pairs":
             return pd.DataFrame(self._pairs())
         if what != "plans":

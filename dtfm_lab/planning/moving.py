@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind
@@ -31,6 +30,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.memory_intervals import optimizer_bytes, sharded_over
 from dtfm_lab.simulation.schedules import choices_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CHECKPOINT = -1
 """Sender of a piece that no living device holds."""
@@ -80,6 +82,8 @@ class Moves:
     def to_frame(self) -> pd.DataFrame:
         """One row a piece: device, stage (of the new plan), sender (``checkpoint`` where no living device holds it),
         bytes, start_s, end_s."""
+        import pandas as pd  # takes a while to load
+
         names = (*self.topology.names, "checkpoint")  # CHECKPOINT is the last of these
         return pd.DataFrame(
             {

@@ -1,14 +1,15 @@
 """Sweeps: a plan simulated, or every combination planned and simulated, under all combinations of some settings."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import scipy
 
 from dtfm_lab.domain.errors import LabError, PlanError
@@ -23,6 +24,9 @@ from dtfm_lab.planning.search import default_objective, objectives, plan
 from dtfm_lab.simulation.executors import Executor, Here, Lost
 from dtfm_lab.simulation.task_runner import Kept, of_plain, plain, results
 from dtfm_lab.simulation.variations import OF_THE_JOB, OUTCOMES, VARIED, SimulatedOutcome, Variation, checked_value
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LIMITS = ("max_price_per_hour", "max_iteration_s", "steps")
 OF_THE_SHAPE = ("n_stages", "n_replicas")
@@ -64,7 +68,7 @@ class Planned:
     """Seconds that the search took."""
 
     @classmethod
-    def of(cls, found: Plan) -> "Planned":
+    def of(cls, found: Plan) -> Planned:
         bound_s = found.iteration_lower_bound_s
         return cls(
             plan_stages=found.job.n_stages,
@@ -105,6 +109,8 @@ class SweepPoint:
 def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
     """One row a point: its settings, the fields of SimulatedOutcome (missing where there is none), what is known of its
     plan where the sweep made one, and error. ``attrs["settings"]`` has the names of the settings."""
+    import pandas as pd  # takes a while to load
+
     rows, settings = [], []
     for point in points:
         row = dict(point.settings) | {column: getattr(point.outcome, column, None) for column in OUTCOMES}
@@ -126,6 +132,8 @@ def sweep_summary(table: pd.DataFrame, y: str = "iteration_s") -> pd.DataFrame:
     unit of the column ``y``. Runs of one seed are the same number again, so an interval needs several seeds. Raises
     UnknownName where there is no such column of results.
     """
+    import pandas as pd  # takes a while to load
+
     cells = [name for name in table.attrs["settings"] if name != "seed"]
     known = [name for name in table.columns if name not in (*table.attrs["settings"], "error")]
     if y not in known:

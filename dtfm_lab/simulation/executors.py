@@ -9,7 +9,6 @@ has executors by name: ``here``, ``loky``, ``threads:8``, ``dask://host:8786``.
 import pickle
 import time
 import zlib
-from asyncio import CancelledError
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures as concurrent
@@ -182,6 +181,8 @@ class _Tasks(Generic[T]):
         return packed
 
     def _take(self, future: Any, number: int) -> None:
+        from asyncio import CancelledError  # Dask's; asyncio and ssl take a while to load
+
         self._tries[number] += 1
         try:
             result = future.result()

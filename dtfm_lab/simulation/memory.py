@@ -4,14 +4,15 @@ Changes to a job that need less memory are tried each alone and then together, u
 one takes another placement, which a planner looks for.
 """
 
+from __future__ import annotations
+
 import logging
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations, product
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.errors import LabError, TraceError
 from dtfm_lab.domain.job import Job
@@ -32,6 +33,9 @@ from dtfm_lab.simulation.memory_intervals import (
 )
 from dtfm_lab.simulation.schedules import build, built_for, choices_of, made_for, schedules
 from dtfm_lab.simulation.simulate import period_of_counts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -168,6 +172,8 @@ class MemoryReport:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a device, in bytes; activations and messages are those at the peak."""
+        import pandas as pd  # takes a while to load
+
         n_positions, n_replicas = self.limit_bytes.shape
         return pd.DataFrame(
             {

@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Links, as_number, shortened
@@ -27,6 +26,9 @@ from dtfm_lab.domain.units import FloatArray, by_key
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes
 from dtfm_lab.simulation.simulate import SimulatedIterations, simulated_iterations
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WHAT = ("bandwidth", "latency", "compute")
 NEGLIGIBLE = 1e-9
@@ -92,6 +94,8 @@ class Gain:
 
 def sensitivity_table(rows: Iterable[Gain]) -> pd.DataFrame:
     """One row a gain, the greatest first: seconds of an iteration, and US dollars a billion tokens."""
+    import pandas as pd  # takes a while to load
+
     columns = [*COLUMNS, *DOLLARS]
     table = pd.DataFrame([[getattr(gain, column) for column in columns] for gain in rows], columns=columns)
     return table.sort_values("change_s", kind="stable", ignore_index=True)

@@ -7,11 +7,10 @@ import platform
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import Job, buckets_of
@@ -20,7 +19,7 @@ from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace, TracedPlan
 from dtfm_lab.domain.trace.run_context import SWING, deferred
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, is_of_pandas
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import GivenEfficiency, efficiency_of, peak_of, speeds_of
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, takes_rings_whole
@@ -33,7 +32,12 @@ OF_THE_PLAN = (*AVERAGING, "transport", *BATCH, "tokens", "flop")
 """Fields in which a run and the plan that it is predicted for are alike."""
 OF_THE_RUN = "clock", "links", "time_scale", "message_s", "rehearsed", "stand_in", "runs_on"
 """Fields of a run that its prediction takes over."""
-Profile = Iterable[ComputeTime] | pd.DataFrame
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Profile = Iterable[ComputeTime] | pd.DataFrame
+else:
+    Profile = Iterable[ComputeTime] | Any  # a DataFrame, for which pandas would be loaded
 """Compute times as rows or as a table of stage, replica, kind and seconds, like ``Trace.profile_frame``."""
 
 
@@ -220,11 +224,11 @@ def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
 
 def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
     """The profile as checked rows; raises TraceError for anything that is not a row of it."""
-    rows: Iterable[Any] = profile
-    if isinstance(profile, pd.DataFrame):
+    rows: Any = profile
+    if is_of_pandas("DataFrame", profile):
         if missing := [name for name in ComputeTime._fields if name not in profile]:
             raise TraceError(f"profile has no column {missing[0]}; wanted {', '.join(ComputeTime._fields)}")
-        rows = profile[list(ComputeTime._fields)].itertuples(index=False)
+        rows = rows[list(ComputeTime._fields)].itertuples(index=False)
     if not isinstance(rows, Iterable):
         raise TraceError(f"profile is {shortened(rows)}; wanted rows of {', '.join(ComputeTime._fields)}")
     known = []

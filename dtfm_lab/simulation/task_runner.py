@@ -6,6 +6,8 @@ not computed again, so that an interrupted sweep goes on where it was. ``receive
 come, and keeps them where a person stops.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 import os
@@ -16,15 +18,17 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib.metadata import version
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_type_hints
 
 import numpy as np
-from pandas import DataFrame
 
 from dtfm_lab.domain.errors import FileError, LabError, RunError
 from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.executors import Executor, Here, Lost, results_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 T = TypeVar("T")
 Done = Callable[[int, Any], None]

@@ -18,7 +18,13 @@ from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
 _SIMULATION = (
-    Option(name="schedule", help="Pipeline schedule, by name or a Schedule.", choices=schedules, may_be_none=True),
+    Option(
+        name="schedule",
+        help="Pipeline schedule, by name or a Schedule.",
+        type=Schedule,
+        choices=schedules,
+        may_be_none=True,
+    ),
     Option(name="queueing", help="Which messages wait for each other.", choices=QUEUEING, may_be_none=True),
     Option(name="efficiency", help="Share of its peak that a device reaches.", type=float, above=0, most=1),
 )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Annotated, Any
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, ModelSpec, even_shares
@@ -30,6 +28,9 @@ from dtfm_lab.domain.job.options import (
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import check_options, plain
 from dtfm_lab.domain.units import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
 """Fields with a count for each stage or replica."""
@@ -310,6 +311,8 @@ class Job(JobOptions):
         ``flop`` is forward and backward of the whole mini-batch of one replica, of the one with most micro-batches
         where they differ; ``activation_bytes`` one micro-batch over the boundary after the stage, 0 after the last.
         """
+        import pandas as pd  # takes a while to load
+
         flop_per_forward = (1 + self.modelled().backward.whole) * self.n_microbatches * self.microbatch
         columns = {
             "layers": [len(layers) for layers in self.stage_layers],

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, matrix_of, shortened
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import TERA, FloatArray, GiB, counted, from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, counted, from_gbps, from_ms, is_of_pandas, to_gbps, to_ms
 
 if TYPE_CHECKING:
     import networkx as nx
+    import pandas as pd
 
 OTHER_UNIT: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "latency_s": ("latency_ms", from_ms),
@@ -84,7 +84,7 @@ def fields_in_si(fields: Mapping[str, Any], known: Mapping[str, Any], thing: str
 
 def is_column(value: object) -> bool:
     """Whether a value is a list of values, one for each device."""
-    return isinstance(value, list | tuple | np.ndarray | pd.Series)
+    return isinstance(value, list | tuple | np.ndarray) or is_of_pandas("Series", value)
 
 
 def changes_in_si(given: Mapping[str, Any], thing: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def labels_of_matrices(matrices: Iterable[GivenValue]) -> list[str] | None:
     """Device names of labelled matrices: their index, unless that is a mere range."""
     names: list[str] | None = None
     for what, given, _ in matrices:
-        if isinstance(given, pd.DataFrame) and not isinstance(given.index, pd.RangeIndex):
+        if is_of_pandas("DataFrame", given) and not is_of_pandas("RangeIndex", given.index):
             names = list(given.index) if names is None else names
             if list(given.index) != names or list(given.columns) != names:
                 raise TopologyError(f"{what} is labelled otherwise; wanted the same names in the same order throughout")
@@ -140,6 +140,8 @@ def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArr
 
     Raises TopologyError for two devices without a row.
     """
+    import pandas as pd  # takes a while to load
+
     if not isinstance(links, pd.DataFrame):
         raise TopologyError(f"links are {shortened(links)}; wanted a DataFrame")
     columns = list(links.columns)
@@ -185,6 +187,8 @@ def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArr
 
 def frame_of_links(names: Sequence[str], latency_s: FloatArray, bandwidth_bytes_per_s: FloatArray) -> pd.DataFrame:
     """One row a directed link, as ``links_of_frame`` reads it, in the units that people write."""
+    import pandas as pd  # takes a while to load
+
     i, j = np.nonzero(~np.eye(len(names), dtype=bool))
     ends = np.array(names, dtype=object)
     speeds = {"latency_ms": to_ms(latency_s[i, j]), "bandwidth_gbps": to_gbps(bandwidth_bytes_per_s[i, j])}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.conversions import (
@@ -46,6 +45,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, counted, to_gbps, to_ms
 
 if TYPE_CHECKING:
     import networkx as nx
+    import pandas as pd
 
 MOST_SIZES = 64
 """Most sizes of measured messages; each is a matrix."""
@@ -194,6 +194,8 @@ class Topology:
 
     def to_matrices(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """(N, N) milliseconds and Gbit/s, from row to column, both labelled with the devices' names."""
+        import pandas as pd  # takes a while to load
+
         rows, columns = pd.Index(self.names, name="source"), pd.Index(self.names)
         return (
             pd.DataFrame(to_ms(self.latency_s), index=rows, columns=columns),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = {
     "device": "object",
@@ -33,6 +35,8 @@ COLUMNS = {
 
 def device_table(topology: Topology, job: Job, grid: IntArray, blocks: Sequence[int] | None) -> pd.DataFrame:
     """The table of ``Plan.to_frame``, of (stages, replicas) device indices and each stage's blocks."""
+    import pandas as pd  # takes a while to load
+
     stages = _stages(job, blocks)
     rows = []
     for (stage, replica), index in np.ndenumerate(grid):

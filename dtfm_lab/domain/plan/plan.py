@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job, LayerKind
@@ -19,6 +18,7 @@ from dtfm_lab.domain.units import LOOSE_TIMES, FloatArray, IntArray, counted, fo
 
 if TYPE_CHECKING:
     import networkx as nx
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, RECEIVES, SENDS, Kind, Lane
 from dtfm_lab.domain.trace.columns import TraceColumns
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COMPUTE = "compute"
 """The cause that the critical path names for a forward or backward."""
@@ -169,6 +171,8 @@ def critical_summary(trace: TraceColumns, iteration: int | None = None) -> pd.Da
     One row a name: by ("what", "device" or "link"), name, seconds, share of the iteration; the longest
     first. The rows of "device" and "link" add up to the iteration, and so do those of "what".
     """
+    import pandas as pd  # takes a while to load
+
     path = critical_path(trace, iteration)
     seconds = path["end_s"] - path["start_s"]
     parts = []
@@ -200,6 +204,8 @@ def bubble(trace: TraceColumns) -> pd.DataFrame:
     TraceError
         A trace without its column ``after``.
     """
+    import pandas as pd  # takes a while to load
+
     chains, iterations = Chains.of(trace), np.unique(trace.iteration)
     devices, n_causes = trace.context.devices, len(CAUSES)
     n_devices = sum(len(group) for group in devices)
@@ -280,6 +286,8 @@ def _gaps(trace: TraceColumns, iterations: IntArray) -> tuple[FloatArray, _Gaps]
 
 def _described(trace: TraceColumns, rows: IntArray) -> pd.DataFrame:
     """The columns of a critical path that name these rows of the trace."""
+    import pandas as pd  # takes a while to load
+
     actions = [trace.actions[a] for a in trace.action[rows]]
     replicas = trace.replica[rows].tolist()
     return pd.DataFrame(

@@ -1,12 +1,13 @@
 """The rows of a trace as arrays, checked once, and what follows from them without the column ``after``."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import is_plain, shortened
@@ -148,8 +149,10 @@ class TraceColumns:
     @cached_property
     def iteration_ends_s(self) -> FloatArray:
         """(iterations,) seconds from the beginning of each iteration to its last action's end."""
-        ends = pd.Series(self.end_s).groupby(self.iteration).max()
-        return np.asarray(ends, dtype=np.float64)
+        numbers, at = np.unique(self.iteration, return_inverse=True)
+        ends = np.full(len(numbers), -np.inf)
+        np.fmax.at(ends, at, self.end_s)
+        return ends
 
     @property
     def iteration_s(self) -> float:

@@ -6,14 +6,15 @@ cancel. What each factor makes of the iteration was simulated (``RunContext.swin
 measurement, are independent.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import as_number, shortened
@@ -22,6 +23,9 @@ from dtfm_lab.domain.trace import causes
 from dtfm_lab.domain.trace.columns import Span, TraceColumns
 from dtfm_lab.domain.trace.run_context import SWING, ComputeTime
 from dtfm_lab.domain.units import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REPEAT_NOISE = 0.035
 """One standard deviation of the logarithm of the seconds of one plan measured again: 15 plans that Sailor's authors
@@ -162,6 +166,8 @@ class Trace(TraceColumns):
     def to_frame(self) -> pd.DataFrame:
         """One row an action: iteration, replica, stage, device, kind, microbatch and peer (-1: none),
         lane, link ("a -> b", empty for computations), start_s, end_s."""
+        import pandas as pd  # takes a while to load
+
         table = [
             (
                 a.stage,
@@ -185,6 +191,8 @@ class Trace(TraceColumns):
 
     def profile_frame(self) -> pd.DataFrame:
         """The compute times known before the run: stage, replica, kind, seconds."""
+        import pandas as pd  # takes a while to load
+
         rows: list[Any] = list(self.context.profile)
         return pd.DataFrame(rows, columns=list(ComputeTime._fields))
 

@@ -40,7 +40,6 @@ from dtfm_lab.extensions.advice.ways import (
     unit_of,
 )
 from dtfm_lab.files.reading import ending_of, write_text
-from dtfm_lab.lab.arguments import Progress
 
 DEFAULT_SECONDS = 12.0
 """Of all searches together."""
@@ -77,7 +76,6 @@ class AdviceOptions:
         str | os.PathLike[str] | None,
         Option(help="A SkyPilot catalogue, vms.csv, of what there is to rent, in place of the lab's typical prices."),
     ] = None
-    progress: Annotated[Progress | None, Option(help="Called with the advice so far after every way.")] = None
 
     def __post_init__(self) -> None:
         check_options(self, thing="advice")

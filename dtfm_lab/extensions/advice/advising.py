@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,14 +14,16 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import OF_ONE_SHAPE
 from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.advice.advice import DEFAULT_SECONDS, Advice, AdviceOptions, Fit, Gain, Spot
+from dtfm_lab.extensions.advice.keywords import AdviceKeywords
 from dtfm_lab.extensions.advice.ways import RENTED, Way, room_of, ways_of, with_one_more
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.replaying import replay
 from dtfm_lab.extensions.machines.skypilot import Offers, is_catalogue, read_catalogue
 from dtfm_lab.files.reading import read_text
-from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.arguments import Progress, newest_of
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning.explain.worth import replanned
 from dtfm_lab.planning.explain.worth import seconds as seconds_of
@@ -46,9 +48,13 @@ LEAST_S, MOST_S = 24 * 3600.0, 48 * 3600.0
 MAGNITUDES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 
-@of_network(AdviceOptions)
+@takes_options(AdviceOptions)
 def advise(
-    topology: Topology | str, job: Job | str | None = None, *, progress: Progress | None = None, **options: Any
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    progress: Progress | None = None,
+    **options: Unpack[AdviceKeywords],
 ) -> Advice:
     """Where to train a job on so many tokens: on one's own machines, with rented ones, rented alone, or not at all.
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -32,9 +32,11 @@ from dtfm_lab.extensions.elasticity.history import History
 from dtfm_lab.extensions.elasticity.policies.restart import Restart, young_s
 from dtfm_lab.extensions.elasticity.policy import QUARTER_S
 from dtfm_lab.extensions.elasticity.race import RATE, Race, race_over
-from dtfm_lab.lab.arguments import MeasuredOptions, as_plan
+from dtfm_lab.lab.arguments import as_plan
+from dtfm_lab.lab.keywords import RunKeywords
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning.evaluate import opened
+from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.memory_intervals import static_memory
 
 PROCESSES_START_S = 30.0
@@ -54,7 +56,16 @@ def replay(
     policy: AnyPolicy = ...,
     *,
     over: None = None,
-    **how: Any,
+    start_s: float = ...,
+    restart_s: float | None = ...,
+    regroup_s: float = ...,
+    checkpoint_s: float | None = ...,
+    notice_s: float = ...,
+    price_per_hour: float | None = ...,
+    seed: int = ...,
+    bound: bool = ...,
+    progress: Callable[[float], object] | None = ...,
+    **options: Any,
 ) -> History: ...
 @overload
 def replay(
@@ -64,7 +75,18 @@ def replay(
     policy: AnyPolicy | Sequence[AnyPolicy] = ...,
     *,
     over: str,
-    **how: Any,
+    values: Sequence[float] | None = ...,
+    precision: float = ...,
+    start_s: float = ...,
+    restart_s: float | None = ...,
+    regroup_s: float = ...,
+    checkpoint_s: float | None = ...,
+    notice_s: float = ...,
+    price_per_hour: float | None = ...,
+    seed: int = ...,
+    bound: bool = ...,
+    progress: Callable[[float], object] | None = ...,
+    **options: Any,
 ) -> Race: ...
 def replay(
     topology: AnyFleet,
@@ -190,7 +212,7 @@ def name_of(policy: str | Policy) -> str:
     return policy if isinstance(policy, str) else type(policy).__name__.lower()
 
 
-@takes_options(MeasuredOptions)
+@takes_options(RunOptions)
 def run_hours(
     plan: Plan | str,
     schedule: Any = None,
@@ -201,7 +223,7 @@ def run_hours(
     restart_s: float | None = None,
     regroup_s: float = 2.0,
     progress: Callable[[Any], None] | None = None,
-    **options: Any,
+    **options: Unpack[RunKeywords],
 ) -> History:
     """Play the hours of an availability on the paced clock; ``lab.run`` with an ``availability``.
 

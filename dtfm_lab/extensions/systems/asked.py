@@ -1,19 +1,19 @@
 """What each training system would do with a network and a job, and which is fastest where."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ParamSpec, Protocol, cast, overload
+from typing import Annotated, Any, Unpack, overload
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
-from dtfm_lab.domain.options import Option, check_options, part_of
+from dtfm_lab.domain.options import Option, check_options, part_of, takes_options
 from dtfm_lab.extensions.systems import api as models
 from dtfm_lab.extensions.systems.api import Budget, Crossings, Outcomes, stream_crossings
 from dtfm_lab.extensions.systems.choosing import Asked, chosen
 from dtfm_lab.extensions.systems.crossings import compared_by_default
+from dtfm_lab.extensions.systems.keywords import CrossingKeywords, StrategyKeywords
 from dtfm_lab.extensions.systems.variations import AXES, BETWEEN, Axis, variation
-from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.arguments import Progress, newest_of
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.simulation.executors import AnyExecutor, opened
 
@@ -59,29 +59,15 @@ class CrossingOptions(StrategyOptions):
         check_options(self, thing="crossings")
 
 
-P = ParamSpec("P")
-Q = ParamSpec("Q")
-
-
-class OfStrategies(Protocol[P, Q]):
-    """``strategies``, which returns crossings where something varies."""
-
-    @overload
-    def __call__(
-        self, topology: Topology | str, job: Job | str | None = None, *args: P.args, **options: P.kwargs
-    ) -> Outcomes: ...
-    @overload
-    def __call__(
-        self, topology: Topology | str, job: Job | str | None = None, *args: Q.args, **options: Q.kwargs
-    ) -> Crossings: ...
-
-
-def _of_network(alone: Callable[P, object], crossed: Callable[Q, object]) -> Callable[..., OfStrategies[P, Q]]:
-    """Decorator: ``of_network`` for the options of both, told apart by a type checker by whether ``over`` is given."""
-    return cast("Callable[..., OfStrategies[P, Q]]", of_network(crossed))
-
-
-@_of_network(StrategyOptions, CrossingOptions)
+@overload
+def strategies(
+    topology: Topology | str, job: Job | str | None = None, **options: Unpack[StrategyKeywords]
+) -> Outcomes: ...
+@overload
+def strategies(
+    topology: Topology | str, job: Job | str | None = None, **options: Unpack[CrossingKeywords]
+) -> Crossings: ...
+@takes_options(CrossingOptions)
 def strategies(
     topology: Topology | str,
     job: Job | str | None = None,

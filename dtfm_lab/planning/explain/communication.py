@@ -7,17 +7,21 @@ An exchange puts each of two devices (one of them may be idle) in the place of t
 anew by the bottleneck matching of neighbouring groups, in the same stage order.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import PairCosts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROUNDING = 1e-9
 """Relative difference of two costs that is rounding."""
@@ -196,6 +200,8 @@ class CostAnalysis:
 
         Columns: stage, partner, cost_after_s, change_s.
         """
+        import pandas as pd  # takes a while to load
+
         topology, stages = self.plan.topology, self._stages
         chosen = topology.at(device)
         rows = []
@@ -214,6 +220,8 @@ class CostAnalysis:
         Columns: device; stage and replica (missing where idle); group_s, its costs to its partners; hop_before_s and
         hop_after_s, its costs to its neighbours in the pipeline.
         """
+        import pandas as pd  # takes a while to load
+
         grid, n = self.plan.placement.devices, len(self.plan.topology)
         own = np.full((3, n), np.nan)
         own[0, grid] = self.pair.group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2)
@@ -292,4 +300,6 @@ def _pair_cost(plan: Plan, a: int, b: int, cost_s: FloatArray) -> PairCost:
 
 def _whole_numbers(numbers: IntArray) -> pd.arrays.IntegerArray:
     """A column of whole numbers, missing where negative, such as the stage of an idle device."""
+    import pandas as pd  # takes a while to load
+
     return pd.arrays.IntegerArray(numbers.astype(np.int64), numbers < 0)

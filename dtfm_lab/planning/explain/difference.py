@@ -10,13 +10,14 @@ most; of equal ones, the one that keeps the positions best, forwards or backward
 moved only if its stage is matched to another. Pipelines are compared by their devices, in either direction.
 """
 
+from __future__ import annotations
+
 import html
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import scipy
 
 from dtfm_lab.domain.errors import JobError
@@ -28,6 +29,9 @@ from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import placed, reshaped
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis
 from dtfm_lab.planning.explain.sentences import same
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CHANGES = {
     "stays": "stay",
@@ -93,6 +97,8 @@ class Difference:
         matched_stage, the earlier plan's stage that stage_after is matched to; change: stays, moved, gone idle,
         come in, idle, removed or added.
         """
+        import pandas as pd  # takes a while to load
+
         before, after = _stage_of(self.before), _stage_of(self.after)
         old, new = (dict.fromkeys(plan.topology.names) for plan in (self.before, self.after))
         rows = []
@@ -161,6 +167,8 @@ class Difference:
 
         Rows: the iteration, of plans for seconds; data parallel; pipeline; total.
         """
+        import pandas as pd  # takes a while to load
+
         rows: dict[str, tuple[float | None, float | None, float | None]] = {}
         if self.by_seconds:
             kept = None if self.carried_plan is None else self.carried_plan.iteration_s

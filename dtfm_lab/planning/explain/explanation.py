@@ -1,11 +1,11 @@
 """Why a plan costs what it costs: its communication cost or its iteration in words, as tables and for JSON."""
 
+from __future__ import annotations
+
 import html
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from dtfm_lab.domain.options import lists_options
 from dtfm_lab.domain.plan import Plan
@@ -20,6 +20,9 @@ from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, anal
 from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table
 from dtfm_lab.simulation.sensitivity import WHAT, Gain, gains, sensitivity_table
 from dtfm_lab.simulation.task_runner import table_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Explanation(CostAnalysis):
@@ -84,6 +87,8 @@ class Explanation(CostAnalysis):
     def to_frame(self, what: str = "devices") -> pd.DataFrame:
         """The table of ``devices``, of ``groups`` or of ``hops``, by the communication cost; of ``iteration``, the
         seconds and the memory of each device; or of ``critical``, the parts of the critical path."""
+        import pandas as pd  # takes a while to load
+
         tables: dict[str, Callable[[], pd.DataFrame]] = {
             "devices": lambda: self.devices.copy(),
             "groups": lambda: pd.json_normalize([group.summary() for group in self.groups], sep="_"),

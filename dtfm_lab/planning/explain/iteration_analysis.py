@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
@@ -16,6 +15,9 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.simulation.simulate import iteration_seconds, simulate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CLASSES = {"compute": "device", "synchronisation": "synchronisation"} | dict.fromkeys(
     ("latency", "bandwidth", "queue"), "link"

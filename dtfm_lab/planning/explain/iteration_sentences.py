@@ -1,6 +1,6 @@
 """The seconds of an iteration in words: what it consists of, what binds it, memory, idle time, and the bound."""
 
-import pandas as pd
+from __future__ import annotations
 
 from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.network import set_words
@@ -42,6 +42,8 @@ def of_iteration(analysis: IterationAnalysis) -> str:
 
 def of_device(analysis: IterationAnalysis, device: int) -> str:
     """Where one device's seconds go, and what it holds in memory."""
+    import pandas as pd  # takes a while to load
+
     row = analysis.devices.iloc[device]
     if pd.isna(row["stage"]):
         return f"{row['device']} is idle."

@@ -1,6 +1,6 @@
 """An explanation in words. Stages and pipelines are counted from 0, as everywhere in the lab."""
 
-import pandas as pd
+from __future__ import annotations
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_s, format_share
@@ -160,6 +160,8 @@ def _other_places(analysis: CostAnalysis, device: int) -> str:
 
 
 def _place(stage: int | None, partner: str) -> str:
+    import pandas as pd  # takes a while to load
+
     return f"idleness, {partner} in its stead" if pd.isna(stage) else f"stage {stage}, instead of {partner}"
 
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job
@@ -32,6 +31,9 @@ from dtfm_lab.planning.explain.communication import SwapCosts
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.search import PlanStep, search, value_of
 from dtfm_lab.simulation.efficiency import speeds_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STEPS = 4
 """Steps of each search, where the caller gives neither steps nor seconds."""
@@ -92,6 +94,8 @@ def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
     without_price_per_billion_tokens and serving_price_per_billion_tokens (US dollars); sentence. ``attrs["seconds"]``
     says whether the seconds are of an iteration or of the communication cost.
     """
+    import pandas as pd  # takes a while to load
+
     rows = list(rows)
     roles = [(None, None) if row.role is None else row.role for row in rows]
     shapes = [(None, None) if row.without is None else row.without.placement.devices.shape for row in rows]

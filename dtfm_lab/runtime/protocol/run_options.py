@@ -142,7 +142,7 @@ class RunOptions(RunSettings):
 class _SpecLine(BaseModel):
     """What a line of a spec holds besides the options of ``RunSettings``, which check themselves."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     plan: dict[str, Any]
     schedule: str

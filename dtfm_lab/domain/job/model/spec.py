@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, NamedTuple
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.options import plain, whole
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BACKWARD_PER_FORWARD = 2.0
 """A backward pass multiplies by the weights and by the inputs, a forward only by the weights; of a model that trains
@@ -312,6 +313,8 @@ class ModelSpec:
         ``output_bytes`` of a layer at the end of a stage cross the boundary; ``held_bytes`` wait for its backward.
         Raises UnknownName.
         """
+        import pandas as pd  # takes a while to load
+
         if dtype not in BYTES_PER_ELEMENT:
             raise unknown("dtype", dtype, BYTES_PER_ELEMENT)
         each = BYTES_PER_ELEMENT[dtype]

@@ -1,0 +1,52 @@
+"""Keywords of ``lab.strategies``, as editors and type checkers read them.
+
+Written by tools/keywords.py from the options that each class names: change those, and run it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Required, TypedDict
+
+if TYPE_CHECKING:
+    from dtfm_lab.extensions.systems.choosing import Asked
+    from dtfm_lab.lab.arguments import Progress
+    from dtfm_lab.simulation.executors import AnyExecutor
+
+
+class StrategyKeywords(TypedDict, total=False):
+    """Keywords of ``lab.strategies``, from `dtfm_lab.extensions.systems.asked.StrategyOptions`."""
+
+    seconds: float
+    """Of each system's search, where it has one. More than 0 s. Default: 2."""
+    steps: int | None
+    """Generations instead of seconds: reproducible. 1 or more generations."""
+    seed: int
+    """Seed of the searches, and of what is drawn. 0 or more. Default: 0."""
+    efficiency: float | None
+    """Share of its peak that a device reaches; by GPU and shapes of products if none. More than 0 and at most 1."""
+    queueing: str
+    """Which messages wait for each other, those of a pair or of a card. One of pairs, cards. Default: cards."""
+    systems: Asked
+    """Systems by name, or with assumptions of one's own; all by default."""
+    flags: str | None
+    """A launch as text, asked first: Megatron-LM's flags or script, DeepSpeed's JSON, torchtitan's TOML."""
+    progress: Progress | None
+    """Called with the outcomes so far after every system."""
+    executor: AnyExecutor | None
+    """Chooses on its workers, as in ``sweep``."""
+
+
+class CrossingKeywords(StrategyKeywords, total=False):
+    """Keywords of ``lab.strategies`` over one quantity, from `dtfm_lab.extensions.systems.asked.CrossingOptions`."""
+
+    over: Required[str]
+    """What varies: bandwidth, latency, batch or compute. One of bandwidth, latency, batch, compute."""
+    values: Any
+    """Values of what varies: a list, or a tuple of lowest, highest and how many."""
+    between: str
+    """Which links bandwidth and latency are of; the others stay as they are. One of hosts, regions. Default:
+    hosts."""
+    precision: float
+    """Crossings are bracketed to this share of their value. More than 0 and at most 1. Default: 0.05."""
+    mathematics: bool
+    """Systems that change the training's mathematics may be the fastest, too. Default: False."""
