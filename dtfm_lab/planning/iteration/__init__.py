@@ -13,9 +13,10 @@ Ten concepts carry the search:
 9. The *pricer* (``structured.candidates``) uses the replay where it covers the job, and the simulator elsewhere.
 10. The *bound* (``bounds``) is what no plan is faster than. It rises beside the search.
 
-Read from the top: ``objective`` has ``ChoiceSearch``, which begins with the structured plans, improves the best choices
-by annealing, has every plan judged before it is called the best, and raises the bound. ``search`` anneals one choice:
-it begins each shape with ``starts`` and improves it in ``shape_searches``. ``fitting`` says whether a job fits at all.
+Read from the top: ``objective.Search`` is the whole search in four methods. ``begin`` yields structured plans,
+``improve`` anneals the best choices, ``judge`` keeps a plan that is the best so far, and ``bound`` raises the lower
+bound. ``search.ChoiceAnnealing`` anneals one choice: it begins each shape with ``starts``, improves it in
+``shape_searches`` and judges it by the pricer. ``fitting`` says whether a job fits at all.
 """
 
 from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget

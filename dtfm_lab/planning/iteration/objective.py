@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -74,9 +74,9 @@ class SimulatedObjective:
         if request.planner != OWN_PLANNER:
             return self._placed(request)
         if request.nearby and not leaves_open(request.job):
-            return self.annealed(request)
+            return self._annealed(request)
         self._check(request)
-        return ChoiceSearch(request, self).steps()
+        return Search(request, self).steps()
 
     def target(self, request: SearchRequest) -> SearchTarget:
         limits = {what: getattr(request, what) for what in ("max_price_per_hour", "max_iteration_s")}
@@ -103,7 +103,7 @@ class SimulatedObjective:
         found = placements_by(request, problem, target, np.random.default_rng(request.seed))
         return self._steps(request, found, IncrementalBound([problem], target, request))
 
-    def annealed(self, request: SearchRequest) -> Iterator[PlanStep]:
+    def _annealed(self, request: SearchRequest) -> Iterator[PlanStep]:
         """The plans of one degree of tensor parallelism, one sharding and one way to average."""
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
@@ -135,7 +135,7 @@ class SimulatedObjective:
             generation=0,
             seconds=0.0,
             objective=self.name,
-            iteration_bound_s=bound.iteration_s,
+            iteration_bound_s=min(bound.iteration_s, found.iteration_s),
             queueing=request.queueing,
             efficiency=request.efficiency,
         )
@@ -184,7 +184,6 @@ STRUCTURED_STEPS = 12
 """Structured plans that are simulated in a search that counts steps."""
 FIRST_LEADER = 10**6
 """Number of the first plan that leads those of another choice: larger than any that a choice gives its own."""
-T = TypeVar("T")
 _Fields = tuple[tuple[str, Any], ...]
 
 
@@ -192,118 +191,157 @@ _Fields = tuple[tuple[str, Any], ...]
 class _Choice:
     """One choice, and how far its annealing is."""
 
-    steps: Iterator[PlanStep]
-    latest: PlanStep | None = None
+    plans: Iterator[Candidate]
+    """Its annealing, paused between two turns."""
+    best: Candidate | None = None
     """Its best plan so far."""
     done: bool = False
-    taken: int = 0
+    n_complete: int = 0
     """Complete steps so far."""
     evaluations: int = 0
-    retried: PlanStep | None = None
+    retried: Candidate | None = None
     """The plan for which the other ways to average were tried last."""
 
     @property
     def value(self) -> float:
         """The objective of its best plan; infinite where it has none."""
-        return math.inf if self.latest is None else self.latest.best_s
+        return math.inf if self.best is None else self.best.best_s
 
-    def advance(self) -> PlanStep | None:
+    def advance(self) -> Candidate | None:
         """Take one step; None where there is none left."""
-        step = next(self.steps, None)
-        if step is None:
+        found = next(self.plans, None)
+        if found is None:
             self.done = True
             return None
-        self.evaluations = step.evaluations
-        if self.latest is None or step.best_s < self.value:
-            self.latest = step
-        self.taken += step.complete
-        return step
+        self.evaluations = found.evaluations
+        if found.best_s < self.value:
+            self.best = found
+        self.n_complete += found.complete
+        return found
 
 
-class ChoiceSearch:
-    """The search of one request; ``steps`` runs it."""
+class Search:
+    """The search of one request, in four methods.
+
+    1. ``begin`` yields the structured plans that fit, the best estimates first.
+    2. ``improve`` yields what annealing makes of the best of them.
+    3. ``judge`` keeps a plan if it is the best so far.
+    4. ``bound`` raises the lower bound and so tells how much faster any other plan could be.
+
+    ``steps`` calls them. Inside, plans are ``Candidate``s, with seconds or dollars of an iteration; a ``PlanStep`` is
+    made of the best one for every step that is shown (``_shown``).
+    """
 
     def __init__(self, request: SearchRequest, objective: SimulatedObjective) -> None:
         self.request, self.objective, self.target = request, objective, objective.target(request)
-        target = self.target
-        self.structured = StructuredPlans(request, target)
-        self.bound = IncrementalBound(_bounded(request), target, request)
-        self.best: PlanStep | None = None
+        self.structured = StructuredPlans(request, self.target)
+        self.bounds = IncrementalBound(_bounded(request), self.target, request)
+        self.best: Candidate | None = None
         self.choices: list[_Choice] = []
         self.error: LabError | None = None
+        """What the latest choice to fail lacked."""
         self.start: Plan | None = None
         """The plan that the user gave, on the network of its groups."""
-        self._leaders: dict[PlanStep, int] = {}
+        self._turn: _Choice | None = None
+        """The choice that is being annealed."""
+        self._is_last_turn = False
+        self._leaders: dict[Candidate, int] = {}
         """Numbers of the plans that led those of another choice."""
-        self._spent_s = 0.0
-        self._began: float | None = None
+        self._paused_at_s = 0.0
+        """Seconds of searching before the current step."""
+        self._resumed: float | None = None
+        """When the current step began; None while the caller has the turn."""
         self._first_estimate_s: float | None = None
 
     def steps(self) -> Iterator[PlanStep]:
-        """Begin with structured plans, then anneal the choices until the limits are reached or the best is proven."""
-        yield from self._begin()
-        if self.best is not None and self.finished:
-            yield self._shown(self.best, complete=True)
-            return
-        self.choices = [_Choice(self._begun(one)) for one in self._requests()]
-        if self.choices:
-            yield from self._improve()
-        elif self.best is not None:
-            yield self._shown(self.best, complete=True)
-        else:
-            raise self._nothing
+        """The best plan so far, again and again, until the time is up or the plan is proven best.
+
+        The clock runs while a step is made. The time that the caller takes between two steps does not count.
+        """
+        steps = self._steps()
+        while True:
+            self._resumed = time.perf_counter()
+            step = next(steps, None)
+            self._paused_at_s, self._resumed = self.spent_s, None
+            if step is None:
+                return
+            yield step
+
+    def _steps(self) -> Iterator[PlanStep]:
+        for found in self.begin():
+            self.judge(found)
+            yield self._shown()
+        if not self.finished:
+            for found in self.improve():
+                self.judge(found)
+                self.bound(found)
+                yield self._shown(found)
+        if self.best is None:
+            job, topology = self.request.job, self.request.topology
+            raise self.error or PlanError(f"no plan of {job.name} fits {topology.name}")
+        if all(choice.best is None for choice in self.choices):  # structured plans alone, all of them shown as progress
+            yield self._shown(complete=True)
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds of searching so far."""
+        now_s = 0.0 if self._resumed is None else time.perf_counter() - self._resumed
+        return self._paused_at_s + now_s
 
     @property
     def finished(self) -> bool:
-        """Whether the time is up or the best plan is proven."""
+        """Whether the time is up or the best plan is proven; never before there is a plan."""
         if self.best is None:
             return False
-        return self._spent_s >= self.request.limit_s or self._shown(self.best).gap < PROVEN
+        return self.spent_s >= self.request.limit_s or self._shown().gap < PROVEN
 
-    @property
-    def _nothing(self) -> LabError:
-        job, topology = self.request.job, self.request.topology
-        return self.error or PlanError(f"no plan of {job.name} fits {topology.name}")
+    def judge(self, found: Candidate) -> None:
+        """Keep a plan if it is the best so far. Its value is exact: the replay or the simulator gave it."""
+        if self.best is None or found.best_s < self.best.best_s:
+            self.best = found
+
+    def bound(self, newest: Candidate) -> None:
+        """Let the lower bound rise towards the best plan, within its share of the time so far."""
+        if self.best is None or self._turn is None:
+            return
+        generation = self._turn.n_complete - 1 if self._is_last_turn else -1  # counted steps: all of it with the last
+        self.bounds.update(self.best.iteration_s, generation, lambda: self.spent_s, complete=newest.complete)
 
     # begin: the structured plans
 
-    def _begin(self) -> Iterator[PlanStep]:
-        """Yield each structured plan that is the best so far, as the simulator judges it."""
+    def begin(self) -> Iterator[Candidate]:
+        """The given plan, then the structured plans that fit, as the simulator judges them."""
         timed = self.request.steps is None
         start_kernels(len(self.request.topology))  # beside the structured plans, which need none of them
-        yield from self._given()
-        for _ in self._timed(self.structured.estimate(self._estimated_enough if timed else lambda: False)):
+        if (given := self._given()) is not None:
+            yield given
+        for _ in self.structured.estimate(self._estimated_enough if timed else lambda: False):
             pass
-        for one in self._timed(self.structured.simulated()):
-            step = self.objective.step_of(self.request, one, self.bound)
-            if self.best is None or step.best_s < self.best.best_s:
-                self.best = step
-            yield self._shown(self.best)
+        for found in self.structured.simulated():
+            yield found
             if self._share >= STRUCTURED_SHARE if timed else self.structured.n_simulated >= STRUCTURED_STEPS:
                 return
 
-    def _given(self) -> Iterator[PlanStep]:
+    def _given(self) -> Candidate | None:
         """The plan that the user gave to start with, of those fields that the job leaves open."""
         start, asked = self.request.start, self.request.job
         if start is None or start.job.model is None or start.job.microbatch is None:
-            return
+            return None
         pinned = {what: getattr(asked, what) for what in ("blocks_per_stage", "microbatches_per_replica", "warmups")}
         chosen = pinned | {what: getattr(start.job, what) for what in asked.left_open}
         try:
             job = asked.with_fields(**chosen)
             network = self.request.topology.grouped(job.group_gpus)
         except LabError:  # such as shares of another batch
-            return
+            return None
         grid = np.array([[network.index(name) for name in group] for group in start.stages])
         if grid.shape != (job.n_stages, job.n_replicas):
-            return
+            return None
         plan = unpriced_plan(network, job, grid, self.request.queueing, self.request.efficiency)
         found = candidate_of(plan, self.target, 1, "start", complete=False)
-        if found is None:
-            return
-        self.start = plan
-        self.best = self.objective.step_of(self.request, found, self.bound)
-        yield self._shown(self.best)
+        if found is not None:
+            self.start = plan
+        return found
 
     def _estimated_enough(self) -> bool:
         """Whether estimates had their share of the time, counted from the first: the tables come before it.
@@ -318,19 +356,7 @@ class ChoiceSearch:
     @property
     def _share(self) -> float:
         """Share of the time limit that is spent."""
-        now = 0.0 if self._began is None else time.perf_counter() - self._began
-        return (self._spent_s + now) / self.request.limit_s
-
-    def _timed(self, found: Iterator[T]) -> Iterator[T]:
-        """What comes, and the clock runs while it is made."""
-        while True:
-            self._began = time.perf_counter()
-            one = next(found, None)
-            self._spent_s += time.perf_counter() - self._began
-            self._began = None
-            if one is None:
-                return
-            yield one
+        return self.spent_s / self.request.limit_s
 
     # improve: annealing of the choices
 
@@ -385,13 +411,25 @@ class ChoiceSearch:
         tried in the ways of the others: where only averaging differs, or whether the optimiser's states are split."""
         return job.tensor_parallel, job.gathers_passes, job.checkpointing == "selective"
 
-    def _begun(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """The steps of an annealing that is begun with the first of them, not now."""
-        yield from self.objective.annealed(request)
+    def _annealed(self, request: SearchRequest) -> Iterator[Candidate]:
+        """The plans of one choice until one is proven best; nothing is computed before the first of them is asked for.
 
-    def _improve(self) -> Iterator[PlanStep]:
-        """Rounds over fewer and fewer choices; the last one goes on to the end."""
-        alive = self.choices
+        The proof is by the choice's own bound, which may be higher than that of all choices.
+        """
+        topology, job = network_of(request.topology, request.job)
+        problem, rng = _problem(topology, job, request), np.random.default_rng(request.seed)
+        bounds = IncrementalBound([problem], self.target, request)
+        for found in search_iteration(problem, rng, start=request.start, nearby=request.nearby, target=self.target):
+            yield found
+            if self.objective.step_of(request, found, bounds).gap < PROVEN:
+                return
+
+    def improve(self) -> Iterator[Candidate]:
+        """Anneal the choices by turns: all in the first round, then in each the better half, the last one to the end.
+
+        After its turn, the best plan of a choice is tried in the other ways to average.
+        """
+        alive = self.choices = [_Choice(self._annealed(one)) for one in self._requests()]
         # a search that counts steps has time for all choices, so that none is worse for the others' sake
         rounds = 1 if self.request.steps is not None else math.ceil(math.log2(max(len(alive), 1))) + 1
         for number in range(rounds):
@@ -400,66 +438,52 @@ class ChoiceSearch:
                 yield from self._other_ways(choice)
                 if self.finished:
                     return
-            alive = sorted((one for one in alive if one.latest is not None), key=lambda one: one.value)
-            if not alive:
-                if self.best is None:
-                    raise self._nothing
-                yield self._shown(self.best, complete=True)
-                return
-            alive = alive[: max(1, (len(alive) + 1) // 2)]
+            alive = sorted((one for one in alive if one.best is not None), key=lambda one: one.value)
+            alive = alive[: (len(alive) + 1) // 2]
 
-    def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[PlanStep]:
-        """The steps of a choice in its share of the round."""
+    def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[Candidate]:
+        """The steps of a choice in its share of the round, of which ``left`` choices have not had theirs."""
         request = self.request
-        last = number == rounds - 1 and left == 1
+        self._turn, self._is_last_turn = choice, number == rounds - 1 and left == 1
+        share, until_s = np.iinfo(np.int64).max, math.inf
         if request.steps is not None:
-            share, until_s = request.steps, math.inf
-        else:
-            share = np.iinfo(np.int64).max
-            round_s = request.limit_s * (number + 1) / rounds
-            until_s = math.inf if last else self._spent_s + max(round_s - self._spent_s, 0.0) / left
-        while not choice.done and choice.taken < share:
-            began = time.perf_counter()
-            step = None
+            share = request.steps
+        elif not self._is_last_turn:
+            round_ends_s = request.limit_s * (number + 1) / rounds
+            until_s = self.spent_s + max(round_ends_s - self.spent_s, 0.0) / left
+        while not choice.done and choice.n_complete < share:
             try:
-                step = choice.advance()
+                found = choice.advance()
             except LabError as error:
                 self.error, choice.done = error, True
-            if step is not None:
-                if self.best is None or step.best_s < self.best.best_s:
-                    self.best = step
-                generation = choice.taken - 1 if last else -1  # the whole bound comes with the very last step
-                self.bound.update(self.best.iteration_s, generation, lambda: self._spent_s, complete=step.complete)
-            self._spent_s += time.perf_counter() - began
-            if step is not None and self.best is not None:
-                yield self._shown(self.best, newest=step)
-            if self.finished or self._spent_s >= until_s:
-                return
+                found = None
+            if found is not None:
+                yield found
+            if self.finished or self.spent_s >= until_s:
+                break
+        self._turn = None
 
-    def _other_ways(self, choice: _Choice) -> Iterator[PlanStep]:
+    def _other_ways(self, choice: _Choice) -> Iterator[Candidate]:
         """The best plan of a choice, with its replicas averaging in the other ways that are open, where one is faster.
 
         This ends when it has taken ``OTHER_WAYS_SHARE`` of the time limit: large plans take long to simulate.
         """
-        latest = choice.latest
-        if latest is None or latest is choice.retried or self.best is None:
+        one, request = choice.best, self.request
+        if one is None or one is choice.retried or self.best is None:
             return
-        choice.retried = latest
-        if latest.job.n_replicas == 1 or latest.best_s > CLOSE * self.best.best_s:
+        choice.retried = one
+        if one.job.n_replicas == 1 or one.best_s > CLOSE * self.best.best_s:
             return
-        began = time.perf_counter()
-        better: PlanStep | None = None
-        for job in self._in_other_ways(latest.job):
-            plan = unpriced_plan(latest.topology, job, latest.best, latest.queueing, latest.efficiency)
-            found = candidate_of(plan, self.target, latest.evaluations, "averaged otherwise")
-            if found is not None and found.best_s < (self.best if better is None else better).best_s:
-                better = self.objective.step_of(self.request, found, self.bound)
-            if self.request.steps is None and time.perf_counter() - began > OTHER_WAYS_SHARE * self.request.limit_s:
+        began, best = time.perf_counter(), self.best
+        for job in self._in_other_ways(one.job):
+            plan = unpriced_plan(one.topology, job, one.best, request.queueing, request.efficiency)
+            found = candidate_of(plan, self.target, one.evaluations, "averaged otherwise")
+            if found is not None and found.best_s < best.best_s:
+                best = found
+            if request.steps is None and time.perf_counter() - began > OTHER_WAYS_SHARE * request.limit_s:
                 break
-        self._spent_s += time.perf_counter() - began
-        if better is not None:
-            self.best = better
-            yield self._shown(better, complete=True)
+        if best is not self.best:
+            yield best
 
     def _in_other_ways(self, job: Job) -> Iterator[Job]:
         """The job of a plan with every other averaging, overlap and whole or split states that the request leaves
@@ -477,33 +501,35 @@ class ChoiceSearch:
             except LabError:  # such as a hierarchy with split states
                 continue
 
-    def _held(self, best: PlanStep, newest: PlanStep) -> Callable[[], Population] | None:
-        """What the newest step's choice holds, with the best of all as the first; None where that lies on a network of
+    # what is shown
+
+    def _held(self, best: Candidate, newest: Candidate) -> Callable[[], Population] | None:
+        """What the newest plan's choice holds, with the best of all as the first; None where that lies on a network of
         other groups."""
         if newest.held is None or newest.topology is not best.topology or newest.best_s <= best.best_s:
             return newest.held if newest.topology is best.topology else None
         number = self._leaders.setdefault(best, FIRST_LEADER + len(self._leaders))
         return partial(_led_by, newest.held, best, number)
 
-    def _shown(self, best: PlanStep, newest: PlanStep | None = None, *, complete: bool = False) -> PlanStep:
-        """The best plan of all choices, with what all of them say."""
-        bound = self.bound
-        least = best.bound_s if not self.target.dollars else _dollars(bound, self.request.job)
-        bound_s = bound.iteration_s
-        return replace(
+    def _shown(self, newest: Candidate | None = None, *, complete: bool = False) -> PlanStep:
+        """The best plan of all choices, with the counts of all of them, and what the newest plan's choice holds."""
+        best = self.best
+        assert best is not None
+        n_complete = sum(choice.n_complete for choice in self.choices)
+        if newest is not None and self._turn is not None:  # generations before this step
+            n_complete -= newest.complete
+        shown = replace(
             best,
-            bound_s=min(least if self.target.dollars else bound_s, best.best_s),
-            iteration_bound_s=min(bound_s, best.iteration_s),
-            evaluations=self.structured.n_simulated + sum(one.evaluations for one in self.choices),
+            evaluations=self.structured.n_simulated + sum(choice.evaluations for choice in self.choices),
             operator=best.operator if newest is None else newest.operator,
             complete=complete if newest is None else newest.complete,
             held=None if newest is None else self._held(best, newest),
-            generation=max(0, sum(one.taken for one in self.choices) - (newest is not None and newest.complete)),
-            seconds=self._spent_s,
         )
+        step = self.objective.step_of(self.request, shown, self.bounds)
+        return replace(step, generation=max(0, n_complete), seconds=self.spent_s)
 
 
-def _led_by(held: Callable[[], Population], best: PlanStep, number: int) -> Population:
+def _led_by(held: Callable[[], Population], best: Candidate, number: int) -> Population:
     """What a choice holds, behind the best of all."""
     population = held()
     first = Individual(
@@ -531,10 +557,6 @@ def _roomiest(choices: list[tuple[Topology, Job]]) -> list[tuple[Topology, Job]]
         if (job.tensor_parallel or 1) in ends[0] and job.sharding in ends[1]:
             found.setdefault((job.tensor_parallel or 1, job.sharding), (network, job))
     return list(found.values())
-
-
-def _dollars(bound: IncrementalBound, job: Job) -> float:
-    return bound.dollars / job.tokens * TOKENS
 
 
 def _bounded(request: SearchRequest) -> list[IterationProblem]:

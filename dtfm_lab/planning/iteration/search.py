@@ -141,11 +141,17 @@ def _run(
     problem: IterationProblem, rng: np.random.Generator, given: Given, target: SearchTarget, fitting: FittingPlan
 ) -> Iterator[Candidate]:
     compiling_s = yield from wait_for_kernels(problem, fitting, target, given[0])
-    for candidate in _Search(problem, rng, given, target, fitting).run():
+    for candidate in ChoiceAnnealing(problem, rng, given, target, fitting).run():
         yield replace(candidate, compiling_s=compiling_s)
 
 
-class _Search:
+class ChoiceAnnealing:
+    """The search of one choice: what ``objective.Search`` improves.
+
+    Each shape begins with structured placements (``begin``) and is annealed when its turn comes (``improve``). The best
+    plan of a shape becomes the best of all when ``judge`` has priced it exactly.
+    """
+
     def __init__(
         self,
         problem: IterationProblem,
@@ -206,24 +212,30 @@ class _Search:
         for shape_search, found in self.given:
             self.operator = "start"
             shape_search.keep(replace(found, operator="start"))
-            if self._take(shape_search):
+            if self.judge(shape_search):
                 yield self._candidate(complete=False)
         if self.nearby and self.best is not None:
             yield from self._near()
             return
+        promising = yield from self.begin()
+        yield from self.improve(promising)
+
+    def begin(self) -> Generator[Candidate, None, set[ShapeSearch]]:
+        """The structured placements of all shapes; returns shapes with activations computed again that may win."""
         yield from self._first_plans(list(self.shape_searches))
         tight = self._tight()
         yield from self._first_plans([shape_search for shape_searches in tight for shape_search in shape_searches])
-        promising = {shape_search for shape_searches in tight for shape_search in shape_searches[:PROMISING]}
+        return {shape_search for shape_searches in tight for shape_search in shape_searches[:PROMISING]}
+
+    def improve(self, promising: set[ShapeSearch]) -> Iterator[Candidate]:
+        """Anneal every shape for a short while, then always the shape that looks best."""
         for rounds in range(MOST_ROUNDS):
             by_priority = sorted(self.shape_searches, key=_priority)
             for i, shape_search in enumerate(by_priority[: max(FEWEST_LONGER, len(by_priority) // LONGER**rounds)]):
                 if rounds == 0 and self._hopeless(shape_search):
                     continue
-                self._improve(
-                    shape_search, FIRST_LENGTH if shape_search in promising else FIRST_GROWTH * LONGER**rounds
-                )
-                if self.best and (self._take(shape_search) or self._judged_long() or i % SHOWN_EVERY == 0):
+                self._anneal(shape_search, FIRST_LENGTH if shape_search in promising else FIRST_GROWTH * LONGER**rounds)
+                if self.best and (self.judge(shape_search) or self._judged_long() or i % SHOWN_EVERY == 0):
                     yield self._candidate(complete=False)
             if self.best is not None:
                 break
@@ -231,8 +243,8 @@ class _Search:
         while True:
             self._begin_beside()
             shape_search = min(self.shape_searches, key=_priority)
-            self._improve(shape_search, min(FIRST_LENGTH * GROWTH ** (shape_search.slices - 1), LONGEST))
-            self._take(shape_search)
+            self._anneal(shape_search, min(FIRST_LENGTH * GROWTH ** (shape_search.slices - 1), LONGEST))
+            self.judge(shape_search)
             yield self._candidate()
 
     def _near(self) -> Iterator[Candidate]:
@@ -240,8 +252,8 @@ class _Search:
         times as long as it does after a few exchanges, and so would what is made of it. Then shapes next to the best
         one's are made of it, beside stages along chains of clusters, and all are annealed a little at a time."""
         for shape_search in [shape_search for shape_search in self.shape_searches if shape_search.best is not None]:
-            self._improve(shape_search, MENDING_LENGTH, mends=True)
-            self._take(shape_search)
+            self._anneal(shape_search, MENDING_LENGTH, mends=True)
+            self.judge(shape_search)
             yield self._candidate()
         assert self.best is not None
         yield from self._first_plans(self.shape_searches.of_clusters(self.best[0]), chains=True)
@@ -253,15 +265,15 @@ class _Search:
                     self.operator = "reshaped, {} x {}".format(*shape_search.shape)
                     self.evaluations += 1
                     shape_search.keep(found)
-                    if self._take(shape_search):
+                    if self.judge(shape_search):
                         yield self._candidate(complete=False)
             seen.add(best)
             shape_search = min(
                 (shape_search for shape_search in self.shape_searches if shape_search.best is not None),
                 key=_near_priority,
             )
-            self._improve(shape_search, min(FIRST_GROWTH * NEAR_GROWTH**shape_search.slices, LONGEST))
-            self._take(shape_search)
+            self._anneal(shape_search, min(FIRST_GROWTH * NEAR_GROWTH**shape_search.slices, LONGEST))
+            self.judge(shape_search)
             yield self._candidate()
 
     def _tight(self) -> list[list[ShapeSearch]]:
@@ -299,12 +311,12 @@ class _Search:
                     self.operator, found = named
                     self.evaluations += 1
                     shape_search.keep(self.shown.tried(shape_search, found, self.operator))
-                    taken = quick and self._take(shape_search)
+                    taken = quick and self.judge(shape_search)
                     if taken or (self.best is not None and self.evaluations % SHOWN_EVERY == 0):
                         yield self._candidate(complete=False)
         by_promise = sorted(shape_searches, key=lambda one: (one.shape[0] > 1, _priority(one)))
         for shape_search in [] if quick else by_promise:
-            if self._take(shape_search) or self._judged_long():
+            if self.judge(shape_search) or self._judged_long():
                 yield self._candidate(complete=False)
 
     def _hopeless(self, shape_search: ShapeSearch) -> bool:
@@ -327,7 +339,7 @@ class _Search:
         waited, self.waited = self.waited, False
         return waited and self.best is not None
 
-    def _take(self, shape_search: ShapeSearch) -> bool:
+    def judge(self, shape_search: ShapeSearch) -> bool:
         """Whether the best plan of a shape is the best of all, which it then becomes; it is priced exactly first."""
         best = shape_search.best
         if best is None or best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
@@ -336,18 +348,18 @@ class _Search:
             if self.best is not None and best.value * shape_search.underestimated >= self.best[1].value:
                 return False
             self.evaluations += 1
-            judge = self._pricer(shape_search)
-            estimated, best = best.value, judge(shape_search, best)
+            pricer = self._pricer(shape_search)
+            estimated, best = best.value, pricer(shape_search, best)
             shape_search.best = best
-            if not judge.replays and best.lacks == 0 and estimated > 0:
+            if not pricer.replays and best.lacks == 0 and estimated > 0:
                 shape_search.underestimated = max(best.value / estimated, 1.0)
-            self.waited = not judge.replays
+            self.waited = not pricer.replays
             if best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
                 return False
         self.best = shape_search, best
         return True
 
-    def _improve(self, shape_search: ShapeSearch, growth: float, *, mends: bool = False) -> None:
+    def _anneal(self, shape_search: ShapeSearch, growth: float, *, mends: bool = False) -> None:
         """Anneal a shape by the estimate, and what that finds by the replay; ``mends`` its best plan."""
         assert shape_search.best is not None
         s, r = shape_search.shape
@@ -376,7 +388,7 @@ class _Search:
         """The memory and the limits that no plan was found to keep, in one line."""
         limits = {"max_price_per_hour": self.target.max_price_per_hour, "max_iteration_s": self.target.max_iteration_s}
         kept = [f"{what} {limit:g}" for what, limit in limits.items() if limit < math.inf]
-        refused = next((judge.refusal for judge in self.pricers.values() if judge.refusal), "")
+        refused = next((pricer.refusal for pricer in self.pricers.values() if pricer.refusal), "")
         if refused:
             return f"no plan was found that can be simulated and fits memory{' and limits' * bool(kept)}: {refused}"
         if not kept:
@@ -403,7 +415,7 @@ class _Search:
 def _without_schedule(problem: IterationProblem, rng: np.random.Generator, target: SearchTarget) -> Iterator[Candidate]:
     """The search of the same job with any schedule."""
     opened = replace(problem, job=problem.job.with_fields(schedule=None))
-    return _Search(opened, rng, (None, ()), target, fitting_plan(opened)).run()
+    return ChoiceAnnealing(opened, rng, (None, ()), target, fitting_plan(opened)).run()
 
 
 def _priority(shape_search: ShapeSearch) -> float:
