@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.network import LINK_SPREAD, Device, Estimate, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, Topology
 from dtfm_lab.domain.units import TERA, BoolArray, FloatArray, GiB, IntArray, by_key, to_gbps, to_ms
 
 Speed = tuple[float, float]
@@ -49,7 +49,7 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     return data | _measured(topology)
 
 
-def _estimate(estimate: Estimate) -> dict[str, Any]:
+def _estimate(estimate: BandwidthEstimate) -> dict[str, Any]:
     gbps = ("bandwidth_gbps", estimate.bandwidth_bytes_per_s), ("least_gbps", estimate.least_bytes_per_s)
     rates = dict((*gbps, ("most_gbps", estimate.most_bytes_per_s)))
     return {"links": estimate.where} | {name: float(to_gbps(rate)) for name, rate in rates.items()}

@@ -41,7 +41,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gain:
+class SensitivityGain:
     """One improvement and the length of the iteration with it."""
 
     what: str
@@ -90,7 +90,7 @@ class Gain:
         return f"{begin}: {'no change' if abs(self.change) < LEAST_REPORTED else f'{100 * self.change:+.2g} %'}"
 
 
-def sensitivity_table(rows: Iterable[Gain]) -> pd.DataFrame:
+def sensitivity_table(rows: Iterable[SensitivityGain]) -> pd.DataFrame:
     """One row a gain, the greatest first: seconds of an iteration, and US dollars a billion tokens."""
     columns = [*COLUMNS, *DOLLARS]
     table = pd.DataFrame([[getattr(gain, column) for column in columns] for gain in rows], columns=columns)
@@ -104,7 +104,7 @@ def gains(
     factor: float = 1.1,
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
-) -> Iterator[Gain]:
+) -> Iterator[SensitivityGain]:
     """The gain of each improvement in turn: links that carry messages, pairs of regions, devices.
 
     Parameters
@@ -136,12 +136,12 @@ def gains(
     return _gains(base, number, [one for one in WHAT if one in chosen])
 
 
-def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[Gain]:
+def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[SensitivityGain]:
     plan = base.plan
     before_s = base.iteration_s
     targets = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(base))]
     for number, (one, target) in enumerate(targets, start=1):
-        yield Gain(
+        yield SensitivityGain(
             what=one,
             of=target.of,
             name=target.name,

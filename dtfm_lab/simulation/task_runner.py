@@ -24,7 +24,7 @@ from pandas import DataFrame
 from dtfm_lab.domain.errors import FileError, LabError, RunError
 from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.simulation.executors import Executor, Here, Lost, results_of
+from dtfm_lab.simulation.executors import Executor, InProcessExecutor, TaskLost, results_of
 
 T = TypeVar("T")
 Done = Callable[[int, Any], None]
@@ -44,7 +44,7 @@ LARGEST_COUNT = 2**53
 """Largest whole number of a row; tables hold 64 bits."""
 
 
-class Kept(Protocol):
+class StoredRows(Protocol):
     """Rows of plain values by key, such as ``files.sweep_rows.SweepRows``."""
 
     def __contains__(self, key: str) -> bool: ...
@@ -62,10 +62,10 @@ def results(
     *,
     executor: Executor | None,
     named: Callable[[int], str],
-    kept: Kept | None,
+    kept: StoredRows | None,
     to_row: Callable[[T], Mapping[str, Any]],
     of_row: Callable[[Mapping[str, Any]], T],
-) -> Iterator[T | Lost]:
+) -> Iterator[T | TaskLost]:
     """Results of a module-level function for each task, in the order of the tasks.
 
     Those that are kept are as they were, all others are computed, and then kept. A task whose worker was lost is not
@@ -88,8 +88,10 @@ def results(
             kept.keep(keys[missing[position]], to_row(result))
 
     left = [tasks[number] for number in missing]
-    if executor is None or isinstance(executor, Here):
-        computed: Iterator[T | Lost] = _computed(function, left, 1 if executor is not None else usable_cores(), done)
+    if executor is None or isinstance(executor, InProcessExecutor):
+        computed: Iterator[T | TaskLost] = _computed(
+            function, left, 1 if executor is not None else usable_cores(), done
+        )
     else:
         computed = results_of(executor, function, left, named=lambda position: named(missing[position]), done=done)
     for number in range(len(tasks)):
@@ -123,7 +125,7 @@ def _in_processes(
     pool = ProcessPoolExecutor(n_processes, initializer=_initialise, initargs=(os.getpid(),), env=ENVIRONMENT)
     try:
         for result in results_of(pool, function, tasks[first:], done=lambda number, found: done(first + number, found)):
-            if isinstance(result, Lost):
+            if isinstance(result, TaskLost):
                 raise RunError(
                     f"one of {n_processes} worker processes died, for want of memory perhaps; wanted fewer, such as "
                     "executor='loky:1'"

@@ -18,7 +18,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.widgets.lab_state import LabState, roles_of
 from dtfm_lab.widgets.what_if import WhatIfPanel
-from dtfm_lab.widgets.what_if.answer import MEASURES, ONE_TO_ONE, PARTS, SAME, Answer, Answers, percent, reason
+from dtfm_lab.widgets.what_if.answer import MEASURES, ONE_TO_ONE, PARTS, SAME, Answers, WhatIfAnswer, percent, reason
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting, batches_of, microbatches_of, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import FACTOR_STOPS
 
@@ -38,7 +38,7 @@ def shows(panel: WhatIfPanel, setting: WhatIfSetting | None = None) -> Callable[
     return lambda: panel.last is not None and panel.last.setting == (setting or panel.setting)
 
 
-def answer_of(plan: Plan, setting: WhatIfSetting) -> Answer:
+def answer_of(plan: Plan, setting: WhatIfSetting) -> WhatIfAnswer:
     return Answers(plan).answer(setting)
 
 

@@ -40,7 +40,7 @@ from dtfm_lab.domain.network.device import (
     shortened,
     typical_price,
 )
-from dtfm_lab.domain.network.estimate import Estimate
+from dtfm_lab.domain.network.estimate import BandwidthEstimate
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, to_gbps, to_ms
 
@@ -95,7 +95,7 @@ class Topology:
     """(N, N) bytes per second. The paper's B."""
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
-    estimates: tuple[Estimate, ...] = field(default=(), kw_only=True)
+    estimates: tuple[BandwidthEstimate, ...] = field(default=(), kw_only=True)
     """Bandwidths that nobody measured, and how far each may be off."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
     """One standard deviation of the logarithm of the seconds of all messages; only an iteration's interval follows."""

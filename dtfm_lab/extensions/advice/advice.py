@@ -33,7 +33,7 @@ from dtfm_lab.extensions.advice.ways import (
     MIXED,
     OWN,
     RENTED,
-    Way,
+    FleetOption,
     between,
     duration,
     number,
@@ -83,7 +83,7 @@ class AdviceOptions:
         check_options(self, thing="advice")
 
 
-class Fit(NamedTuple):
+class MemoryFit(NamedTuple):
     """The job as it is or in what it is changed, some bytes that it then needs, and whether each network has them."""
 
     job: str
@@ -91,7 +91,7 @@ class Fit(NamedTuple):
     fits: dict[str, bool]
 
 
-class Gain(NamedTuple):
+class UpgradeGain(NamedTuple):
     """What one thing more or faster makes of an iteration."""
 
     what: str
@@ -122,14 +122,14 @@ class Advice:
     tokens: float
     asked: AdviceOptions
     """With the limits and the price of electricity."""
-    options: tuple[Way, ...]
+    options: tuple[FleetOption, ...]
     wanted: int
     """Ways that are tried; fewer options where it was stopped."""
     changed: str = ""
     """What was changed of the job for these plans, where it fits nowhere as it is."""
-    fits: tuple[Fit, ...] = ()
-    gains: tuple[Gain, ...] | None = None
-    base: Way | None = None
+    fits: tuple[MemoryFit, ...] = ()
+    gains: tuple[UpgradeGain, ...] | None = None
+    base: FleetOption | None = None
     """The way whose gains they are."""
     spot: Spot | None = None
 
@@ -142,7 +142,7 @@ class Advice:
         shown = [way for way in self.options if not way.is_single or way is alone]
         object.__setattr__(self, "options", tuple(sorted(shown, key=self._key)))
 
-    def _key(self, way: Way) -> tuple[Any, ...]:
+    def _key(self, way: FleetOption) -> tuple[Any, ...]:
         if way.plan is None:
             return (2,)
         order = (way.seconds, way.dollars) if self._for_speed else (way.dollars, way.seconds)
@@ -152,7 +152,7 @@ class Advice:
     def _for_speed(self) -> bool:
         return self.asked.budget_dollars is not None and self.asked.deadline_days is None
 
-    def allows(self, way: Way) -> bool:
+    def allows(self, way: FleetOption) -> bool:
         """Whether a way keeps the limits of the rule."""
         days, dollars = self.asked.deadline_days, self.asked.budget_dollars
         if way.plan is None:
@@ -163,7 +163,7 @@ class Advice:
         return way.seconds <= most_s and way.dollars <= (dollars or math.inf)
 
     @property
-    def best(self) -> Way | None:
+    def best(self) -> FleetOption | None:
         """The way that is chosen; None where there is none."""
         return next((way for way in self.options[:1] if self.allows(way)), None)
 
@@ -263,7 +263,7 @@ class Advice:
         return write_text(path, str(self))
 
 
-def _row(way: Way) -> dict[str, Any]:
+def _row(way: FleetOption) -> dict[str, Any]:
     plan, (low, high) = way.plan, way.range_of(1.0)
     days, dollars = way.seconds / DAY_S, way.dollars
     row = {"way": way.name, "kind": way.kind, "fits": plan is not None, "lacks": way.lacks}
@@ -321,7 +321,7 @@ def _section(title: str, *parts: Part) -> ReportSection:
     return ReportSection(title, parts, opened=True)
 
 
-def _line(way: Way, mark: str) -> tuple[str, ...]:
+def _line(way: FleetOption, mark: str) -> tuple[str, ...]:
     plan = way.plan
     assert plan is not None
     kwh, more = "" if way.where == "In the cloud" else number(way.kwh), " + ?" * bool(way.unmetered)
@@ -337,7 +337,7 @@ def _line(way: Way, mark: str) -> tuple[str, ...]:
     )
 
 
-def _plan_of(way: Way) -> str:
+def _plan_of(way: FleetOption) -> str:
     plan = way.plan
     assert plan is not None
     job = plan.job
@@ -352,14 +352,14 @@ def _count(tokens: float) -> str:
     return f"{tokens / size:.4g}{unit}"
 
 
-def _time(way: Way) -> str:
+def _time(way: FleetOption) -> str:
     return between(way.seconds, way.range_of(way.seconds), *unit_of(way.seconds))
 
 
-def _dollars(way: Way) -> str:
+def _dollars(way: FleetOption) -> str:
     low, high = (money(end).replace("$", "") for end in way.range_of(way.dollars))
     return f"{money(way.dollars)} ({low}–{high})" if way.dollars >= CENT else money(way.dollars)
 
 
-def _in_short(way: Way) -> str:
+def _in_short(way: FleetOption) -> str:
     return f"{duration(way.seconds)} and {money(way.dollars)}"

@@ -66,9 +66,9 @@ class Trial:
     """Where the function is wrong, the beginning of the sentence that says so."""
 
 
-Told = Mapping[str, Any]
+TextValues = Mapping[str, Any]
 """What a text of a mission names in braces, beside what the reader is given."""
-Checked = Callable[[Any, Given], Told]
+Checked = Callable[[Any, Given], TextValues]
 Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 

@@ -22,9 +22,9 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import by_key, counted
-from dtfm_lab.extensions.hosts.expressed import BY_STAGE, Expressed, Told
+from dtfm_lab.extensions.hosts.expressed import BY_STAGE, Expressed, FrameworkLaunch
 from dtfm_lab.extensions.hosts.frameworks import FRAMEWORKS, script
-from dtfm_lab.extensions.hosts.hosts import Host, by_count, filled, hosts_file, named_hosts, read_hosts
+from dtfm_lab.extensions.hosts.hosts import RunHost, by_count, filled, hosts_file, named_hosts, read_hosts
 from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.simulation.memory import memory
 
@@ -32,7 +32,7 @@ from dtfm_lab.simulation.memory import memory
 class Agent(NamedTuple):
     """One call of torchrun on a host."""
 
-    host: Host
+    host: RunHost
     rank: int
     """Its own, among all agents."""
     first_gpu: int
@@ -45,8 +45,8 @@ class Launched:
     """A plan as a framework is told of it, on hosts."""
 
     plan: Plan
-    told: Told
-    hosts: tuple[Host, ...]
+    told: FrameworkLaunch
+    hosts: tuple[RunHost, ...]
     """In the order of their first ranks; their workers are placed devices, in the order of ranks."""
     port: int
     framework: str

@@ -6,7 +6,7 @@ from typing import Any
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import HARDWARE, as_number, hardware_of, known_gpu, variants_of
 from dtfm_lab.domain.units import TERA, GiB
-from dtfm_lab.extensions.machines.seen import Gpu, Host
+from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 
 
 class GivenHardware:
@@ -16,7 +16,7 @@ class GivenHardware:
         self._peak_tflops = {name.casefold(): value for name, value in peak_tflops.items()}
         self._memory_gib = {name.casefold(): value for name, value in memory_gib.items()}
 
-    def lacking(self, host: Host) -> dict[str, str]:
+    def lacking(self, host: ReportedHost) -> dict[str, str]:
         """By the name of each GPU of a host that cannot be a device: what is wanted. Raises TopologyError."""
         found = {}
         for gpu in dict.fromkeys(host.gpus):
@@ -27,7 +27,7 @@ class GivenHardware:
                 found[gpu.name] = " and ".join(missing)
         return found
 
-    def wanted(self, hosts: Sequence[Host]) -> str:
+    def wanted(self, hosts: Sequence[ReportedHost]) -> str:
         """What a user can say of GPUs that are not in the table, for a refusal."""
         lacking = {name: what for host in hosts for name, what in self.lacking(host).items()}
         example = f"--gpu {next(iter(lacking))!r}".replace("'", '"').rstrip('"')
@@ -37,7 +37,7 @@ class GivenHardware:
         values = {"peak_tflops": "TFLOPS", "memory_gib": "TFLOPS,GIB"}[fields[-1]]
         return f'{whose} {" and ".join(fields)} ({example}={values}")'
 
-    def fields(self, gpu: Gpu) -> dict[str, Any]:
+    def fields(self, gpu: ReportedGpu) -> dict[str, Any]:
         """What a device of it has; without a peak or memory that nothing tells. Raises TopologyError."""
         told = self._given(gpu.name)
         known = known_gpu(*gpu)
@@ -51,7 +51,7 @@ class GivenHardware:
             fields = {"peak_flop_per_s": row.peak_flop_per_s, "memory_bytes": row.memory_bytes} | fields
         return fields
 
-    def notes(self, hosts: Sequence[Host]) -> Iterator[str]:
+    def notes(self, hosts: Sequence[ReportedHost]) -> Iterator[str]:
         """Of names that leave open how much memory a GPU has, what it was taken for."""
         told = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
         for name in sorted(each for each in told if each.casefold() not in self._memory_gib):
@@ -76,5 +76,5 @@ class GivenHardware:
         return told
 
 
-def _is_in_table(gpu: Gpu) -> bool:
+def _is_in_table(gpu: ReportedGpu) -> bool:
     return known_gpu(*gpu) is not None or hardware_of(gpu.name) is not None

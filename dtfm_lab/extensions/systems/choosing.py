@@ -13,7 +13,7 @@ from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.systems.bound import fits, least_lacking_bytes, sentence_of
 from dtfm_lab.extensions.systems.outcome import Outcome
 from dtfm_lab.extensions.systems.strategy import NOT_MODELLED, Branch, Budget, Strategy, priced, strategies, work_of
-from dtfm_lab.simulation.executors import Executor, Lost, results_of
+from dtfm_lab.simulation.executors import Executor, TaskLost, results_of
 
 ROUNDING = 1e-9
 """Relative rounding of a lower bound."""
@@ -206,7 +206,7 @@ def outcomes_in_order(
     for (strategy, _, _, budget), found in zip(
         tasks, results_of(executor, outcome_of, tasks, named=lambda i: f"system {tasks[i][0].heading}"), strict=True
     ):
-        if isinstance(found, Lost):
+        if isinstance(found, TaskLost):
             yield Outcome(strategy=strategy, budget=budget, found=None, reason=found.reason)
         else:
             yield found

@@ -213,7 +213,7 @@ class Coordinator:
         digests: dict[str, str] = {}
         try:
             with self._checkpoints.writing(done, self._losses, digests) as folder:
-                answers = self._pool.order_all(orders.Checkpoint(folder=str(folder)))
+                answers = self._pool.order_all(orders.WriteCheckpoint(folder=str(folder)))
                 for answer in answers:
                     digests |= answer.get("digests", {})
                 if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:

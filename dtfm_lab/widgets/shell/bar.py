@@ -23,7 +23,7 @@ from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import ALIKE, headline, reason_of
-from dtfm_lab.widgets.tasks import SLOW_S, Soon, begin, has_event_loop
+from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import TopBar
 
 REST_S = 0.3
@@ -56,7 +56,7 @@ class StatusBar:
         lab_state.observe(lambda change: self._take_plan(change["new"]), "plan")
         self._reason: tuple[object, str] = (None, "")
         """What was analysed last, see ``_asked``, and what binds it."""
-        self.refreshing = Soon(self.refresh)
+        self.refreshing = OncePerTurn(self.refresh)
         self.view = TopBar(on_press, live=replanning.switch.value)
         traitlets.link((replanning.switch, "value"), (self.view, "live"))
         traitlets.dlink((self.view, "dark"), (lab_state, "dark"))

@@ -27,9 +27,9 @@ from dtfm_lab.widgets.controls import (
 )
 from dtfm_lab.widgets.lab_state import LabState, is_profiled, roles_of
 from dtfm_lab.widgets.schedule.predictions import PredictionChart
-from dtfm_lab.widgets.tasks import Newest, begin
+from dtfm_lab.widgets.tasks import LatestRequest, begin
 from dtfm_lab.widgets.what_if import answer as answer_text
-from dtfm_lab.widgets.what_if.answer import Answer, Answers, PlannedAnew
+from dtfm_lab.widgets.what_if.answer import Answers, PlannedAnew, WhatIfAnswer
 from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import Pins, SettingControls
 
@@ -55,10 +55,10 @@ class WhatIfPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, PANE)
-        self.last: Answer | None = None
-        self.last_base: Answer | None = None
+        self.last: WhatIfAnswer | None = None
+        self.last_base: WhatIfAnswer | None = None
         """The answer to what the lab is turned to; None where that is not possible."""
-        self._asked = Newest(
+        self._asked = LatestRequest(
             self._answer_newest,
             self._report_error,
             can_answer=lambda: self.setting is not None and lab_state.shows(PANE),
@@ -236,7 +236,7 @@ class WhatIfPanel(Panel):
         drawn_before = None if before is None or setting == base else before.prediction
         self.chart.show(now.prediction, drawn_before)
 
-    def _write_numbers(self, now: Answer) -> None:
+    def _write_numbers(self, now: WhatIfAnswer) -> None:
         """Write the large numbers and the headline's sentence, and show the setting on the network."""
         base, better = self.last_base, self._better(now.setting)
         note = "" if base is None else answer_text.headline(now, base)

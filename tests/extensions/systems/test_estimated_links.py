@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 import dtfm_lab as lab
-from dtfm_lab.domain.network import BETWEEN, Estimate, at_their_ends
+from dtfm_lab.domain.network import BETWEEN, BandwidthEstimate, at_their_ends
 from dtfm_lab.domain.units import format_s, from_gbps
 from dtfm_lab.extensions.systems import choosing
 from dtfm_lab.simulation.memory import memory
@@ -18,7 +18,7 @@ def network(gbps: float, most_gbps: float) -> lab.Topology:
     topology = lab.Topology.from_matrices(
         np.where(near, 0.01, 0.1), np.where(near, 2000.0, gbps), gpu="A100", hosts=[f"h{i}" for i in hosts]
     )
-    estimate = Estimate(BETWEEN, from_gbps(gbps), from_gbps(gbps), from_gbps(most_gbps))
+    estimate = BandwidthEstimate(BETWEEN, from_gbps(gbps), from_gbps(gbps), from_gbps(most_gbps))
     return replace(topology, estimates=(estimate,))
 
 

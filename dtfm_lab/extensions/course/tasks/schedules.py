@@ -12,7 +12,7 @@ from dtfm_lab.extensions.course.checks import (
     TRAINED,
     MissionsOf,
     Number,
-    Told,
+    TextValues,
     Trial,
     fits,
     plan_of,
@@ -71,7 +71,7 @@ def _turns(hop_s: float) -> int:
 
 
 @orders.mission("deep-enough", takes=(list, tuple), give=give_slow_row)
-def deep_enough(warmups: list[int], given: Given) -> Told:
+def deep_enough(warmups: list[int], given: Given) -> TextValues:
     job = given.plan.job
     numbers = [int(each) for each in warmups if isinstance(each, (int, np.integer)) and not isinstance(each, bool)]
     require(len(numbers) == len(warmups), "warm-ups are whole numbers, one for each device")
@@ -141,7 +141,7 @@ def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @filling.mission("into-sixteen", takes=Plan, give=give_small_devices)
-def into_sixteen(plan: Plan, given: Given) -> Told:
+def into_sixteen(plan: Plan, given: Given) -> TextValues:
     wanted = given.plan
     plan_of(plan, wanted.topology, wanted.job, "global_batch", "attention", *TRAINED)
     trace = simulate(plan)

@@ -11,7 +11,7 @@ from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.course.checks import (
     MissionsOf,
     Number,
-    Told,
+    TextValues,
     iteration_again_s,
     parts_of,
     plan_of,
@@ -74,7 +74,7 @@ def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @lesson.mission("proven-and-beaten", takes=(list, tuple), give=give_mixed)
-def proven_and_beaten(plans: list[Any], given: Given) -> Told:
+def proven_and_beaten(plans: list[Any], given: Given) -> TextValues:
     for each in parts_of(plans, "two Plans, the proven one first", Plan, Plan):
         plan_of(each, given.network, given.job)
     proven, faster = (priced_again(each) for each in plans)

@@ -18,7 +18,7 @@ from dtfm_lab.extensions.elasticity.history import History
 from dtfm_lab.extensions.elasticity.pane.race import (
     CAUSES,
     OURS,
-    Question,
+    RaceQuestion,
     Replays,
     marks_of,
     moment_of,
@@ -31,7 +31,7 @@ from dtfm_lab.extensions.elasticity.pane.time_line import HistoryChart, TimeLine
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
 from dtfm_lab.widgets.shell.panes import LabStep
-from dtfm_lab.widgets.tasks import FRAME_S, Newest, Stream, has_event_loop
+from dtfm_lab.widgets.tasks import FRAME_S, LatestRequest, Stream, has_event_loop
 from dtfm_lab.widgets.views.systems import SystemsView
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ class HoursPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self.replays = Replays()
-        self.question: Question | None = None
+        self.question: RaceQuestion | None = None
         """What was asked last; None until then."""
         self._raced: dict[str, History] = {}
         """What the race showed last of each policy, as long as the network and the hours' length stay."""
         self._problem, self._is_replaying, self._was_stopped = "", False, False
-        self._asked = Newest(
+        self._asked = LatestRequest(
             self._answer,
             partial(lab_state.report_error, STEP),
             can_answer=lambda: not lab_state.is_needed_elsewhere,
@@ -171,7 +171,7 @@ class HoursPanel(Panel):
         topology, job = state.topology, state.job
         if topology is None or job is None:
             return
-        question = Question(topology, job, self._here(topology))
+        question = RaceQuestion(topology, job, self._here(topology))
         if self.question is None or question.key != self.question.key:
             if not question.is_edit_of(self.question) or self.time_line.edited is None:
                 self._raced = {}

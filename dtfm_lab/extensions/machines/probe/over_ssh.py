@@ -22,7 +22,7 @@ from dtfm_lab.extensions.machines.network import network_from
 from dtfm_lab.extensions.machines.probe.messages import REACH_S
 from dtfm_lab.extensions.machines.probe.ssh_host import HostLost, SshHost, plain
 from dtfm_lab.extensions.machines.probe.timing import bandwidth_of, checked_timing, one_way_s, sentence_of_pair
-from dtfm_lab.extensions.machines.seen import Gpu, Host, Measurement, Seen
+from dtfm_lab.extensions.machines.seen import Measurement, ReportedGpu, ReportedHost, SourceReport
 from dtfm_lab.extensions.machines.sources import ssh_config_among
 from dtfm_lab.runtime.protocol.channels import ConnectionLost
 from dtfm_lab.runtime.protocol.connections import is_loopback
@@ -104,14 +104,14 @@ def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _told_gpus(host: str, told: str) -> tuple[Gpu, ...]:
+def _told_gpus(host: str, told: str) -> tuple[ReportedGpu, ...]:
     """The GPUs of a host as its user names them. Raises TopologyError."""
     name, _, count = told.partition(":")
     if known_gpu(name) is None and hardware_of(name) is None:
         raise TopologyError(f"{host}: {shortened(name)} is not in the table of GPUs; wanted one that is")
     if not re.fullmatch(r"\d{0,9}", count) or not 1 <= int(count or 1) <= MOST_GPUS:
         raise TopologyError(f"{host}: {name} are {shortened(count)}; wanted a whole number of GPUs, 1 to {MOST_GPUS}")
-    return (Gpu(name),) * int(count or 1)
+    return (ReportedGpu(name),) * int(count or 1)
 
 
 class _Probe:
@@ -121,11 +121,11 @@ class _Probe:
         self,
         given: Mapping[str, str],
         config: Path | None,
-        told: Mapping[str, tuple[Gpu, ...]],
+        told: Mapping[str, tuple[ReportedGpu, ...]],
         report: Callable[[str], None],
     ) -> None:
         self.alive: dict[str, SshHost] = {}
-        self.found: dict[str, Host] = {}
+        self.found: dict[str, ReportedHost] = {}
         self.failed: dict[str, str] = {}
         """Why a host was left out."""
         self.ways: dict[tuple[str, str], str] = {}
@@ -163,7 +163,7 @@ class _Probe:
                 self._reached_at[name] = list(dict.fromkeys([*addresses, host.address()])), port
                 found, sentence = host.gpus(name)
                 if name in self._told:
-                    found, sentence = Host(name=name, gpus=self._told[name]), "its GPUs are as told"
+                    found, sentence = ReportedHost(name=name, gpus=self._told[name]), "its GPUs are as told"
                 known = frozenset(each for each in self._reached_at[name][0] if not is_loopback(each))
                 self.found[name] = replace(found, addresses=known - {name})
                 self._report(f"{name}: {sentence}")
@@ -222,12 +222,12 @@ class _Probe:
                 host.order(reach={})
                 host.answer(SILENT_S)
 
-    def seen(self, measurements: Iterable[Measurement]) -> Seen:
+    def seen(self, measurements: Iterable[Measurement]) -> SourceReport:
         """What is known, as one source."""
         notes = [f"left out {name}: it {why}" for name, why in self.failed.items()]
         notes += [f"{a} - {b} not measured: {why}" for (a, b), why in self._unmeasured.items()]
         hosts = tuple(self.found[name] for name in self.alive)
-        return Seen(hosts=hosts, measurements=tuple(measurements), notes=tuple(notes))
+        return SourceReport(hosts=hosts, measurements=tuple(measurements), notes=tuple(notes))
 
     def _leave(self, a: str, b: str, why: str) -> None:
         self._unmeasured[a, b] = why

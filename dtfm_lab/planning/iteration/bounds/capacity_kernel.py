@@ -7,7 +7,7 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.bounds.classes import Costs
+from dtfm_lab.planning.iteration.bounds.classes import ClassPassCosts
 from dtfm_lab.planning.iteration.kernels.tables import AT_ONCE, HIERARCHICAL, NOTHING, RING, SHARDED
 
 SURELY, SLACK = 1 + 2e-12, 2e-9
@@ -89,7 +89,7 @@ def fill_capacities(
     turns: bool,
     tied_before: bool,
     role: IntArray,
-    costs: Costs,
+    costs: ClassPassCosts,
     before_hops: IntArray,
     least_hop_s: float,
     count: IntArray,

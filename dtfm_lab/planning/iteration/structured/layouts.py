@@ -108,7 +108,7 @@ FEWER = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class GridLayout:
     """A grid on a network of groups; its links are counted once and shared by all ways to train on it."""
 
     links: Links
@@ -134,13 +134,13 @@ class Layout:
         return self.links.has_cards
 
     @cached_property
-    def hops(self) -> Hops:
+    def hops(self) -> NeighbourLinks:
         """The links between neighbouring stages."""
-        return Hops.of(self)
+        return NeighbourLinks.of(self)
 
 
 @dataclass(frozen=True, eq=False)
-class Hops:
+class NeighbourLinks:
     """Links between neighbouring stages, each (S - 1, R)."""
 
     there_s_per_byte: FloatArray
@@ -154,7 +154,7 @@ class Hops:
     """Seconds for which one micro-batch of every pipeline keeps the busiest link or network card."""
 
     @classmethod
-    def of(cls, layout: Layout) -> Hops:
+    def of(cls, layout: GridLayout) -> NeighbourLinks:
         links, grid = layout.links, layout.grid
         a, b = grid[:-1], grid[1:]
         there, back = 1.0 / links.bandwidth_bytes_per_s[a, b], 1.0 / links.bandwidth_bytes_per_s[b, a]
@@ -227,13 +227,13 @@ def grid_of(ranks: IntArray, shape: tuple[int, int], order: str) -> IntArray:
     return by_stage if order == "dp-pp" else used.reshape(n_replicas, n_stages).T
 
 
-def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Iterator[Layout]:
+def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Iterator[GridLayout]:
     """Yield the grids of one set of devices, whose order is that of their ranks; ``coarse`` for a part of a network."""
     n = len(members)
     for n_stages in stage_counts(job, n, coarse=coarse):
         for n_replicas in replica_counts(job, n, n_stages, coarse=coarse):
             for order in ORDERS if min(n_stages, n_replicas) > 1 else ORDERS[:1]:
-                yield Layout(links, grid_of(members, (n_stages, n_replicas), order), order, members)
+                yield GridLayout(links, grid_of(members, (n_stages, n_replicas), order), order, members)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Average:
         return self.latency_s + gradient_bytes * self.there_s_per_byte + back_bytes * self.back_s_per_byte
 
 
-def averages(layout: Layout, topology: Topology, ways: tuple[str, ...]) -> list[Average]:
+def averages(layout: GridLayout, topology: Topology, ways: tuple[str, ...]) -> list[Average]:
     """Return the ways to average that suit a layout, of those allowed; the only one allowed is kept, and priced as the
     most alike."""
     n_replicas = layout.grid.shape[1]
@@ -281,7 +281,7 @@ def averages(layout: Layout, topology: Topology, ways: tuple[str, ...]) -> list[
     return [replace(one, how=ways[0]) for one in found] if len(ways) == 1 else found
 
 
-def ring(layout: Layout, *, by_place: IntArray | None = None) -> Average:
+def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
     """Ring all-reduce: 2 (R - 1) rounds of 1/R of the bytes, each as slow as the slowest link of the ring.
 
     Rings that leave a host by its one card at the same time share that card. With ``by_place``, (N,) the order in which
@@ -306,7 +306,7 @@ def ring(layout: Layout, *, by_place: IntArray | None = None) -> Average:
     return Average("ring", 2 * latency, each, each)
 
 
-def _by_pairs(layout: Layout, how: str) -> Average:
+def _by_pairs(layout: GridLayout, how: str) -> Average:
     """Every replica sends a shard to every other one, one after the other or all at once, and its average back."""
     grid, links = layout.grid, layout.links
     n = grid.shape[1]
@@ -327,7 +327,7 @@ def _by_pairs(layout: Layout, how: str) -> Average:
     return Average(how, 2 * late, each, each)
 
 
-def _hierarchical(layout: Layout, topology: Topology) -> Average | None:
+def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
     """Regions' first replicas gather, exchange shards, and send the average on; None where there is one region.
 
     All stages average at the same time, so that messages of several stages wait for a card that they share.
