@@ -49,7 +49,7 @@ def fit_links(plan: Plan, measured: Trace) -> list[FittedValue]:
     message is known, its latency plus its bytes over the bandwidth; messages of several sizes separate the two.
     """
     known = measured.context.links != "real"
-    best = np.min if measured.context.has_cards else np.median
+    best = np.min if measured.context.has_nics else np.median
     fits = []
     for name, messages in _messages(plan, measured).groupby("link"):
         i, j = at = tuple(plan.topology.index(messages[end].iloc[0]) for end in ("source", "target"))

@@ -91,7 +91,7 @@ class HardwareSection(UnitSection):
     gpu: Name | None = None
     """Name of the GPU; peak and memory follow from it where the table of hardware has it."""
     host: Name | None = None
-    """Machine whose network card the devices share."""
+    """Machine whose NIC the devices share."""
     peak_tflops: float | None = Field(default=None, gt=0)
     """Most TFLOP/s of a device."""
     memory_gib: float | None = Field(default=None, gt=0)
@@ -242,13 +242,13 @@ class TopologyFile(Section):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Topologies from mappings as people write them in YAML: regions with defaults, region pairs, cards, single links.
+# Topologies from mappings as people write them in YAML: regions with defaults, region pairs, NICs, single links.
 #
 # The speed of a pair of devices is that of the most specific entry for it: a one-way link; a link; its host; its
 # region, or an entry between its two regions (in one direction if that has ``from`` and ``to``); the default. Network
-# cards, given by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the
+# NICs, given by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the
 # default gives, never that of a link or host: the bandwidth of i -> j is the least of the entry's, i's uplink and j's
-# downlink. Devices of one ``host`` share its card for messages to other hosts. A device or a region names its host, or
+# downlink. Devices of one ``host`` share its NIC for messages to other hosts. A device or a region names its host, or
 # a region has ``per_host: 8``, which counts its devices into ``region-host-0`` and so on; ``inside_host`` of a region,
 # or a line under ``hosts``, is the speed between two devices of a host. A device of several ``gpus`` acts as one, with
 # the numbers of all of them together and ``inner`` for the speed between two. Peak and memory come from the GPU's name

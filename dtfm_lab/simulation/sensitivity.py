@@ -3,7 +3,7 @@
 One thing is improved at a time; schedule and placement stay. A link is both directions of a pair
 of devices; links of the same two regions are also improved together. Where the order on
 every link is fixed (``pairs``: messages of one directed pair come from one device and keep its order), improving
-what has slack changes nothing and is not simulated. On network cards, and where both directions of a pair take turns
+what has slack changes nothing and is not simulated. On NICs, and where both directions of a pair take turns
 (transport ``blocking``), everything is simulated again, and so it is where the rounds of a ring are taken together.
 """
 
@@ -226,7 +226,7 @@ class Baseline:
             tasks = times.tasks
             nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
             critical = times.slack_s <= NEGLIGIBLE * times.makespan_s
-            fixed_order = not (links.has_cards or tasks.graph.programs.blocking or tasks.graph.rings)
+            fixed_order = not (links.has_nics or tasks.graph.programs.blocking or tasks.graph.rings)
             passes_change = self._gathers and what != "compute"
             kept = fixed_order and not passes_change and not (nodes & critical).any()
             total_s += share * (times.makespan_s if kept else self._changed_s(tasks, links, speed))

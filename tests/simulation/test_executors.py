@@ -309,7 +309,7 @@ def test_rows_of_another_version_are_refused(head: str, tmp_path: Path) -> None:
 
 def test_a_fingerprint_knows_what_a_row_depends_on() -> None:
     assert fingerprint(PLAN) == fingerprint(PLAN.changed(seconds=9.0))
-    others = [PLAN.changed(queueing="cards"), PLAN.changed(job=PLAN.job.with_fields(microbatch=2))]
+    others = [PLAN.changed(queueing="nics"), PLAN.changed(job=PLAN.job.with_fields(microbatch=2))]
     others += [PLAN.changed(topology=PLAN.topology.scaled(2.0, 1.0))]
     assert len({fingerprint(plan) for plan in (PLAN, *others)}) == 4
     assert len({fingerprint({"a": value}) for value in (1, 1.0, True, "1", None, (1,), [1])}) == 7

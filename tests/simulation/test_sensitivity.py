@@ -87,7 +87,7 @@ def test_every_gain_is_what_simulating_the_improved_network_says(seed, data):
     }
     plan = plan_of(n_stages, 4, n_replicas, seed, **job)
     name = data.draw(st.sampled_from(["gpipe", "1f1b", "zb-h1", "interleaved-1f1b" if n_stages == 2 else "gpipe"]))
-    queueing = data.draw(st.sampled_from(["pairs", "cards"]))
+    queueing = data.draw(st.sampled_from(["pairs", "nics"]))
     base = simulate(plan, name, queueing=queueing)
     # a faster device codes faster, too, which no network can say: the codec's speed is the job's
     what = WHAT if plan.job.compression == "none" else ("bandwidth", "latency")

@@ -1,4 +1,4 @@
-"""Speeds of the links of a kind of GPU: NVLink, PCIe and the network cards of hosts that clouds sell with it.
+"""Speeds of the links of a kind of GPU: NVLink, PCIe and the NICs of hosts that clouds sell with it.
 
 Where nothing is measured they are estimates, each with the least and the most that it may be.
 """
@@ -46,7 +46,7 @@ FABRIC_GBPS = {
     "GB300": (3200.0, 6400.0, 6400.0),
     **dict.fromkeys(("MI300X", "MI325X", "MI350X", "MI355X"), (1600.0, 3200.0, 3200.0)),
 }
-"""Gbit/s of the network cards of a host with eight: the least, the usual and the most with which clouds sell their fast
+"""Gbit/s of the NICs of a host with eight: the least, the usual and the most with which clouds sell their fast
 network. Usual are AWS's p4d and p4de (400), p5, p5e and p6 (3,200), p6-b300 (6,400); the least for A100 and H100 are
 Google's a2 (100) and a3-highgpu (800), the most for A100 are Azure's ND A100 v4 and Oracle's BM.GPU4.8 (1,600)."""
 

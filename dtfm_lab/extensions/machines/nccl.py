@@ -89,7 +89,7 @@ def read_nccl(text: str, path: Path) -> SourceReport:
     else:
         # less than the most that such a host is sold with never counts as too much, nor what the test cannot do without
         most = max(min(_most_between(gpu) for gpu in kinds), needed)
-        rate, notes = _capped(row.bus_bytes_per_s, most, f"between {len(hosts)} hosts", "network cards")
+        rate, notes = _capped(row.bus_bytes_per_s, most, f"between {len(hosts)} hosts", "NICs")
     inside = None if test in ("alltoall", "gather", "scatter") else rate
     seen = [ReportedHost(name=name, gpus=gpus, least_inside_bytes_per_s=inside) for name, gpus in hosts.items()]
     tests = [Measurement(a, b, rate, None, TOOL) for a, b in permutations(hosts, 2)]
@@ -214,7 +214,7 @@ def _needed_bytes_per_s(test: str, row: _NcclRow, n: int, n_hosts: int, n_here: 
 
 
 def _most_between(gpu: ReportedGpu) -> float:
-    """Bytes a second that no ring of such GPUs has between hosts: of kinds with switches that add, the cards'."""
+    """Bytes a second that no ring of such GPUs has between hosts: of kinds with switches that add, the NICs'."""
     adds = (known_gpu(*gpu) or "").startswith(("H", "B", "G"))
     return (fabric_bytes_per_s(gpu, 8) if adds else nvlink_bytes_per_s(gpu)) or math.inf
 

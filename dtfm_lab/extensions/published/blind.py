@@ -130,7 +130,7 @@ def _of_rows(rows: Sequence[own_files.OwnRow]) -> Iterator[Prediction]:
 
 
 def _of_records(document: sailor_records.Document) -> Iterator[Prediction]:
-    sharing = sailor_records.shared_cards([*sailor.packaged().rows, *document.rows])
+    sharing = sailor_records.shared_nics([*sailor.packaged().rows, *document.rows])
     for record in document.rows:
         if record.measured_iteration_s is not None or record.measured_memory_bytes is not None:
             raise FileError(f"{record.case}: holds a measurement; wanted none, to predict the record blind")

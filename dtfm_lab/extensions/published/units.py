@@ -145,7 +145,7 @@ def hosts_of(
     n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float, per_host: int = PER_HOST
 ) -> Topology:
     """So many GPUs in hosts of eight, or as given: the links inside a host are those between two GPUs, all others are
-    the cards of a whole host."""
+    the NICs of a whole host."""
     host = np.arange(n) // per_host
     same = host[:, None] == host[None, :]
     return Topology.from_matrices(

@@ -4,7 +4,7 @@ for leaving out what cannot be the best, and what cannot fit.
 A device's first forward comes when the stages before it have passed one micro-batch on; from then on it computes all of
 its passes, and sends what holds it; behind its last backward the stages before it compute theirs, and the slowest
 group averages. A link carries a message of every micro-batch, and behind the last of them lies the rest of that
-micro-batch's way. Messages that wait for each other on a card, coding and the exchange of tied embeddings only add to
+micro-batch's way. Messages that wait for each other on a NIC, coding and the exchange of tied embeddings only add to
 that.
 """
 

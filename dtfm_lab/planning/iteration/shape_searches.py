@@ -251,7 +251,7 @@ def tables_of(
         codec_bytes_per_s=float(problem.codec_bytes_per_s),
         synchronisation=_synchronisation(job),
         synchronise_every=int(job.averages_every),
-        cards=problem.cards,
+        nics=problem.nics,
         objective=int(target.dollars),
         most_dollars_per_s=float(target.max_price_per_hour) / 3600.0,
         most_s=float(target.max_iteration_s),

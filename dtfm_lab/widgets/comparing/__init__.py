@@ -52,7 +52,7 @@ class ComparePanel(Panel):
         self.refitting.redo()
 
     def select(self, of: str, name: str) -> None:
-        """Select a "link" ("a -> b"), a "device", a "card" (of a device) or a "stage" in the lab's state."""
+        """Select a "link" ("a -> b"), a "device", a "nic" (of a device) or a "stage" in the lab's state."""
         state = self._lab_state
         with state.hold_trait_notifications():
             state.selected_link = tuple(name.split(ARROW, 1)) if of == "link" else ()

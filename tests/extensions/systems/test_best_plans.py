@@ -86,7 +86,7 @@ choices = st.fixed_dictionaries(
     st.integers(0, 1000),
     st.sampled_from([(1, 8), (2, 4), (4, 2), (8, 1), (2, 3)]),
     choices,
-    st.sampled_from(["pairs", "cards"]),
+    st.sampled_from(["pairs", "nics"]),
 )
 def test_no_simulation_goes_below_the_bound(seed, shape, how, queueing):
     topology = network(seed)

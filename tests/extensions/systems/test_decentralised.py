@@ -10,7 +10,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.extensions.published.sailor_records import plan_of, shared_cards
+from dtfm_lab.extensions.published.sailor_records import plan_of, shared_nics
 from dtfm_lab.extensions.published.systems.sailor import packaged
 from dtfm_lab.extensions.systems.api import Budget, outcome_of, variant, work_of
 from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy, StreamingDiLoCo
@@ -182,7 +182,7 @@ def test_blocks_over_go_to_the_last_stages(n_blocks, n_stages):
 
 def test_published_runs_were_trained_as_the_strategy_trains():
     records = packaged()
-    sharing = shared_cards(records.rows)
+    sharing = shared_nics(records.rows)
     for record in records.rows:
         job = plan_of(record, records.message_bytes, sharing).job
         assert Sailor().trained(job).with_fields(gradient_dtype=None) == job.with_fields(checkpointing="none")
@@ -204,7 +204,7 @@ def test_published_shapes_are_among_those_that_are_looked_at(record):
 STEPS = Budget(steps=2)
 
 
-@pytest.mark.parametrize("network", ["lecture-hall", "raspberry-pi", "shared-cards"])
+@pytest.mark.parametrize("network", ["lecture-hall", "raspberry-pi", "shared-nics"])
 def test_it_is_no_slower_than_grids_and_data_parallelism_with_the_same_transport(network):
     topology, job = lab.load_topology(network), lab.load_job("small")
     ours = outcome_of(variant("dtfm-lab"), topology, job, STEPS)
@@ -216,7 +216,7 @@ def test_it_is_no_slower_than_grids_and_data_parallelism_with_the_same_transport
 def test_it_is_the_plan_of_the_search_with_everything_open():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("small")
     ours = outcome_of(variant("dtfm-lab"), topology, job, STEPS)
-    searched = lab.plan(topology, job.freed(*LEFT_TO_PLANNERS), steps=2, queueing="cards")
+    searched = lab.plan(topology, job.freed(*LEFT_TO_PLANNERS), steps=2, queueing="nics")
     assert ours.iteration_s == searched.iteration_s
     assert ours.considered == 1
 

@@ -38,8 +38,8 @@ def on_free_links(speeds, n_stages, n_microbatches):
     return evaluate(topology, job, stages=np.arange(n).reshape(n_stages, -1).tolist())
 
 
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
-@pytest.mark.parametrize("network", ["worldwide", "shared-cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
+@pytest.mark.parametrize("network", ["worldwide", "shared-nics"])
 @pytest.mark.parametrize("n_stages", [1, 3, 8])
 def test_with_one_device_a_stage_no_schedule_is_faster(network, queueing, n_stages):
     job = JOB.with_fields(n_stages=n_stages, n_replicas=1, schedule="gpipe")

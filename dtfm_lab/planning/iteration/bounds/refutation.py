@@ -24,7 +24,7 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
   messages of its ring (``gathered_passes``).
 - The ends of a pipeline then exchange the gradient of a tied embedding; before, where replicas split states.
 
-Links and neighbours are the best that the class has. One card for all of a device's messages makes them no faster, so
+Links and neighbours are the best that the class has. One NIC for all of a device's messages makes them no faster, so
 all of this holds for it, too; there, messages to both neighbours add up.
 """
 
@@ -216,7 +216,7 @@ class Capacities:
             forward_s=near[0], input_s=near[1], weight_s=near[2], slower_s=slower_s, hidden_s=hidden_s
         )
         fill_capacities(
-            limit_s, n_stages, float(max(shares)), how, self.problem.cards, waits, job.transport == "blocking",
+            limit_s, n_stages, float(max(shares)), how, self.problem.nics, waits, job.transport == "blocking",
             job.sharding in ("zero-1", "zero-2"), self.kinds.role, costs, self.kinds.before_hops, self.least_hop_s,
             self.classes.count, neighbours, links, averages.pair_s, floor_s, averages.tied_s(side), side, on_side,
             n_replicas, crossing, upper, capacity,

@@ -119,8 +119,8 @@ class PlanPricer:
         )
         self.polishes = covered and not chosen(job).keys() - set(REPLAYED_CHOICES)
         """Whether plans are annealed by the replay, too."""
-        # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges
-        self.replays = self.polishes and not problem.links.has_cards
+        # NICs that hosts share only delay what the replay plays: it polishes, and the simulator judges
+        self.replays = self.polishes and not problem.links.has_nics
         """Whether it is the replay itself, so that what it polished is judged."""
         self.refusal = ""
         """Why the newest plan that cannot be simulated cannot be."""

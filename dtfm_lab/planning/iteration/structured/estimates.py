@@ -3,7 +3,7 @@
 The iteration of a pipeline is the way of its first micro-batch there and back, a period for every further one, and the
 averaging of gradients. The period is that of the slowest stage, of the busiest link, or of a loop of neighbouring
 stages that wait for each other's messages; with more forwards in flight, such loops do not bind. The formulas are those
-of 1F1B on links of their own; waits for shared network cards are counted by how many messages share a card. The
+of 1F1B on links of their own; waits for shared NICs are counted by how many messages share a NIC. The
 simulator judges the best of these plans, so an estimate only has to rank them.
 
 Arrays have the axes C (micro-batch and checkpointing), S (stages) and P (pipelines; one stands for all where devices
@@ -44,8 +44,8 @@ SHARDINGS_TOGETHER = (("none", "zero-1"), ("zero-2",), ("zero-3",))
 LONGEST_LOOP = 4
 """Most neighbouring stages whose loops are priced, beside the loop of all stages: longer ones seldom bind."""
 AHEAD = 1.25
-"""Forwards in flight, as a multiple of those that hide the messages of a steady pipeline: the waits for shared network
-cards, which the period does not count, need some more."""
+"""Forwards in flight, as a multiple of those that hide the messages of a steady pipeline: the waits for shared
+NICs, which the period does not count, need some more."""
 MOST_IN_FLIGHT = 10**6
 """Only keeps what memory has room for in an integer."""
 KEPT_PER_SHARDING = 2
@@ -529,7 +529,7 @@ class _Stage:
         a, b = grid[0], grid[-1]
         each = problem.embedding_bytes / links.bandwidth_bytes_per_s[a, b] + links.latency_s[a, b]
         shared = 1
-        if self.layout.shares_cards:
+        if self.layout.shares_nics:
             shared = int(np.bincount(self.layout.hosts[0]).max())
         return float(each.max()) * shared
 
