@@ -293,9 +293,9 @@ def report_of(advice: Advice) -> Iterator[Part]:
         yield f"{OUTSIDE.strip()} is none of the ways {advice.rule.partition('ways ')[2]}."
     for lacks in dict.fromkeys(way.lacks for way in advice.options if way.lacks):
         yield f"No room on {', '.join(way.name for way in advice.options if way.lacks == lacks)}: {lacks}."
-    told = [way for way in planned if way is advice.best or way.kind != RENTED]
-    if told:
-        yield _section("Plans", *(f"{way.name}: {_plan_of(way)}" for way in told))
+    listed_ways = [way for way in planned if way is advice.best or way.kind != RENTED]
+    if listed_ways:
+        yield _section("Plans", *(f"{way.name}: {_plan_of(way)}" for way in listed_ways))
     if fits := advice.fits:
         names, words = list(fits[0].fits), ("no", "fits")
         cells = [(one.job, format_bytes(one.needs_bytes), *(words[fit] for fit in one.fits.values())) for one in fits]

@@ -148,7 +148,11 @@ class _Rows:
         """The operation that the run follows from now on: the first of its plan after the last one."""
         plan = RunSpec.from_line(line).plan
         for index in range(self.operation, len(self.booked.followed)):
-            told = plan_of(self.booked.followed[index], self.booked.availability)
-            if told is not None and (told.stages, told.job, told.absent) == (plan.stages, plan.job, plan.absent):
+            recorded = plan_of(self.booked.followed[index], self.booked.availability)
+            if recorded is not None and (recorded.stages, recorded.job, recorded.absent) == (
+                plan.stages,
+                plan.job,
+                plan.absent,
+            ):
                 return index
         return self.operation

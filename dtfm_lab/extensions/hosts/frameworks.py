@@ -26,7 +26,7 @@ ACCELERATE = (
 def script(of: Expressed) -> FrameworkLaunch:
     """A script of one's own under torchrun, which finds all that it has to know in its environment: nothing is lost."""
     job = of.job
-    told = {
+    arguments = {
         "N_STAGES": job.n_stages,
         "N_REPLICAS": job.n_replicas,
         "TENSOR_PARALLEL": of.tensor_parallel,
@@ -41,7 +41,7 @@ def script(of: Expressed) -> FrameworkLaunch:
         "CHECKPOINTING": job.checkpoints,
         "DTYPE": job.dtype,
     }
-    lines = "".join(f'export {name}="{value}"\n' for name, value in told.items())
+    lines = "".join(f'export {name}="{value}"\n' for name, value in arguments.items())
     return FrameworkLaunch(
         order=BY_PIPELINE, script='"${TRAIN:-train.py}"', job=job, lost=of.losses(), files={"plan.env": lines}
     )
@@ -148,8 +148,8 @@ def megatron(of: Expressed) -> FrameworkLaunch:
         **{"tokenizer-type": "NullTokenizer", "vocab-size": sizes["vocab_size"], "mock-data": True},
         **{"train-iters": 20, "lr": 1e-4, "log-interval": 1, "eval-iters": 0},
     }
-    told = {name: value for name, value in given.items() if value is not None and value is not False}
-    text = "".join(f"--{name}\n" if value is True else f"--{name} {value}\n" for name, value in told.items())
+    arguments = {name: value for name, value in given.items() if value is not None and value is not False}
+    text = "".join(f"--{name}\n" if value is True else f"--{name} {value}\n" for name, value in arguments.items())
     run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
     files = {"megatron.args": text}
     shared = of.tensor_parallel > 1 or job.context_parallel > 1  # refused without, on GPUs before Blackwell

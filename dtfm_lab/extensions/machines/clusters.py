@@ -151,10 +151,10 @@ def _is_out(state: str) -> bool:
 
 def _with_memory(kind: str, features: str) -> str:
     """A GPU's type, with the memory that a feature of its node has for it."""
-    told = [
+    sizes = [
         found for found in FEATURE.finditer(features.lower()[:1000]) if found[1] in re.split(r"[^a-z0-9]", kind.lower())
     ]
-    return f"{kind} {told[0][2]}GB" if told and not re.search(r"[0-9]gb?\b", kind.lower()) else kind
+    return f"{kind} {sizes[0][2]}GB" if sizes and not re.search(r"[0-9]gb?\b", kind.lower()) else kind
 
 
 def _is_cut(resources: str) -> bool:

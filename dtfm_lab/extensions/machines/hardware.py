@@ -39,13 +39,13 @@ class GivenHardware:
 
     def fields(self, gpu: ReportedGpu) -> dict[str, Any]:
         """What a device of it has; without a peak or memory that nothing tells. Raises TopologyError."""
-        told = self._given(gpu.name)
+        stated = self._given(gpu.name)
         known = known_gpu(*gpu)
         if known is None and hardware_of(gpu.name) is not None:  # a whole computer, by the table's own name
             known = gpu.name
         memory = {} if gpu.memory_bytes is None else {"memory_bytes": gpu.memory_bytes}
-        fields: dict[str, Any] = {"gpu": known or gpu.name, **memory, **told}
-        if told and known is not None:  # a peak of one's own, and the table's memory
+        fields: dict[str, Any] = {"gpu": known or gpu.name, **memory, **stated}
+        if stated and known is not None:  # a peak of one's own, and the table's memory
             row = hardware_of(known)
             assert row is not None, "it is in the table"
             fields = {"peak_flop_per_s": row.peak_flop_per_s, "memory_bytes": row.memory_bytes} | fields
@@ -53,15 +53,15 @@ class GivenHardware:
 
     def notes(self, hosts: Sequence[ReportedHost]) -> Iterator[str]:
         """Of names that leave open how much memory a GPU has, what it was taken for."""
-        told = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
-        for name in sorted(each for each in told if each.casefold() not in self._memory_gib):
+        stated = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
+        for name in sorted(each for each in stated if each.casefold() not in self._memory_gib):
             if (known := known_gpu(name)) is None or not (variants := variants_of(name)):
                 continue
             gib, others = HARDWARE[known].memory_bytes / GiB, " or ".join(each for each in variants if each != known)
             yield f"{name!r} does not say how much memory: taken as {known} with {gib:.0f} GiB, it may be {others}"
 
     def _given(self, name: str) -> dict[str, float]:
-        told = {}
+        stated = {}
         for what, given, scale, unit in (
             ("peak_flop_per_s", self._peak_tflops, TERA, "peak_tflops"),
             ("memory_bytes", self._memory_gib, GiB, "memory_gib"),
@@ -72,8 +72,8 @@ class GivenHardware:
             if number is None or not 0 < number * scale < 1e30:
                 wanted = "TFLOP/s in half precision" if unit == "peak_tflops" else "GiB of memory"
                 raise TopologyError(f"{unit} of {name!r} is {value!r}; wanted {wanted}")
-            told[what] = number * scale
-        return told
+            stated[what] = number * scale
+        return stated
 
 
 def _is_in_table(gpu: ReportedGpu) -> bool:

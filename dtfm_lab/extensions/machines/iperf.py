@@ -104,18 +104,18 @@ def read_iperf(data: object, path: Path) -> SourceReport:
         raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")
     if isinstance(data, dict) and "end" not in data:
         raise FileError(f"{path.name}: holds a test of iperf3 that has no end; wanted a finished test")
-    told = parse(_Iperf, data, path.name)
-    ends, test = told.start.connected[0], told.start.test_start
-    rate = _received(told.end.sum_received or told.end.sum, told.end.sum_sent)
-    back = _received(told.end.sum_received_bidir_reverse, told.end.sum_sent_bidir_reverse)
+    measured = parse(_Iperf, data, path.name)
+    ends, test = measured.start.connected[0], measured.start.test_start
+    rate = _received(measured.end.sum_received or measured.end.sum, measured.end.sum_sent)
+    back = _received(measured.end.sum_received_bidir_reverse, measured.end.sum_sent_bidir_reverse)
     if not rate:
         raise FileError(f"{path.name}: nothing was received; wanted a test in which something was")
     client, server = ends.local_host, ends.remote_host
-    if told.start.accepted_connection is not None and told.start.connecting_to is None:
+    if measured.start.accepted_connection is not None and measured.start.connecting_to is None:
         client, server = server, client
     source, target = (server, client) if test.reverse else (client, server)
-    tool = _checked(told.start, max(rate, back), path)
-    round_trips = [stream.sender.min_rtt for stream in told.end.streams if stream.sender.min_rtt]
+    tool = _checked(measured.start, max(rate, back), path)
+    round_trips = [stream.sender.min_rtt for stream in measured.end.streams if stream.sender.min_rtt]
     latency_s = min(round_trips) / 2e6 if round_trips else None
     both = [(source, target, rate), (target, source, back)]
     return SourceReport(measurements=tuple(Measurement(a, b, way / 8, latency_s, tool) for a, b, way in both if way))

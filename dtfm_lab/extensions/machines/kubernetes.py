@@ -175,8 +175,8 @@ def _gpu(node: _Node, path: Path) -> ReportedGpu | None:
     product = labels.get("nvidia.com/gpu.product", "").removesuffix("-SHARED")
     instance = next((gpu for label in INSTANCE_LABELS if (gpu := gpu_of_instance(labels.get(label, "")))), "")
     beta = next((key.rpartition("product-name.")[2] for key in labels if "amd.com/gpu.product-name." in key), "")
-    told = [gpu_of_label(label, labels[label]) for label in PRODUCT_LABELS if labels.get(label)]
-    gpu = product or instance or next(iter(told), "") or beta
+    labelled = [gpu_of_label(label, labels[label]) for label in PRODUCT_LABELS if labels.get(label)]
+    gpu = product or instance or next(iter(labelled), "") or beta
     return ReportedGpu(gpu, _memory(node, path)) if gpu else None
 
 

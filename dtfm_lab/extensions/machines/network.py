@@ -85,8 +85,8 @@ class _Assembly:
     ) -> None:
         self.notes = [note for each in seen for note in each.notes]
         self.clusters: list[set[str]] = []
-        self._told = GivenHardware(peak_tflops, memory_gib)
-        hosts = _merged(list(chain.from_iterable(_told_apart(each.hosts) for each in seen)))
+        self._stated = GivenHardware(peak_tflops, memory_gib)
+        hosts = _merged(list(chain.from_iterable(_distinct(each.hosts) for each in seen)))
         of_address = {known: host.name for host in hosts for known in (host.name, *host.addresses)}
         if strange := sorted(at.keys() - of_address.keys()):
             raise unknown("host", strange[0], of_address)
@@ -97,10 +97,10 @@ class _Assembly:
         with_gpus = [host for host in hosts if host.gpus]
         if not with_gpus:
             raise TopologyError("no source tells of a GPU; wanted nvidia-smi -q -x of each host, or a list of nodes")
-        self.hosts = [host for host in with_gpus if not self._told.lacking(host)]
-        if unknown_hosts := [host for host in with_gpus if self._told.lacking(host)]:
+        self.hosts = [host for host in with_gpus if not self._stated.lacking(host)]
+        if unknown_hosts := [host for host in with_gpus if self._stated.lacking(host)]:
             self._leave(unknown_hosts)
-        self.notes += self._told.notes(self.hosts)
+        self.notes += self._stated.notes(self.hosts)
         check_count(sum(len(host.gpus) for host in self.hosts))
         self.tests: dict[tuple[str, str], Measurement] = {}
         strange_ends: dict[str, None] = {}
@@ -116,9 +116,9 @@ class _Assembly:
         """Note the hosts whose GPUs nothing tells. Raises TopologyError where no other is left."""
         of_gpu: dict[str, list[str]] = {}
         for host in hosts:
-            for gpu in self._told.lacking(host):
+            for gpu in self._stated.lacking(host):
                 of_gpu.setdefault(gpu, []).append(host.name)
-        wanted = self._told.wanted(hosts)
+        wanted = self._stated.wanted(hosts)
         if self.hosts:
             named = ", ".join(f"{gpu!r} ({_few(names, 'hosts')})" for gpu, names in of_gpu.items())
             self.notes.append(f"left out, as these are not in the table of GPUs: {named}, wanted {wanted}")
@@ -147,12 +147,12 @@ class _Assembly:
         at = {device.name: i for i, device in enumerate(devices)}
         places = {host.name: [at[own] for own in _names(host)] for host in self.hosts}
         latency_s, bytes_per_s = np.zeros((2, len(devices), len(devices)))
-        told: dict[str, list[str]] = {}
+        noted: dict[str, list[str]] = {}
         estimates: dict[BandwidthEstimate, None] = {}
         for host in self.hosts:
             if len(here := places[host.name]) > 1:
                 speeds, said = self._inside(host)
-                told.setdefault(said, []).append(host.name)
+                noted.setdefault(said, []).append(host.name)
                 for (i, j), speed in speeds.items():
                     latency_s[here[i], here[j]], bytes_per_s[here[i], here[j]] = speed.latency_s, speed.bytes_per_s
                     estimates |= (
@@ -160,22 +160,22 @@ class _Assembly:
                         if speed.ends is None
                         else {BandwidthEstimate("inside hosts", speed.bytes_per_s, *speed.ends): None}
                     )
-        self.notes += [f"inside {_few(hosts, 'hosts')}: {said}" for said, hosts in told.items()]
-        told.clear()
+        self.notes += [f"inside {_few(hosts, 'hosts')}: {said}" for said, hosts in noted.items()]
+        noted.clear()
         untold = []
         for a, b in permutations(self.hosts, 2):
             if (link := self._between(a, b)) is None:
                 untold.append((a, b))
                 continue
-            told.setdefault(link.said, []).append(f"{a.name} -> {b.name}")
+            noted.setdefault(link.said, []).append(f"{a.name} -> {b.name}")
             grid = np.ix_(places[a.name], places[b.name])
             latency_s[grid], bytes_per_s[grid] = link.latency_s, link.bytes_per_s
             if link.ends is not None:
                 estimates[BandwidthEstimate(BETWEEN, link.bytes_per_s, *link.ends)] = None
         if untold:
             raise TopologyError(self._wanted(untold))
-        self.notes += [f"{_few(ways, 'links')}: {said}" for said, ways in told.items()]
-        is_estimated = any(said.startswith("estimated") for said in told)
+        self.notes += [f"{_few(ways, 'links')}: {said}" for said, ways in noted.items()]
+        is_estimated = any(said.startswith("estimated") for said in noted)
         return Topology(
             devices,
             latency_s,
@@ -188,7 +188,7 @@ class _Assembly:
 
     def _devices(self, host: ReportedHost) -> Iterator[Device]:
         for own, gpu in zip(_names(host), host.gpus, strict=True):
-            fields = self._told.fields(gpu)
+            fields = self._stated.fields(gpu)
             if host.price_per_hour is not None:
                 fields["price_per_hour"] = host.price_per_hour
             yield Device(name=own, region=host.region, host=host.name if len(host.gpus) > 1 else "", **fields)
@@ -224,11 +224,11 @@ class _Assembly:
 
     def _wanted(self, untold: Sequence[tuple[ReportedHost, ReportedHost]]) -> str:
         """What tells the links that nothing tells: the place of each host that has none, of a cluster of one."""
-        (a, b), named, told = untold[0], [], set()
+        (a, b), named, noted = untold[0], [], set()
         for host in chain.from_iterable(untold):
-            if host.name not in told and find_place(host.region) is None:
+            if host.name not in noted and find_place(host.region) is None:
                 together = [cluster for cluster in self.clusters if host.name in cluster]
-                told |= {host.name}.union(*together)
+                noted |= {host.name}.union(*together)
                 named.append(host.name + (f" ({host.region} is no known place)" if host.region else ""))
         given = " ".join(f"--at {name.partition(' ')[0]}=CITY" for name in named[:MOST_NAMED])
         return (
@@ -259,7 +259,7 @@ class _Assembly:
         return LinkSpeed(timed_s, test.bytes_per_s, how)
 
 
-def _told_apart(hosts: Sequence[ReportedHost]) -> Iterator[ReportedHost]:
+def _distinct(hosts: Sequence[ReportedHost]) -> Iterator[ReportedHost]:
     """Hosts of one source, without addresses that several of them have, such as that of a gateway."""
     often = Counter(chain.from_iterable(host.addresses for host in hosts))
     for host in hosts:

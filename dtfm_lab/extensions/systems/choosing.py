@@ -127,8 +127,10 @@ def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget)
 def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
     """What a strategy was told that no shape has: parallelism within hosts, stages or interleaving; empty where it is
     something else."""
-    told = {name: getattr(strategy, name, None) for name in ("tensor_parallel", "context_parallel", "expert_parallel")}
-    degrees = {name: one for name, one in told.items() if isinstance(one, int) and not isinstance(one, bool)}
+    stated = {
+        name: getattr(strategy, name, None) for name in ("tensor_parallel", "context_parallel", "expert_parallel")
+    }
+    degrees = {name: one for name, one in stated.items() if isinstance(one, int) and not isinstance(one, bool)}
     model, gpus = work.modelled(), math.prod(degrees.values())
     if gpus not in topology.group_sizes:
         named = " and ".join(f"{name} {one}" for name, one in degrees.items() if one > 1)

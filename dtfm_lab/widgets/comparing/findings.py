@@ -65,12 +65,12 @@ class Findings(NamedTuple):
         more = len(suspects) - MOST_SENTENCES
         rest = [f"and {more} more, in comparison.suspects"] if more > 0 else []
         first = comparison.verdict, comparison.inside_sentence
-        told = (*first, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
+        in_order = (*first, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
         by_model = comparison.measured.context.links_by_model
         rows = comparison.suspects[["of", "name"]].values
         named = tuple(tuple(name.split(ARROW, 1)) if of == "link" else (name,) for of, name in rows)
         known = comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth
-        return cls(*known, by_model, told, named)
+        return cls(*known, by_model, in_order, named)
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:

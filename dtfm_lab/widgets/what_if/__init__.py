@@ -88,8 +88,8 @@ class WhatIfPanel(Panel):
         rarer = [self.controls.view, self.answer]
         more = more_menu(rarer, "Other settings", "Settings that are turned less often, and every number of the answer")
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
-        told = classed(w.HBox(answered), "dtfm-what-if-told")
-        self.view = pane([self.controls.sliders, toolbar(self.numbers, more), told, self.chart], "dtfm-what-if")
+        remarks = classed(w.HBox(answered), "dtfm-what-if-told")
+        self.view = pane([self.controls.sliders, toolbar(self.numbers, more), remarks, self.chart], "dtfm-what-if")
         show(self.stop, False)
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())
@@ -250,12 +250,12 @@ class WhatIfPanel(Panel):
         """Write the large numbers alone, and that they are of FLOP while the bar's are of a profile."""
         if (now := self.last) is None:
             return
-        told = ["from FLOP"] if is_profiled(self._lab_state) else []
+        remarks = ["from FLOP"] if is_profiled(self._lab_state) else []
         if (better := self._better(now.setting)) is not None:
-            told.append(f"planned anew: {format_s(better.trace.iteration_s)}")
+            remarks.append(f"planned anew: {format_s(better.trace.iteration_s)}")
         elif self.anew is not None and self.anew[0] == now.setting:
-            told.append("planned anew: no better")
-        self.numbers.value = answer_text.numbers_of(now, self.last_base, told)
+            remarks.append("planned anew: no better")
+        self.numbers.value = answer_text.numbers_of(now, self.last_base, remarks)
 
     def _set_slow(self, is_slow: bool) -> None:
         """Mark the answer on the screen as old while a new one takes long, which can be stopped."""

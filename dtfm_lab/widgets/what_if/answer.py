@@ -98,11 +98,11 @@ def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str]
     )
 
 
-def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, told: Sequence[str] = ()) -> str:
+def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, remarks: Sequence[str] = ()) -> str:
     """Return the large numbers of an answer against the base, with what is ``told`` beside its tokens."""
     counted = now.prediction.trace.context.plan.counted
     parts = [] if now.tokens_per_s is None else [f"{format_count(now.tokens_per_s)} {counted}/s"]
-    parts += told
+    parts += remarks
     lacking = f"lacks memory on {now.worst}" if now.n_over else ""
     return large_numbers(now.iteration_s, None if base is None else base.iteration_s, parts, lacking)
 

@@ -48,8 +48,8 @@ def bubble_share(given: Given) -> Number:
     wanted = idle / (working + idle)
     slips = {"per_cent": 100 * wanted, "of_work": idle / working, "at_work": 1 - wanted}
     slips |= {"first_device": given.n_stages / (working + given.n_stages)}
-    told = {"share": format_share(wanted), "half": format_share(idle / (2 * working + idle))}
-    return Number(wanted, slips, told, within=0.002)
+    text_values = {"share": format_share(wanted), "half": format_share(idle / (2 * working + idle))}
+    return Number(wanted, slips, text_values, within=0.002)
 
 
 def give_slow_row(rng: np.random.Generator) -> Mapping[str, Any]:

@@ -51,8 +51,8 @@ def charged_too_much(given: Given) -> Number:
     hops, count = given.n_stages - 1, given.n_microbatches
     slips = {"endless": float(hops), "stages": given.n_stages * count / (count + given.n_stages - 1)}
     slips |= {"microbatches": float(count), "inverse": (count + hops - 1) / (hops * count)}
-    told = {"hops": hops, "count": counted(count, "micro-batch")}
-    return Number(hops * count / (count + hops - 1), slips, told)
+    text_values = {"hops": hops, "count": counted(count, "micro-batch")}
+    return Number(hops * count / (count + hops - 1), slips, text_values)
 
 
 def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:

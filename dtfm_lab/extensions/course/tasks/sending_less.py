@@ -51,8 +51,8 @@ def which_h(given: Given) -> Number:
         "one_iteration": given.compute_s + given.averaging_s / best,
         "as_few": given.iterations[1] * (given.compute_s + given.averaging_s / most),
     }
-    told = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
-    return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, told, within=0.002)
+    text_values = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
+    return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, text_values, within=0.002)
 
 
 LOSS = 3.0

@@ -80,12 +80,12 @@ def _subtitle(history: History) -> str:
     shares = [
         f"{format_share(seconds / history.availability.end_s)} {name}" for name, seconds in parts(history).items()
     ]
-    told = [share for share in shares if not share.startswith("0.0 %")]
+    sentences = [share for share in shares if not share.startswith("0.0 %")]
     if history.share_of_bound is not None:
-        told.append(f"{format_share(history.share_of_bound)} of what nobody exceeds who knows the future")
+        sentences.append(f"{format_share(history.share_of_bound)} of what nobody exceeds who knows the future")
     if history.dollars:
-        told.append(f"{history.dollars:.4g} $, {history.dollars_per_million_samples:.4g} $ a million samples")
-    return "; ".join(told)
+        sentences.append(f"{history.dollars:.4g} $, {history.dollars_per_million_samples:.4g} $ a million samples")
+    return "; ".join(sentences)
 
 
 def _add_devices(figure: go.Figure, history: History, in_s: float) -> None:

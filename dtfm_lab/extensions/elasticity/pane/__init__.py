@@ -71,8 +71,8 @@ class HoursPanel(Panel):
             can_answer=lambda: not lab_state.is_needed_elsewhere,
             at_rest=self._follow,
         )
-        told = [(_words(name), name) for name in availability_names()]
-        self.availability = menu("Hours of", "366px", "56px", told, "Recorded or invented hours", value=USUAL)
+        parts_of_text = [(_words(name), name) for name in availability_names()]
+        self.availability = menu("Hours of", "366px", "56px", parts_of_text, "Recorded or invented hours", value=USUAL)
         lengths = [(text, hours) for hours, text in HOURS]
         self.hours = menu("First", "112px", "32px", lengths, "Hours that are replayed from the beginning", value=12)
         names = sorted(policies, key=lambda name: name != OURS)
@@ -213,13 +213,13 @@ class HoursPanel(Panel):
         found, here = self.histories, None if self.question is None else self.question.here
         if here is None or self._problem:
             return ""
-        told = [f"stopped: {len(found)} of {len(self.wanted)} policies"] if self._was_stopped else []
+        parts_of_text = [f"stopped: {len(found)} of {len(self.wanted)} policies"] if self._was_stopped else []
         if here.left_out:
-            told.append(f"{here.left_out} of its events find no free device here")
+            parts_of_text.append(f"{here.left_out} of its events find no free device here")
         if found:
-            told.insert(0, "samples a second, and their share of what knowing the future allows")
+            parts_of_text.insert(0, "samples a second, and their share of what knowing the future allows")
         marks = "; or ".join(marks_of(found))
-        return "; ".join([*told, f"{CHANGES} {marks}"] if marks else told)
+        return "; ".join([*parts_of_text, f"{CHANGES} {marks}"] if marks else parts_of_text)
 
     def _follow(self) -> None:
         """Show what may be pressed, and what is out of date."""

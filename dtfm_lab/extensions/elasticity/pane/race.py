@@ -171,8 +171,8 @@ def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
     serving = f"{len(one.operations[index].devices)} serve" if index >= 0 else "none serves"
     sizes = [] if plan is None else [counted(len(plan.stages), "stage"), counted(len(plan.stages[0]), "replica")]
     shape = f" as {' x '.join(sizes)}" if sizes else ""
-    told = f"{at_s / in_s:.2f} {unit}, {title_of(one.policy)}: {WORDS[TimeUse(one.state[segment])]}"
-    return {"tasks": tasks, "absent": absent}, f"{told}; {len(there)} there, {serving}{shape}"
+    moment = f"{at_s / in_s:.2f} {unit}, {title_of(one.policy)}: {WORDS[TimeUse(one.state[segment])]}"
+    return {"tasks": tasks, "absent": absent}, f"{moment}; {len(there)} there, {serving}{shape}"
 
 
 def sentence(ranked: Sequence[History]) -> str:
