@@ -40,11 +40,11 @@ def cities(rng: np.random.Generator, n: int) -> Links:
 
 
 def geometric(rng: np.random.Generator, n: int) -> Links:
-    """Devices anywhere in a square, each with a network card of 0.5 to 10 Gbit/s that limits all its links."""
+    """Devices anywhere in a square, each with a NIC of 0.5 to 10 Gbit/s that limits all its links."""
     at = rng.random((n, 2))
-    card = rng.choice([0.5, 1.0, 2.5, 10.0], n) * rng.uniform(0.8, 1.2, n)
+    nic = rng.choice([0.5, 1.0, 2.5, 10.0], n) * rng.uniform(0.8, 1.2, n)
     latency = 1 + 100 * np.linalg.norm(at[:, None] - at, axis=2)
-    return latency, np.minimum(card[:, None], card)
+    return latency, np.minimum(nic[:, None], nic)
 
 
 def thin_link(rng: np.random.Generator, n: int) -> Links:

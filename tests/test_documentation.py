@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,41 @@ def test_docstrings_are_sentences(module: Path) -> None:
     """They begin with a capital, a figure or a name, and end with a full stop; fields' and constants' too."""
     unfinished = [text for text in docstrings(ast.parse(module.read_text())) if not is_sentence(text)]
     assert unfinished == []
+
+
+SAY_NOTHING = frozenset(
+    [
+        "Aim",
+        "Asked",
+        "Beginnings",
+        "Fit",
+        "Fitting",
+        "Freedom",
+        "Here",
+        "Judge",
+        "Keeps",
+        "Kept",
+        "Lost",
+        "Newest",
+        "Seen",
+        "Soon",
+        "Told",
+        "Way",
+    ]
+)
+"""Names from which nobody can tell what a class is."""
+
+
+def test_a_name_of_a_class_means_one_class() -> None:
+    """A reader who searches for a class finds one, and its name is the field's."""
+    defined = Counter(
+        each.name
+        for module in MODULES
+        for each in ast.walk(ast.parse(module.read_text()))
+        if isinstance(each, ast.ClassDef)
+    )
+    assert [name for name, times in defined.items() if times > 1] == []
+    assert sorted(SAY_NOTHING & defined.keys()) == []
 
 
 MOST_LINES, MOST_PARAMETERS = 80, 10

@@ -1,4 +1,4 @@
-"""What a simulated row costs: one iteration of 1e4 to 1e6 rows, on independent pairs and on one card a device.
+"""What a simulated row costs: one iteration of 1e4 to 1e6 rows, on independent pairs and on one NIC a device.
 
 Microseconds a row, kernels compiled. ``first`` is simulate() of a schedule not seen before: built, lowered, laid out
 as arrays, played and made a trace. ``again`` is the same call once more; ``play`` the event loop alone, which is all

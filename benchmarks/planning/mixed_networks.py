@@ -100,9 +100,9 @@ def machines(rng: np.random.Generator, n: int) -> Network:
     gpu_of = rng.choice(kinds, machine.max() + 1)
     gpu_of[: len(kinds)] = kinds[: len(gpu_of)]
     inside = np.where(np.isin(gpu_of, ("A100", "A100 40GB", "H100", "V100", "V100 32GB")), 1200.0, 128.0)
-    card = rng.choice([10.0, 25.0, 100.0], machine.max() + 1)
+    nic = rng.choice([10.0, 25.0, 100.0], machine.max() + 1)
     same = machine[:, None] == machine
-    bandwidth = np.where(same, inside[machine], np.minimum(card[machine][:, None], card[machine]))
+    bandwidth = np.where(same, inside[machine], np.minimum(nic[machine][:, None], nic[machine]))
     names = [f"machine-{m}" for m in machine]
     return Network(names, gpu_of[machine].tolist(), np.where(same, 0.01, 0.05), bandwidth)
 
@@ -121,13 +121,13 @@ def campus(rng: np.random.Generator, n: int) -> Network:
     lab_of = grouped(rng, n, 3, 8)
     kinds = kinds_of(rng, ("A100", "V100", "T4", "RTX 3090", "RTX 4090", "RTX A6000"), most=2)
     gpu = rng.choice(kinds, lab_of.max() + 1)[lab_of].astype(object)
-    card = rng.choice([1.0, 2.5, 10.0], lab_of.max() + 1)[lab_of]
+    nic = rng.choice([1.0, 2.5, 10.0], lab_of.max() + 1)[lab_of]
     laptops = rng.random(n) < 0.15
-    gpu[laptops], card[laptops] = "laptop", 0.2
+    gpu[laptops], nic[laptops] = "laptop", 0.2
     poor = int(rng.integers(n))
-    gpu[poor], card[poor] = "Raspberry Pi", 0.1
+    gpu[poor], nic[poor] = "Raspberry Pi", 0.1
     latency = np.where(lab_of[:, None] == lab_of, 0.2, 0.6) + 3.0 * (laptops[:, None] | laptops)
-    bandwidth = np.minimum(card[:, None], card) * jitter(rng, n, 0.1)
+    bandwidth = np.minimum(nic[:, None], nic) * jitter(rng, n, 0.1)
     return Network([f"lab-{k}" for k in lab_of], gpu.tolist(), latency, bandwidth)
 
 
@@ -186,14 +186,14 @@ def unequal_memory(rng: np.random.Generator, n: int) -> Network:
     return Network(base.region, base.gpu, base.latency_ms, base.bandwidth_gbps, memory_gib.tolist())
 
 
-def network_cards(rng: np.random.Generator, n: int) -> Network:
-    """Devices anywhere in a square, a network card of 0.5 to 25 Gbit/s each, kinds independent of it."""
+def network_nics(rng: np.random.Generator, n: int) -> Network:
+    """Devices anywhere in a square, a NIC of 0.5 to 25 Gbit/s each, kinds independent of it."""
     at = rng.random((n, 2))
-    card = rng.choice([0.5, 1.0, 2.5, 10.0, 25.0], n) * rng.uniform(0.8, 1.2, n)
+    nic = rng.choice([0.5, 1.0, 2.5, 10.0, 25.0], n) * rng.uniform(0.8, 1.2, n)
     latency = 0.5 + 40 * np.linalg.norm(at[:, None] - at, axis=2)
     gpu = rng.choice(kinds_of(rng, DATACENTRE), n)
     corner = [("north-" if y > 0.5 else "south-") + ("east" if x > 0.5 else "west") for x, y in at]
-    return Network(corner, gpu.tolist(), latency, np.minimum(card[:, None], card))
+    return Network(corner, gpu.tolist(), latency, np.minimum(nic[:, None], nic))
 
 
 def marketplace(rng: np.random.Generator, n: int) -> Network:
@@ -215,7 +215,7 @@ KINDS: tuple[Callable[[np.random.Generator, int], Network], ...] = (
     thin_bridge,
     islands,
     unequal_memory,
-    network_cards,
+    network_nics,
     marketplace,
 )
 SIZES = ((8, 12, 20, 32, 64, 128), (10, 16, 24, 48, 80, 96))

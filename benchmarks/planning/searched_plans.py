@@ -1,7 +1,7 @@
 """Plans that a search by random changes finds, against the bound of the open job, on networks of 2 to 9 devices.
 
 Networks, jobs and choices of systems are drawn from seeds: transports, ways of averaging, shardings, precisions,
-checkpointings, compressions, schedules, fragments, hosts, shared cards, odd batches. Every plan is simulated by the
+checkpointings, compressions, schedules, fragments, hosts, shared NICs, odd batches. Every plan is simulated by the
 engine; none may be faster than the bound, nor may the search or its replay price one otherwise.
 """
 

@@ -26,7 +26,7 @@ from run_helpers import small_plan
 
 import dtfm_lab as lab
 from dtfm_lab.extensions.hosts.export import export, spec_for
-from dtfm_lab.extensions.hosts.hosts import Host
+from dtfm_lab.extensions.hosts.hosts import RunHost
 
 KINDS = ("kill a host", "kill a worker", "stop a host")
 
@@ -50,7 +50,7 @@ def one_run(folder: Path, n_faults: int, rng: np.random.Generator) -> int:
     """Carry out the faults; return how many hung, failed or left something behind."""
     plan = small_plan(2, 4)
     held = {"a": (0, 1), "b": (2, 3), "c": (4, 5), "d": (6, 7)}
-    hosts = [Host(name=name, address="127.0.0.1", workers=workers) for name, workers in held.items()]
+    hosts = [RunHost(name=name, address="127.0.0.1", workers=workers) for name, workers in held.items()]
     n_iterations = 400 * n_faults + 400
     spec = spec_for(plan, "1f1b", iterations=n_iterations, checkpoint_folder="checkpoints", checkpoint_every=500)
     run = Hosts(export(spec, folder / "run", hosts, port=free_port(), await_s=240), folder / "logs")

@@ -17,9 +17,9 @@ import numpy as np
 import dtfm_lab as lab
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.extensions.elasticity.api import Costs, PlannedFleet, Policy, replay
+from dtfm_lab.extensions.elasticity.api import PlannedFleet, Policy, ReconfigurationCosts, replay
 from dtfm_lab.extensions.elasticity.availability import Availability
-from dtfm_lab.extensions.elasticity.history import History, Operation, State
+from dtfm_lab.extensions.elasticity.history import History, Operation, TimeUse
 from dtfm_lab.extensions.elasticity.policy import Response, Situation
 
 N = 8
@@ -66,7 +66,7 @@ def steps_s(measured: History) -> tuple[dict[object, float], float]:
 
 def changes_s(measured: History) -> dict[bool, float]:
     """Seconds of a change in the mean: of those to peers who share the work of who left (True), and of all others."""
-    changing, lasts_s = measured.state == State.RECONFIGURING, measured.end_s - measured.start_s
+    changing, lasts_s = measured.state == TimeUse.RECONFIGURING, measured.end_s - measured.start_s
     found: dict[bool, list[float]] = {True: [], False: []}
     for rows in np.split(np.arange(len(changing)), np.flatnonzero(np.diff(changing)) + 1):
         if changing[rows[0]] and rows[0] > 1:  # those before are the start's
@@ -102,7 +102,7 @@ def fed(measured: History, policy: Policy) -> History:
                 response.operation = timed[to]
             return response
 
-    fleet, costs = PlannedFleet(network=NETWORK, job=JOB), Costs(**ASKED_S)
+    fleet, costs = PlannedFleet(network=NETWORK, job=JOB), ReconfigurationCosts(**ASKED_S)
     return replay(measured.availability, fleet, AsMeasured(**vars(policy)), costs)
 
 

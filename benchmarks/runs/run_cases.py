@@ -64,7 +64,7 @@ CASES = (
     Case("worldwide", (4, 2), "adaptive-1f1b", fields={"synchronisation": "ring"}),
     Case("universities", (2, 2), "interleaved-1f1b", fields={"synchronisation": "hierarchical"}),
     Case("thin-link", (3, 2), "zb-h1", fields={"synchronisation": "central"}),
-    Case("thin-link", (3, 2), "1f1b", options={"queueing": "cards"}, clocks=("virtual",)),
+    Case("thin-link", (3, 2), "1f1b", options={"queueing": "nics"}, clocks=("virtual",)),
     Case("campus", (8, 1), "1f1b", fields={"compression": "fp16"}),
     Case("regional", (1, 4), "gpipe", fields={"synchronisation": "ring", "gradient_compression": "int8"}),
     Case("islands", (2, 3), "gpipe", fields={"synchronisation": "sharded-at-once", "synchronise_every": 3}),

@@ -52,7 +52,7 @@ class Outcome:
     losses: list[float]
     digests: dict[tuple[int, int], str]
     seconds: float
-    told: str
+    said: str
     """What happened, in a few words."""
     wrong: tuple[str, ...] = ()
     """What should not have happened."""
@@ -72,7 +72,7 @@ def main(each: int, kinds: tuple[str, ...], iterations: int, schedule: str, seed
         wanted = {shape: undisturbed(plan, iterations) for shape, plan in plans.items()}
         for (n_stages, n_replicas), found in wanted.items():
             print(
-                f"undisturbed {n_stages} x {n_replicas}: {iterations} iterations, {found.seconds:.1f} s, {found.told}"
+                f"undisturbed {n_stages} x {n_replicas}: {iterations} iterations, {found.seconds:.1f} s, {found.said}"
             )
         rng = np.random.default_rng(seed)
         n_failed = 0
@@ -85,8 +85,8 @@ def main(each: int, kinds: tuple[str, ...], iterations: int, schedule: str, seed
                 wrong = [*found.wrong, *differences(found, wanted[shape])]
                 n_failed += bool(wrong)
                 case = f"{kind:12} {shape[0]} x {shape[1]}  worker {victim} at {moment_s:4.1f} s"
-                told = f"{found.seconds:5.1f} s  {found.told}"
-                print(f"{case}  {told}  {'as undisturbed' if not wrong else 'WRONG: ' + '; '.join(wrong)}", flush=True)
+                said = f"{found.seconds:5.1f} s  {found.said}"
+                print(f"{case}  {said}  {'as undisturbed' if not wrong else 'WRONG: ' + '; '.join(wrong)}", flush=True)
         print(f"{len(kinds) * each - n_failed} of {len(kinds) * each} as undisturbed; {machine_line()}")
     if n_failed:
         raise SystemExit(1)
@@ -107,7 +107,7 @@ def disturbed(plan: Plan, iterations: int, kind: str, moment_s: float, pause_s: 
     disturbing = threading.Thread(target=disturb, args=(run, kind, moment_s, pause_s, victim, when), daemon=True)
     disturbing.start()
     outcome = watched(run, disturbing)
-    return replace(outcome, told=f"{when[0] if when else 'over':10} {outcome.told}")
+    return replace(outcome, said=f"{when[0] if when else 'over':10} {outcome.said}")
 
 
 def disturb(run: Run, kind: str, moment_s: float, pause_s: float, victim: int, when: list[str]) -> None:

@@ -26,11 +26,11 @@ def topologies(as_json: bool) -> None:
 def _list(as_json: bool) -> None:
     networks = [lab.load_topology(name) for name in files.topology_names()]
     if as_json:
-        told = [
+        report = [
             {"name": each.name, "devices": len(each), "regions": list(each.regions), "gpus": count_gpus(each)}
             for each in networks
         ]
-        return print_json({"topologies": told})
+        return print_json({"topologies": report})
     rows = [
         (each.name, len(each), len(each.regions), gpu_words(each), re.split(r"[.:] ", each.description)[0].rstrip("."))
         for each in networks

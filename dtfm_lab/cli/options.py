@@ -144,7 +144,7 @@ SIMULATION = command_line_options(SimulationOptions)
 RUN = command_line_options(RunOptions)
 
 
-def told(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:
+def with_help(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:
     """The options, some with the help that is true of one command: it says more than the field's own, or otherwise."""
     return tuple(replace(option, help=helps.get(option.name, option.help)) for option in options)
 

@@ -128,8 +128,8 @@ def _link_rows(topology: Topology) -> Iterator[tuple[object, ...]]:
     inside a host apart, as they are faster."""
     few = len(topology) <= MOST_PLACED
     groups = by_key((d.region or (d.name if few else "no region"), i) for i, d in enumerate(topology.devices))
-    card_of = topology.card_of
-    hosts = np.arange(len(topology)) if card_of is None else card_of
+    nic_of = topology.nic_of
+    hosts = np.arange(len(topology)) if nic_of is None else nic_of
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     for a, b in product(groups, groups):
         grid = np.ix_(groups[a], groups[b])

@@ -24,7 +24,7 @@ from dtfm_lab.cli.options import (
     output_option,
     placed_options,
     plan_argument,
-    told,
+    with_help,
 )
 from dtfm_lab.cli.plan_report import report_plan, report_topology
 from dtfm_lab.cli.terminal import (
@@ -222,7 +222,7 @@ def _whole_numbers(text: str) -> list[int]:
 
 @cli.command("explain --worth")
 @plan_argument
-@gathered(told(SEARCH, seconds="Search for so long without each device, in place of steps."), into="budget")
+@gathered(with_help(SEARCH, seconds="Search for so long without each device, in place of steps."), into="budget")
 @json_option
 def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
     """Say what each device is worth to PLAN, in seconds of its iteration or its communication cost: 4 steps of search
@@ -281,9 +281,9 @@ def print_schema(format_name: str | None, output: str | None, as_json: bool) -> 
     if output is not None:
         raise click.UsageError("-o needs a FORMAT")
     if as_json:
-        told = [
+        with_help = [
             {"format": name, "title": each.title, "endings": list(each.endings)} for name, each in formats().items()
         ]
-        return print_json({"formats": told})
+        return print_json({"formats": with_help})
     rows = [(name, ", ".join(each.endings), each.title) for name, each in formats().items()]
     print_rows(("format", "endings", "what it holds"), rows)

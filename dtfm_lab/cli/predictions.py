@@ -185,7 +185,7 @@ def schedule(
         save_schedule(built, output)
     held = peak_activations(built)
     if as_json:
-        told = {what: getattr(built, what) for what in ("name", "n_devices", "n_stages", "n_microbatches", "orders")}
-        return print_json(told | {"peak_activations": held})
+        report = {what: getattr(built, what) for what in ("name", "n_devices", "n_stages", "n_microbatches", "orders")}
+        return print_json(report | {"peak_activations": held})
     for position, (order, most) in enumerate(zip(built.orders, held, strict=True)):
         out.print(f"device {position}, at most {most} held: {order}")

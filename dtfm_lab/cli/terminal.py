@@ -289,8 +289,8 @@ def run_picture(run: RunRecord) -> RenderableType:
         ProgressBar(total=spec.iterations, completed=len(run.losses), width=BAR_WIDTH),
         Text(f"{spec.schedule}, {spec.clock} clock: {run_report.describe_progress(run)}"),
     )
-    told = run_report.describe_losses(run), run_report.describe_pace(run), run_report.describe_lateness(run)
-    summary = "\n".join(filter(None, told))
+    sentences = run_report.describe_losses(run), run_report.describe_pace(run), run_report.describe_lateness(run)
+    summary = "\n".join(filter(None, sentences))
     table = Table("device", "stage", "replica", "state", "busy", "", box=None, padding=(0, 2, 0, 0))
     for row in run_report.device_rows(run):
         busy = row.busy or 0.0

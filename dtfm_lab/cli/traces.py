@@ -88,10 +88,10 @@ def print_trace(trace: Trace) -> None:
     if between := format_range(*trace.interval()):
         what = "a measured" if context.source == "simulated" else "the median"
         out.print(f"with 90 % confidence {what} iteration lies from {between}")
-    told: dict[str, Any] = {what: trace.metrics[what] for what in THROUGHPUT}
-    told["mfu"] = None if told["mfu"] is None else format_share(told["mfu"])
+    report: dict[str, Any] = {what: trace.metrics[what] for what in THROUGHPUT}
+    report["mfu"] = None if report["mfu"] is None else format_share(report["mfu"])
     unit = {"counted": context.plan.counted}
-    known = [text.format(told[what], **unit) for what, text in THROUGHPUT.items() if told[what] is not None]
+    known = [text.format(report[what], **unit) for what, text in THROUGHPUT.items() if report[what] is not None]
     if known:
         out.print(", ".join(known))
     if trace.after is not None and trace.iteration_s > 0:

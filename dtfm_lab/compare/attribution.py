@@ -44,7 +44,7 @@ class Times(NamedTuple):
     def of(cls, dependencies: Dependencies, start_s: FloatArray, end_s: FloatArray, link: IntArray | None) -> Times:
         """The times of actions that started and ended at these seconds, (nodes, iterations) each.
 
-        ``link`` is the number of each node's link where first bytes may wait for the receiver's card: the latency of a
+        ``link`` is the number of each node's link where first bytes may wait for the receiver's NIC: the latency of a
         link is then the shortest of its messages.
         """
         received = dependencies.send_of >= 0
@@ -72,11 +72,11 @@ class TimedIterations(NamedTuple):
     group: IntArray
     """(nodes,) owner of each action, as a row of ``owners``: its link or device."""
     late_group: IntArray
-    """(nodes,) owner of each action's delay: for messages the card, where messages queue at cards."""
+    """(nodes,) owner of each action's delay: for messages the NIC, where messages queue at NICs."""
 
     @classmethod
     def of(
-        cls, rows: pd.DataFrame, dependencies: Dependencies, numbers: IntArray, names: pd.DataFrame, *, one_card: bool
+        cls, rows: pd.DataFrame, dependencies: Dependencies, numbers: IntArray, names: pd.DataFrame, *, one_nic: bool
     ) -> TimedIterations:
         """The iterations ``numbers`` of ``Comparison.rows``; raises TraceError where they hold other actions."""
         import pandas as pd  # takes a while to load
@@ -102,12 +102,12 @@ class TimedIterations(NamedTuple):
         place = pd.MultiIndex.from_frame(names)
         group, late_group = (
             np.asarray(place.get_indexer(pd.MultiIndex.from_frame(owner(first))), dtype=np.int64)
-            for owner in (_owner, _card if one_card else _owner)
+            for owner in (_owner, _nic if one_nic else _owner)
         )
         times = {}
         for which in ("predicted", "measured"):
             start_s, end_s = (there[f"{end}_s_{which}"].to_numpy().reshape(shape) for end in ("start", "end"))
-            times[which] = Times.of(dependencies, start_s, end_s, group if one_card else None)
+            times[which] = Times.of(dependencies, start_s, end_s, group if one_nic else None)
         return cls(dependencies, times["predicted"], times["measured"], group, late_group)
 
     def own_s(self, times: Times, n_groups: int) -> FloatArray:
@@ -152,11 +152,11 @@ class TimedIterations(NamedTuple):
             np.add.at(found[2], (self.late_group[at], iteration), share * change.late_s[at, iteration])
 
 
-def owners(rows: pd.DataFrame, *, one_card: bool) -> pd.DataFrame:
-    """Columns of and name of all links and devices, and of the devices' cards where messages queue there."""
+def owners(rows: pd.DataFrame, *, one_nic: bool) -> pd.DataFrame:
+    """Columns of and name of all links and devices, and of the devices' NICs where messages queue there."""
     import pandas as pd  # takes a while to load
 
-    parts = [_owner(rows), _card(rows)] if one_card else [_owner(rows)]
+    parts = [_owner(rows), _nic(rows)] if one_nic else [_owner(rows)]
     return pd.concat(parts, ignore_index=True).drop_duplicates(ignore_index=True)
 
 
@@ -170,11 +170,11 @@ def _owner(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _card(rows: pd.DataFrame) -> pd.DataFrame:
-    """The owner of each action's delay: its device, or for messages the card by which they leave or come in."""
+def _nic(rows: pd.DataFrame) -> pd.DataFrame:
+    """The owner of each action's delay: its device, or for messages the NIC by which they leave or come in."""
     import pandas as pd  # takes a while to load
 
-    of = np.where(rows["link"] != "", "card", "device")
+    of = np.where(rows["link"] != "", "nic", "device")
     return pd.DataFrame({"of": of, "name": rows["device"].to_numpy()})
 
 

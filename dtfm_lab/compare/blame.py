@@ -38,7 +38,7 @@ class Blame:
     table: pd.DataFrame
     """One row a link or device, worst first:
 
-    * of ("link" or "device"; where messages queue at network cards also "card"), name
+    * of ("link" or "device"; where messages queue at NICs also "nic"), name
     * longer_s: seconds by which it makes an iteration longer than predicted, mean over iterations; low_s and high_s,
       its interval with 95 % confidence; share of the measured iteration
     * what: the main reason, "duration", "latency", "both" of them, or "delay"; ratio of that to the predicted
@@ -62,7 +62,7 @@ class Blame:
 
     @property
     def messages_s(self) -> float:
-        """The part of the error that links and cards make."""
+        """The part of the error that links and NICs make."""
         return self.error_s - self.computation_s
 
     @property
@@ -89,8 +89,8 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
 
     Raises TraceError where the measured trace does not hold its schedule, or other actions than its schedule's.
     """
-    one_card = measured.context.has_cards
-    names = owners(rows, one_card=one_card)
+    one_nic = measured.context.has_nics
+    names = owners(rows, one_nic=one_nic)
     numbers, every = np.unique(measured.iteration), measured.context.synchronise_every
     shape = 3, len(names), len(numbers)
     longer_s, predicted_s, measured_s = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -98,7 +98,7 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
     for synchronise in np.unique(together).tolist():
         which = together == synchronise
         dependencies = dependencies_of(measured, synchronise=synchronise)
-        timed = TimedIterations.of(rows, dependencies, numbers[which], names, one_card=one_card)
+        timed = TimedIterations.of(rows, dependencies, numbers[which], names, one_nic=one_nic)
         longer_s[:, :, which] = timed.longer_s(len(names))
         predicted_s[:, :, which] = timed.own_s(timed.predicted, len(names))
         measured_s[:, :, which] = timed.own_s(timed.measured, len(names))
@@ -154,7 +154,7 @@ def _table(
     explains = np.abs(share_s) >= notable_s
     parts, own_parts = np.abs(iterations.mean(longer_s)), np.abs(iterations.mean(measured_s - predicted_s))[:2]
     what = np.where(explains, parts.argmax(axis=0), own_parts.argmax(axis=0))
-    what[names["of"] == "card"] = WHAT.index("delay")
+    what[names["of"] == "nic"] = WHAT.index("delay")
     what[explains & (parts[:2].min(axis=0) >= PART * np.abs(share_s))] = WHAT.index("both")
     pick = what, np.arange(len(names))
     before_s, after_s = (
@@ -176,8 +176,8 @@ def _table(
         named=(explains & sure) | apart,
     )
     table["sentence"] = [_sentence(*row) for row in zip(*(table[c] for c in SENTENCE), after_s, strict=True)]
-    # the order on a card is never a cause: it changes because some message was late
-    last = (table["of"] == "card").to_numpy()
+    # the order on a NIC is never a cause: it changes because some message was late
+    last = (table["of"] == "nic").to_numpy()
     worst = np.lexsort((-np.abs(own_s), -np.where(apart, 0.0, np.abs(share_s)), last, ~table["named"].to_numpy()))
     return table.iloc[worst].reset_index(drop=True)
 
@@ -193,7 +193,7 @@ SENTENCE = ["of", "name", "longer_s", "share", "what", "ratio"]
 def _sentence(of: str, name: str, longer_s: float, share: float, what: str, ratio: float, after_s: float) -> str:
     """``link ada -> bob: messages take 2.0 times the predicted, 0.41 s of an iteration``"""
     many = "messages" if of == "link" else "computations"
-    if of == "card":
+    if of == "nic":
         did = "messages come in another order than predicted"
     elif what == "delay":
         did = f"{many} begin later than they could" if longer_s > 0 else f"{many} begin earlier than predicted"
@@ -209,7 +209,7 @@ def _sentence(of: str, name: str, longer_s: float, share: float, what: str, rati
         effect = f"{format_s(longer_s)} of an iteration"
     else:
         effect = f"which saves {format_s(-longer_s)} of an iteration"
-    return f"{of + ' ' if of != 'card' else 'card of '}{name}: {did}, {effect}"
+    return f"{of + ' ' if of != 'nic' else 'NIC of '}{name}: {did}, {effect}"
 
 
 def _signed(seconds: float) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.network import cards_of, queues_of
+from dtfm_lab.domain.network import nics_of, queues_of
 from dtfm_lab.domain.schedule import Kind, Programs, TaskGraph, lower, task_graph
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND, Edges, chained
 from dtfm_lab.domain.trace import Trace
@@ -14,11 +14,11 @@ from dtfm_lab.domain.units import IntArray
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
-    """The task graph of an iteration, with the order of messages on links and cards added."""
+    """The task graph of an iteration, with the order of messages on links and NICs added."""
 
     graph: TaskGraph
     before: tuple[tuple[int, ...], ...]
-    """By node, the nodes that must have ended: those of the graph, and the message before it on its link or card."""
+    """By node, the nodes that must have ended: those of the graph, and the message before it on its link or NIC."""
     send_of: IntArray
     """By node, the send of a receive, which must have started a latency ago; -1 for all others."""
     order: tuple[int, ...]
@@ -56,18 +56,18 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
 def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     """The dependencies of an iteration that synchronises, or of one that does not.
 
-    Messages of one link (``pairs``) or one sender's card (``cards``) follow each other as in its program; those that
-    are received at one card, leave by a card of several devices, or whose two directions take turns on the link of a
+    Messages of one link (``pairs``) or one sender's NIC (``nics``) follow each other as in its program; those that
+    are received at one NIC, leave by a NIC of several devices, or whose two directions take turns on the link of a
     pair, as in the trace; so do computations that synchronise buckets.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
     sends = np.flatnonzero(graph.role == SEND)
     context = trace.context
-    card_of = cards_of([card for row in context.cards for card in row])
+    nic_of = nics_of([nic for row in context.nics for nic in row])
     n_devices = len(context.devices) * len(context.devices[0])
     ends = graph.device[sends], graph.device[graph.partner[sends]]
-    leaving, coming = queues_of(*ends, n_devices, context.queueing, card_of)
-    shared = (leaving < n_devices) & (card_of is not None)
+    leaving, coming = queues_of(*ends, n_devices, context.queueing, nic_of)
+    shared = (leaving < n_devices) & (nic_of is not None)
     needs, computations, arrivals = _edges_of(graph)
     own = np.where(shared, ends[0], leaving)
     messages = chained(sends, own)
@@ -75,7 +75,7 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     order = _topological_order(graph, edges)
     assert order is not None, "a schedule that was run can finish"
     turns, beside = graph.takes_turns[sends], graph.beside
-    if context.has_cards or turns.any() or len(beside):
+    if context.has_nics or turns.any() or len(beside):
         every = context.synchronise_every
         iteration = next(i for i in np.unique(trace.iteration) if ((i + 1) % every == 0) == synchronise)
         starts_s = _starts_s(graph, trace, int(iteration))

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 
 from dtfm_lab.compare.attribution import ACTION
-from dtfm_lab.compare.errors import Estimate, theil_sen
+from dtfm_lab.compare.errors import ConfidenceInterval, theil_sen
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s, plain_rows
 
@@ -57,7 +57,7 @@ class Drift:
     iterations: pd.DataFrame
     """One row an iteration: late_s of its end, and the columns of ``devices`` for its first action that left the
     prediction, with late_s called first_late_s; missing where none did."""
-    growth_s: Estimate
+    growth_s: ConfidenceInterval
     """Seconds by which an iteration's lateness grows from one to the next: the median slope (Theil and Sen) with its
     95 % interval, infinitely wide for fewer than five iterations."""
     shifts: tuple[Shift, ...]
@@ -138,10 +138,10 @@ def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: f
     )
     numbers = np.unique(rows["iteration"])
     table = pd.DataFrame({"late_s": late_s.to_numpy()}, index=pd.Index(numbers, name="iteration")).join(each)
-    growth_s, late = Estimate(0.0, -np.inf, np.inf), table["late_s"].to_numpy(np.float64)
+    growth_s, late = ConfidenceInterval(0.0, -np.inf, np.inf), table["late_s"].to_numpy(np.float64)
     if len(late) >= FEWEST:
         slope = theil_sen(numbers, late)
-        growth_s = Estimate(*map(float, (slope.slope, slope.low_slope, slope.high_slope)))
+        growth_s = ConfidenceInterval(*map(float, (slope.slope, slope.low_slope, slope.high_slope)))
     return Drift(threshold_s, devices, table, growth_s, _shifts(late, numbers, threshold_s))
 
 

@@ -76,7 +76,7 @@ FEW_ITERATIONS = 3
 """Fewest iterations from which the differences between iterations are estimated."""
 
 
-class Estimate(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """A value with its interval of 95 % confidence, which is infinite for a single measurement."""
 
     value: float
@@ -84,7 +84,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArray], object]) -> Estimate:
+def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArray], object]) -> ConfidenceInterval:
     """The mean over iterations of each one's ``centre``, as measurements within an iteration are not independent.
 
     With one or two iterations, the centre of all values, as if they were independent.
@@ -97,13 +97,13 @@ def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArr
     return around(float(each.mean()), each)
 
 
-def around(value: float, samples: FloatArray, worse: float = 1.0) -> Estimate:
+def around(value: float, samples: FloatArray, worse: float = 1.0) -> ConfidenceInterval:
     """Student's interval of the samples' mean, ``worse`` times as wide, centred on a value."""
     n = len(samples)
     if n < 2:
-        return Estimate(value, -np.inf, np.inf)
+        return ConfidenceInterval(value, -np.inf, np.inf)
     half = worse * half_width(float(samples.std(ddof=1) / np.sqrt(n)), n - 1)
-    return Estimate(value, value - half, value + half)
+    return ConfidenceInterval(value, value - half, value + half)
 
 
 def half_width(standard_error: float, freedom: int) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dtfm_lab.compare.dependencies import programs_of
-from dtfm_lab.compare.errors import FEW_ITERATIONS, Estimate, around, estimate, iteration_error, theil_sen
+from dtfm_lab.compare.errors import FEW_ITERATIONS, ConfidenceInterval, around, estimate, iteration_error, theil_sen
 from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import LARGEST, Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
@@ -30,7 +30,7 @@ ONE_SIZE = "messages of one size: latency as drawn"
 TOO_QUICK = "quicker than the drawn latency: all counted as bandwidth"
 
 
-class Fit(NamedTuple):
+class FittedValue(NamedTuple):
     """One fitted value, a row of the refit's table."""
 
     what: str
@@ -39,21 +39,21 @@ class Fit(NamedTuple):
     """The link, "a -> b", or the device that computes."""
     at: tuple[Any, ...]
     """The link's devices by number, or stage, replica and kind of a computation."""
-    value: Estimate
+    value: ConfidenceInterval
     n: int
     """Number of measurements."""
     note: str = ""
     """What could not be separated, or was drawn in another way; empty for an ordinary link."""
 
 
-def fit_links(plan: Plan, measured: Trace) -> list[Fit]:
+def fit_links(plan: Plan, measured: Trace) -> list[FittedValue]:
     """Latency and bandwidth of every link that carried messages.
 
     On emulated links, first bytes give the latency and the rest the bandwidth. On real ones only the whole time of a
     message is known, its latency plus its bytes over the bandwidth; messages of several sizes separate the two.
     """
     known = measured.context.links != "real"
-    best = np.min if measured.context.has_cards else np.median
+    best = np.min if measured.context.has_nics else np.median
     fits = []
     for name, messages in _messages(plan, measured).groupby("link"):
         i, j = at = tuple(plan.topology.index(messages[end].iloc[0]) for end in ("source", "target"))
@@ -68,12 +68,12 @@ def fit_links(plan: Plan, measured: Trace) -> list[Fit]:
         else:
             drawn_s = float(plan.topology.latency_s[i, j])
             latency, slowness, note = _separated(n_bytes, iteration, lag_s + moving_s, drawn_s)
-        fits.append(Fit("latency_s", str(name), at, latency, len(messages), note))
-        fits.append(Fit("bandwidth_bytes_per_s", str(name), at, _inverse(slowness), len(messages), note))
+        fits.append(FittedValue("latency_s", str(name), at, latency, len(messages), note))
+        fits.append(FittedValue("bandwidth_bytes_per_s", str(name), at, _inverse(slowness), len(messages), note))
     return fits
 
 
-def fit_computations(measured: Trace) -> list[Fit]:
+def fit_computations(measured: Trace) -> list[FittedValue]:
     """Seconds of every kind of computation of each stage and replica, by means, since an iteration adds up slow ones
     too."""
     frame = measured.to_frame()
@@ -84,7 +84,7 @@ def fit_computations(measured: Trace) -> list[Fit]:
         seconds = (rows["end_s"] - rows["start_s"]).to_numpy()
         each = _above_zero(estimate(seconds, rows["iteration"].to_numpy(), np.mean))
         at = int(stage), int(replica), Kind(kind)
-        fits.append(Fit(COMPUTE, str(rows["device"].iloc[0]), at, each, len(rows)))
+        fits.append(FittedValue(COMPUTE, str(rows["device"].iloc[0]), at, each, len(rows)))
     return fits
 
 
@@ -125,7 +125,7 @@ def _sizes(plan: Plan, measured: Trace) -> FloatArray:
 
 def _separated(
     n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray, drawn_latency_s: float
-) -> tuple[Estimate, Estimate, str]:
+) -> tuple[ConfidenceInterval, ConfidenceInterval, str]:
     """(latency, seconds a byte, note) where only the whole time of messages is known."""
     if n_bytes.max() >= UNLIKE * n_bytes.min():
         return *_by_size(n_bytes, iteration, whole_s), ""
@@ -133,11 +133,13 @@ def _separated(
     whole = _above_zero(estimate(whole_s, iteration, np.median))
     fits = drawn_latency_s < whole.value
     latency_s = drawn_latency_s if fits else 0.0
-    slowness = Estimate((whole.value - latency_s) / size, 0.0, whole.high / size)
-    return Estimate(latency_s, 0.0, whole.high), slowness, ONE_SIZE if fits else TOO_QUICK
+    slowness = ConfidenceInterval((whole.value - latency_s) / size, 0.0, whole.high / size)
+    return ConfidenceInterval(latency_s, 0.0, whole.high), slowness, ONE_SIZE if fits else TOO_QUICK
 
 
-def _by_size(n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray) -> tuple[Estimate, Estimate]:
+def _by_size(
+    n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray
+) -> tuple[ConfidenceInterval, ConfidenceInterval]:
     """(latency, seconds a byte) of a line through size and seconds, one for each iteration, or for all if few."""
     each_iteration = [iteration == number for number in np.unique(iteration)]
     lines = [_line(n_bytes[of_it], whole_s[of_it]) for of_it in each_iteration if np.ptp(n_bytes[of_it]) > 0]
@@ -150,7 +152,9 @@ def _by_size(n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray) -> t
     low, high = np.nan_to_num([found.low_slope, found.high_slope], nan=np.inf).tolist()
     low, high = 0.0 if np.isinf(low) else max(0.0, low), max(0.0, high)
     rest_s = [float(np.median(whole_s - each * n_bytes)) for each in (high, low)]
-    return _above_zero(Estimate(latency_s, *rest_s)), Estimate(slowness, min(low, slowness), max(high, slowness))
+    return _above_zero(ConfidenceInterval(latency_s, *rest_s)), ConfidenceInterval(
+        slowness, min(low, slowness), max(high, slowness)
+    )
 
 
 def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
@@ -165,16 +169,16 @@ def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
     return latency_s, float(found.slope)
 
 
-def _above_zero(found: Estimate) -> Estimate:
-    return Estimate(*(max(0.0, each) for each in found))
+def _above_zero(found: ConfidenceInterval) -> ConfidenceInterval:
+    return ConfidenceInterval(*(max(0.0, each) for each in found))
 
 
-def _inverse(slowness: Estimate) -> Estimate:
+def _inverse(slowness: ConfidenceInterval) -> ConfidenceInterval:
     """Bytes a second from seconds a byte; LARGEST where bytes took no time."""
     value, low, high = (
         1 / each if each > 1 / LARGEST else LARGEST for each in (slowness.value, slowness.high, slowness.low)
     )
-    return Estimate(value, 0.0 if np.isinf(slowness.high) else low, np.inf if high >= LARGEST else high)
+    return ConfidenceInterval(value, 0.0 if np.isinf(slowness.high) else low, np.inf if high >= LARGEST else high)
 
 
 SAME = 0.005
@@ -295,7 +299,7 @@ def in_units(what: str, value: float) -> str:
     return f"{gbps:.4g} Gbit/s" if gbps >= 1 else f"{gbps * 1e3:.4g} Mbit/s"
 
 
-def _network(drawn: Topology, fits: list[Fit]) -> Topology:
+def _network(drawn: Topology, fits: list[FittedValue]) -> Topology:
     """The network with fitted links where they carried messages; their measured times by size are dropped."""
     values: dict[str, Any] = {
         "latency_s": drawn.latency_s.copy(),
@@ -310,7 +314,7 @@ def _network(drawn: Topology, fits: list[Fit]) -> Topology:
     return replace(drawn, **values, message_s=message_s)
 
 
-def _profile(measured: Trace, fits: list[Fit]) -> tuple[ComputeTime, ...]:
+def _profile(measured: Trace, fits: list[FittedValue]) -> tuple[ComputeTime, ...]:
     """Fitted compute times; those known before for computations that were not measured."""
     known = {row[:3]: row for row in measured.context.profile}
     fitted = {fit.at: ComputeTime._make((*fit.at, fit.value.value)) for fit in fits if fit.what == COMPUTE}
@@ -341,7 +345,7 @@ def _only(trace: Trace, numbers: np.ndarray) -> Trace:
     return replace(trace, **columns, after=None)
 
 
-def _table(plan: Plan, measured: Trace, fits: list[Fit]) -> pd.DataFrame:
+def _table(plan: Plan, measured: Trace, fits: list[FittedValue]) -> pd.DataFrame:
     import pandas as pd  # takes a while to load
 
     before = {row[:3]: row.seconds for row in measured.context.profile}

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.network import as_number, is_plain, shortened
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import current_name, unknown
 
 MOST_COUNT = 10**9
 """Largest whole number that a count may be."""
@@ -70,6 +70,7 @@ class Option:
         if value is None and self.may_be_none:
             return None
         if self.choices is not None:
+            value = current_name(self.name, value)
             if not isinstance(value, str) or value not in self.choices:
                 raise unknown(self.name, value, self.choices)
             return value

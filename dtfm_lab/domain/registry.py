@@ -9,7 +9,9 @@ Another package adds to a registry by an entry point of the registry's group, in
 import difflib
 import inspect
 import logging
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
@@ -29,6 +31,28 @@ def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
     hint = f"did you mean {near[0]!r}? " if near else ""
     shown = name if len(name) <= NAME_SHOWN else name[: NAME_SHOWN - 3] + "..."
     return UnknownName(f"no {noun} named {shown!r}; {hint}known: {in_a_row(names, MOST_SHOWN) or 'none'}")
+
+
+FORMER_NAMES = {
+    ("queueing", "cards"): "nics",
+    ("topology", "shared-cards"): "shared-nics",
+}
+"""New names of values by noun and former name. Former names are understood until the next release."""
+
+
+def current_name(noun: str, name: Any) -> Any:
+    """Return the name that a value has now: ``nics`` for the queueing ``cards``. Warn once of each former name."""
+    new = FORMER_NAMES.get((noun, name)) if isinstance(name, str) else None
+    if new is None:
+        return name
+    say_new_name(noun, name, new)
+    return new
+
+
+@cache
+def say_new_name(noun: str, name: str, new: str) -> None:
+    said = f"{noun} {name!r} is {new!r} now; the old name leaves with the next release"
+    warnings.warn(said, FutureWarning, stacklevel=4)
 
 
 def in_a_row(names: Sequence[str], most: int) -> str:

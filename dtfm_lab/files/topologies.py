@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from dtfm_lab.domain.errors import FileError, TopologyError, UnknownName
 from dtfm_lab.domain.job import JOBS
 from dtfm_lab.domain.network import Topology, shortened
-from dtfm_lab.domain.registry import Registry, unknown
+from dtfm_lab.domain.registry import Registry, current_name, unknown
 from dtfm_lab.files import topology_yaml
 from dtfm_lab.files.reading import reason_of, shipped
 
@@ -107,7 +107,7 @@ def load_topology(
         )
     if not isinstance(name_or_path, str | os.PathLike):
         raise TopologyError(f"topology is {shortened(name_or_path)}; wanted a name or a path")
-    name = os.fspath(name_or_path)
+    name = current_name("topology", os.fspath(name_or_path))
     if name in topology_names():
         file = shipped("topologies") / f"{name}.yaml"
         return topology_yaml.read(file) if file.exists() else _plug_in_network(name)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, Estimate, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, BandwidthEstimate, Topology
 from dtfm_lab.domain.network.conversions import SPEEDS, either
 from dtfm_lab.domain.network.estimate import WHERE
 from dtfm_lab.domain.registry import unknown
@@ -100,10 +100,10 @@ def _topology(arrays: dict[str, Any], title: str) -> Topology:
     )
 
 
-def _estimates(rows: Any) -> tuple[Estimate, ...]:
+def _estimates(rows: Any) -> tuple[BandwidthEstimate, ...]:
     if rows.ndim != 2 or rows.shape[1] != 4 or not np.isin(rows[:, 0], range(len(WHERE))).all():
         raise FileError(f"estimates has shape {rows.shape}; wanted (E, 4), each 0 or 1 and three bandwidths")
-    return tuple(Estimate(WHERE[int(where)], *(float(rate) for rate in rates)) for where, *rates in rows)
+    return tuple(BandwidthEstimate(WHERE[int(where)], *(float(rate) for rate in rates)) for where, *rates in rows)
 
 
 def write(topology: Topology, path: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import LINK_SPREAD, Device, Estimate, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, Topology
 from dtfm_lab.domain.units import TERA, BoolArray, FloatArray, GiB, IntArray, by_key, to_gbps, to_ms
 
 Speed = tuple[float, float]
@@ -23,14 +23,14 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     """A mapping from which ``topology_from_mapping`` makes an equal topology.
 
     Its matrices come back exactly where they were milliseconds and Gbit/s once, else to the last bit or two of a
-    float. Network cards stand for links where that saves lines. Without ``hosts`` it says no speed inside a host, which
+    float. NICs stand for links where that saves lines. Without ``hosts`` it says no speed inside a host, which
     the canvas cannot draw.
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
     lines = _entries(topology, latency_ms, gbps, hosts=hosts)
     if len(lines["links"]) > len(topology):
-        up, down = _cards(gbps)
+        up, down = _nics(gbps)
         cap_gbps = np.minimum(up[:, None], down[None, :])
         capped = _entries(topology, latency_ms, gbps, hosts=hosts, cap_gbps=cap_gbps)
         if len(capped["links"]) + len(topology) < len(lines["links"]):
@@ -48,7 +48,7 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     return data | _measured(topology)
 
 
-def _estimate(estimate: Estimate) -> dict[str, Any]:
+def _estimate(estimate: BandwidthEstimate) -> dict[str, Any]:
     gbps = ("bandwidth_gbps", estimate.bandwidth_bytes_per_s), ("least_gbps", estimate.least_bytes_per_s)
     rates = dict((*gbps, ("most_gbps", estimate.most_bytes_per_s)))
     return {"links": estimate.where} | {name: float(to_gbps(rate)) for name, rate in rates.items()}
@@ -66,7 +66,7 @@ def _measured(topology: Topology) -> dict[str, Any]:
     return {"measured": {"message_bytes": topology.message_bytes.tolist(), "links": links}}
 
 
-def _cards(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _nics(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(N,) the narrowest uplinks and the narrowest downlinks that cap no link below its bandwidth."""
     apart = gbps.copy()
     np.fill_diagonal(apart, 0.0)
@@ -74,7 +74,7 @@ def _cards(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> FloatArray:
-    """(N, N) bandwidths between regions before cards cap them: the widest that no card explains."""
+    """(N, N) bandwidths between regions before NICs cap them: the widest that no NIC explains."""
     lines = np.full_like(gbps, gbps[~np.eye(len(gbps), dtype=bool)].max())
     members = {r: [i for i, region in enumerate(region_of) if region == r] for r in region_of}
     for a, b in product(members, members):
@@ -87,7 +87,7 @@ def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> F
 def _entries(
     topology: Topology, latency_ms: FloatArray, gbps: FloatArray, *, hosts: bool, cap_gbps: FloatArray | None = None
 ) -> dict[str, Any]:
-    """The file's ``default``, ``regions`` and ``between``, whose bandwidths cards may cap, ``hosts`` and ``links``."""
+    """The file's ``default``, ``regions`` and ``between``, whose bandwidths NICs may cap, ``hosts`` and ``links``."""
     n = len(topology)
     region_of, host_of = _codes([d.region for d in topology.devices]), _codes([d.host for d in topology.devices])
     if cap_gbps is None:

@@ -19,8 +19,8 @@ from dtfm_lab.domain.network import (
     MOST_DEVICES,
     MOST_SPREAD,
     PAPERS_GPU,
+    BandwidthEstimate,
     Device,
-    Estimate,
     Topology,
     as_number,
     check_count,
@@ -76,7 +76,7 @@ def _written(what: str, value: Any) -> Any:
     return number / from_written(1.0) if number else number
 
 
-class Speed(UnitSection):
+class SpeedSection(UnitSection):
     """Speed of a link."""
 
     latency_ms: float = Field(ge=0, allow_inf_nan=False)
@@ -91,7 +91,7 @@ class HardwareSection(UnitSection):
     gpu: Name | None = None
     """Name of the GPU; peak and memory follow from it where the table of hardware has it."""
     host: Name | None = None
-    """Machine whose network card the devices share."""
+    """Machine whose NIC the devices share."""
     peak_tflops: float | None = Field(default=None, gt=0)
     """Most TFLOP/s of a device."""
     memory_gib: float | None = Field(default=None, gt=0)
@@ -115,7 +115,7 @@ class DeviceSection(HardwareSection):
     """Latitude and longitude in degrees, for maps."""
     gpus: int = Field(default=1, ge=1)
     """GPUs that act as one device, whose numbers are of all of them together."""
-    inner: Speed | None = None
+    inner: SpeedSection | None = None
     """Speed between two of its GPUs."""
 
 
@@ -128,7 +128,7 @@ class RegionSection(HardwareSection):
     """Number of devices, named after the region, such as Oslo-0."""
     per_host: int | None = Field(default=None, ge=1)
     """Devices of a host: the region's devices are counted into hosts of so many."""
-    inside_host: Speed | None = None
+    inside_host: SpeedSection | None = None
     """Speed between two devices of a host."""
     devices: Annotated[list[DeviceSection], FailFast()] = Field(default_factory=list)
     """Devices with names of their own, besides those that are counted."""
@@ -138,14 +138,14 @@ class RegionSection(HardwareSection):
     """Gbit/s between two devices of the region."""
 
 
-class HostSection(Speed):
+class HostSection(SpeedSection):
     """Speed between two devices of one host."""
 
     name: Name
     """The host."""
 
 
-class OneWaySection(Speed):
+class OneWaySection(SpeedSection):
     """Speed in one direction."""
 
     source: Name | None = Field(default=None, alias="from")
@@ -225,7 +225,7 @@ class TopologyFile(Section):
     """Which bandwidths nobody measured, and how far each may be off."""
     typical_prices: bool = False
     """Whether devices without a price have the typical one of their GPU."""
-    default: Speed | None = None
+    default: SpeedSection | None = None
     """Speed of links for which nothing else is said."""
     regions: Annotated[list[RegionSection], FailFast()] = Field(default_factory=list)
     """Groups of devices that are near each other."""
@@ -242,13 +242,13 @@ class TopologyFile(Section):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Topologies from mappings as people write them in YAML: regions with defaults, region pairs, cards, single links.
+# Topologies from mappings as people write them in YAML: regions with defaults, region pairs, NICs, single links.
 #
 # The speed of a pair of devices is that of the most specific entry for it: a one-way link; a link; its host; its
 # region, or an entry between its two regions (in one direction if that has ``from`` and ``to``); the default. Network
-# cards, given by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the
+# NICs, given by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the
 # default gives, never that of a link or host: the bandwidth of i -> j is the least of the entry's, i's uplink and j's
-# downlink. Devices of one ``host`` share its card for messages to other hosts. A device or a region names its host, or
+# downlink. Devices of one ``host`` share its NIC for messages to other hosts. A device or a region names its host, or
 # a region has ``per_host: 8``, which counts its devices into ``region-host-0`` and so on; ``inside_host`` of a region,
 # or a line under ``hosts``, is the speed between two devices of a host. A device of several ``gpus`` acts as one, with
 # the numbers of all of them together and ``inner`` for the speed between two. Peak and memory come from the GPU's name
@@ -320,7 +320,9 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         description=file.description,
         link_spread=file.link_spread,
         estimates=tuple(
-            Estimate(one.links, *(from_gbps(gbps) for gbps in (one.bandwidth_gbps, one.least_gbps, one.most_gbps)))
+            BandwidthEstimate(
+                one.links, *(from_gbps(gbps) for gbps in (one.bandwidth_gbps, one.least_gbps, one.most_gbps))
+            )
             for one in file.estimates
         ),
         **_message_times(file.measured, at),
@@ -330,7 +332,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
 def _inside_hosts(file: TopologyFile, devices: list[Device], latency_ms: FloatArray, gbps: FloatArray) -> None:
     """Fill in the speeds between two devices of one host, where the file gives them."""
     members = by_key((device.host, i) for i, device in enumerate(devices) if device.host)
-    speeds: dict[str, Speed] = {}
+    speeds: dict[str, SpeedSection] = {}
     for region in file.regions:
         if (speed := region.inside_host) is not None:
             speeds |= {device.host: speed for device in devices if device.host and device.region == region.name}

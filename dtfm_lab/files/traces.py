@@ -20,6 +20,7 @@ from pydantic import FailFast, GetJsonSchemaHandler, ValidationError, WrapValida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dtfm_lab.domain.errors import FileError, LabError, TraceError
+from dtfm_lab.domain.registry import current_name
 from dtfm_lab.domain.schedule import PASSES, SYNCHRONISATION, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Trace, TracedPlan
 from dtfm_lab.domain.units import FloatArray, IntArray
@@ -43,6 +44,9 @@ COLUMNS = ("iteration", "replica", "action", "start_s", "end_s")
 PLANNED = {each.name for each in fields(TracedPlan)}
 """Keys of a context that are of the plan: a file holds them beside the others."""
 
+FORMER_KEYS = {"cards": "nics"}
+"""Keys of a context as files of earlier versions name them."""
+
 
 def context_to_mapping(context: RunContext) -> dict[str, Any]:
     """The context in plain JSON types, as files hold it: what is of the plan beside the rest."""
@@ -54,7 +58,9 @@ def context_to_mapping(context: RunContext) -> dict[str, Any]:
 def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
     """Read what ``context_to_mapping`` wrote; errors name the keys as the file has them."""
     if isinstance(data, Mapping):
-        own = {key: value for key, value in data.items() if key not in PLANNED}
+        own = {FORMER_KEYS.get(key, key): value for key, value in data.items() if key not in PLANNED}
+        if "queueing" in own:
+            own["queueing"] = current_name("queueing", own["queueing"])
         data = own | {"plan": {key: value for key, value in data.items() if key in PLANNED}}
     try:
         return read(data)

@@ -14,19 +14,20 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from dtfm_lab.domain.errors import FileError, JobError, LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.options import plain
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import current_name, unknown
 from dtfm_lab.domain.schedule import Action
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted
@@ -151,7 +152,7 @@ class WorkspaceState(Section):
     job: KeptJob = None
     plan: KeptPlan = None
     schedule: str = "gpipe"
-    queueing: str = "pairs"
+    queueing: Annotated[str, BeforeValidator(partial(current_name, "queueing"))] = "pairs"
     choices: dict[str, Any] = Field(default_factory=dict)
     """Field of the plan's job -> value that the what-if panel has in its place."""
     predicted: KeptTrace = None

@@ -31,7 +31,7 @@ T = TypeVar("T")
 AnySchedule = str | os.PathLike[str] | Schedule
 """A schedule by name, as the path of a file (.txt, or torch's .csv), or as a Schedule."""
 Progress = Callable[[Any], None]
-QUEUEING_OPTION = Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
+QUEUEING_OPTION = Option(help="Which messages wait for each other, those of a pair or of a NIC.", choices=QUEUEING)
 EFFICIENCY_OPTION = Option(
     help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1
 )

@@ -38,7 +38,7 @@ class SearchKeywords(TypedDict, total=False):
     max_iteration_s: float | None
     """Only plans whose iteration takes at most so long. More than 0 s."""
     queueing: str
-    """Which messages wait for each other, those of a pair or of a card. One of pairs, cards. Default: pairs."""
+    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics. Default: pairs."""
     efficiency: float | None
     """Share of its peak that a device reaches; by GPU and shapes of products if none. More than 0 and at most 1."""
     start: Plan | None
@@ -66,7 +66,7 @@ class FrontierKeywords(TypedDict, total=False):
     searches: int
     """Searches of each batch: the fastest, the cheapest, and under limits of price. 2 or more. Default: 12."""
     queueing: str
-    """Which messages wait for each other, those of a pair or of a card. One of pairs, cards. Default: pairs."""
+    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics. Default: pairs."""
     batches: Sequence[int] | None
     """Global batches that have a frontier each; the job's own by default."""
 
@@ -77,7 +77,7 @@ class SimulateKeywords(TypedDict, total=False):
     like: Trace | None
     """A measured trace: predict what it ran, from its profile."""
     queueing: str | None
-    """Which messages wait for each other, those of a pair or of a card. One of pairs, cards."""
+    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics."""
     profile: Profile | None
     """Seconds of computations, instead of FLOP over peak x efficiency."""
     efficiency: float | None
@@ -110,7 +110,7 @@ class SweepKeywords(TypedDict, total=False):
     schedule: Any
     """Pipeline schedule, by name or a Schedule."""
     queueing: str | Iterable[str | None] | None
-    """Which messages wait for each other. One of pairs, cards."""
+    """Which messages wait for each other. One of pairs, nics."""
     efficiency: float | Iterable[float]
     """Share of its peak that a device reaches. More than 0 and at most 1."""
     dtype: str | Iterable[str]
@@ -203,7 +203,7 @@ class RunKeywords(TypedDict, total=False):
     seconds a second."""
     queueing: str
     """Which messages wait for each other: pairs (each directed pair of devices is a link) or, on the virtual
-    clock, cards (each device has one network card). One of pairs, cards. Default: pairs."""
+    clock, nics (each device has one NIC). One of pairs, nics. Default: pairs."""
     emulated: AnyPath | Topology | None
     """Another network of as many devices, by name, file or Topology, whose links are emulated in place of the
     plan's; predictions do not consider it."""

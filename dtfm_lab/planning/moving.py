@@ -7,7 +7,7 @@ the same stage in both plans gets nothing, and a stage that is cut elsewhere mov
 
 Each piece comes whole from one living device that held it in the old plan, from the one that delivers it first. The
 rule of links is the simulator's (``domain.network.topology``): with ``pairs`` every directed pair is a link of its own;
-where cards queue, messages leave a card and come in one at a time. Larger pieces are sent first; devices that have just
+where NICs queue, messages leave a NIC and come in one at a time. Larger pieces are sent first; devices that have just
 got a piece do not hand it on. All pieces are sent at once, and training waits for the last.
 
 A piece that no living device holds comes from a checkpoint. Where that lies is not known: it is taken to arrive over

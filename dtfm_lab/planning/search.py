@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.registry import Registry, unknown
+from dtfm_lab.domain.registry import Registry, current_name, unknown
 from dtfm_lab.domain.units import IntArray, counted
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.bounds.search_bound import search_bound
@@ -152,7 +152,7 @@ class SearchRequest:
     """Plans near which alone is searched, for the shortest searches for seconds or dollars by ``evolutionary``. One for
     the communication cost that has no start begins with the first of them that has the job's shape."""
     queueing: str = "pairs"
-    """Which messages wait for each other in the simulated iteration: those of ``pairs`` or of ``cards``."""
+    """Which messages wait for each other in the simulated iteration: those of ``pairs`` or of ``nics``."""
     efficiency: GivenEfficiency = None
     """Share of their peak that devices reach, as ``simulate`` takes it."""
     max_price_per_hour: float | None = None
@@ -174,6 +174,7 @@ class SearchRequest:
                 raise PlanError(f"{what} is {shortened(most)}; wanted a number above 0")
         if self.start is not None and not isinstance(self.start, Plan):
             raise PlanError(f"start is {shortened(self.start)}; wanted a Plan")
+        object.__setattr__(self, "queueing", current_name("queueing", self.queueing))
         if self.queueing not in QUEUEING:
             raise unknown("queueing", self.queueing, QUEUEING)
         object.__setattr__(self, "seed", int(self.seed))  # of numpy's whole numbers, too: a plan is saved with it

@@ -21,8 +21,8 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.planning.problem import planners
 from dtfm_lab.planning.search import default_objective, objectives, plan
-from dtfm_lab.simulation.executors import Executor, Here, Lost
-from dtfm_lab.simulation.task_runner import Kept, of_plain, plain, results
+from dtfm_lab.simulation.executors import Executor, InProcessExecutor, TaskLost
+from dtfm_lab.simulation.task_runner import StoredRows, of_plain, plain, results
 from dtfm_lab.simulation.variations import OF_THE_JOB, OUTCOMES, VARIED, SimulatedOutcome, Variation, checked_value
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def sweep_points(
     repeats: int | None = None,
     seconds: float | None = None,
     executor: Executor | None = None,
-    kept: Kept | None = None,
+    kept: StoredRows | None = None,
     **varied: Any,
 ) -> Iterator[SweepPoint]:
     """Simulate every combination of the settings, the last one varying fastest, and yield each point when it is done.
@@ -204,7 +204,7 @@ def sweep_points(
     found = results(
         planned_outcome if plans else outcome_of,
         _planning_tasks(what, job_for, grid, seconds) if plans else [(what, point) for point in grid],
-        executor=Here() if plans and "steps" not in listed and executor is None else executor,
+        executor=InProcessExecutor() if plans and "steps" not in listed and executor is None else executor,
         named=lambda number: f"point {', '.join(f'{name} {value}' for name, value in shown[number].items())}",
         kept=kept,
         to_row=_to_row,
@@ -216,7 +216,7 @@ def sweep_points(
             outcome=result[0] if isinstance(result, tuple) else None,
             planned=result[1] if isinstance(result, tuple) else None,
             plans=plans,
-            error=result.reason if isinstance(result, Lost) else result if isinstance(result, str) else "",
+            error=result.reason if isinstance(result, TaskLost) else result if isinstance(result, str) else "",
             number=number,
             total=len(grid),
         )

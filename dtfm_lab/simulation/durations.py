@@ -71,7 +71,7 @@ class GroupRings:
     """The rings of a plan's data-parallel groups, all in use at once.
 
     A ring visits regions and hosts one after the other, as collective libraries lay theirs, so it enters and leaves
-    each of them once. Rings that leave a host by its one card share that card.
+    each of them once. Rings that leave a host by its one NIC share that NIC.
     """
 
     def __init__(self, topology: Topology, links: Links, groups: IntArray) -> None:
@@ -175,7 +175,7 @@ def group_average_s(job: Job, n_elements: int, n_experts: int, device: Device) -
 def hop_gather_s(job: Job, device: Device, n_bytes: float) -> float:
     """Seconds in which a group gathers a message between stages, of which each of its GPUs received a part.
 
-    Each GPU of the sending group sends its part only, over the card that they share, and the receivers gather it over
+    Each GPU of the sending group sends its part only, over the NIC that they share, and the receivers gather it over
     their inner links (Narayanan et al. 2021, section 4.1, scatter/gather optimisation).
     """
     inner = device.inner_bandwidth_bytes_per_s, device.inner_latency_s

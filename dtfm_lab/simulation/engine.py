@@ -176,7 +176,7 @@ class PlacedTasks:
         return found
 
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
-        """Number of the link or card that each message occupies, and how many there are; -1 for computations, save that
+        """Number of the link or NIC that each message occupies, and how many there are; -1 for computations, save that
         those for buckets take turns on their device, whose number comes after those of links."""
         queue, n_queues = self._link_queues(links, sender, receiver)
         beside, programs = self.graph.beside, self.graph.programs
@@ -186,7 +186,7 @@ class PlacedTasks:
         return queue, n_queues + programs.n_positions * programs.n_replicas
 
     def _link_queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
-        """Number of the link or card that each message occupies, -1 for computations, and how many there are."""
+        """Number of the link or NIC that each message occupies, -1 for computations, and how many there are."""
         role = self.graph.role
         leaving, coming = links.queues(sender, receiver)
         queue = np.where(role == SEND, leaving, np.where(role == RECEIVE, coming, -1))
@@ -237,7 +237,7 @@ class TaskTimes:
     tasks: PlacedTasks
     links: Links
     queues: tuple[IntArray, int]
-    """Number of the link or card that each message occupies, and how many there are."""
+    """Number of the link or NIC that each message occupies, and how many there are."""
     duration_s: FloatArray
     latency_s: FloatArray
     """Latency of a send; 0 for all others."""
@@ -246,7 +246,7 @@ class TaskTimes:
     after: IntArray
     """The node whose end it waited for last; -1 for none."""
     before: IntArray
-    """The node before it on its link or card; -1 for none."""
+    """The node before it on its link or NIC; -1 for none."""
     ahead: IntArray
     """The receive of the message before it, of either direction, where the two take turns; -1 for none."""
     order: IntArray

@@ -44,7 +44,7 @@ class Executor(Protocol):
         """What becomes of one call: an object with ``result``, ``cancel`` and ``done``."""
 
 
-class Here:
+class InProcessExecutor:
     """Stands for this process alone, where otherwise more would be started for what takes long."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
@@ -55,7 +55,7 @@ class Here:
 
 
 @dataclass(frozen=True)
-class Lost:
+class TaskLost:
     """A task without a result because its worker was lost, and the reason in one line."""
 
     reason: str
@@ -73,12 +73,12 @@ def results_of(
     *,
     named: Callable[[int], str] = "task {}".format,
     done: Callable[[int, T], None] | None = None,
-) -> Iterator[T | Lost]:
+) -> Iterator[T | TaskLost]:
     """Results of a module-level function for each task, in the order of the tasks.
 
     ``done`` is called with the number of a task and its result as soon as it is there. A task whose worker is lost is
-    tried again once; if that worker is lost, too, the task is ``Lost`` and all others go on. Closed early, the iterator
-    cancels what has not begun. The executor stays open. ``named`` says what a task is, for errors.
+    tried again once. If that worker is lost, too, the task is ``TaskLost`` and all others go on. Closed early, the
+    iterator cancels what has not begun. The executor stays open. ``named`` says what a task is, for errors.
 
     Raises RunError for an executor that cannot run anything, or for a function that fails by mistake.
     """
@@ -118,11 +118,11 @@ class _Tasks(Generic[T]):
         """Tasks that were in flight when a worker was lost."""
         self._flying: dict[Any, int] = {}
         self._tries: Counter[int] = Counter()
-        self._found: dict[int, T | Lost] = {}
+        self._found: dict[int, T | TaskLost] = {}
         self._worked = False
         """Whether any task had a result."""
 
-    def results(self) -> Iterator[T | Lost]:
+    def results(self) -> Iterator[T | TaskLost]:
         try:
             for number in range(len(self._tasks)):
                 while number not in self._found:
@@ -208,7 +208,7 @@ class _Tasks(Generic[T]):
             raise RunError(f"the executor runs nothing; {self._named(number)}: {_line(error)}") from None
 
     def _lose(self, number: int, error: BaseException) -> None:
-        self._found[number] = Lost(f"{self._named(number)}: its worker was lost: {_line(error)}")
+        self._found[number] = TaskLost(f"{self._named(number)}: its worker was lost: {_line(error)}")
 
 
 def _there(sent_by: str, function: Callable[..., T], *packed: bytes) -> T | _Raised:
@@ -282,7 +282,7 @@ def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
         return
     kind, _, rest = given.partition(":")
     if given == "here":
-        yield Here()
+        yield InProcessExecutor()
         return
     if kind == "loky" and (count := _count(given, rest, default=None)) != 0:
         from loky import get_reusable_executor

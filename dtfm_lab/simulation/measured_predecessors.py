@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.network import cards_of, queues_of
+from dtfm_lab.domain.network import nics_of, queues_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.schedule.task_graph import SEND, TaskGraph, chained, task_graph
@@ -17,7 +17,7 @@ from dtfm_lab.simulation.engine import programs_of
 def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
     """The trace with its column ``after``: per row, of all the rows that it had to wait for, the one that ended last.
 
-    Those are what it needs, the computation before it on its device, and the message before it on its link or card (or
+    Those are what it needs, the computation before it on its device, and the message before it on its link or NIC (or
     its arrival, where both directions take turns on one link). Raises TraceError where the trace holds other actions
     than the schedule.
     """
@@ -72,13 +72,13 @@ def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[Int
     # what is last decides between equals: a message's producer rather than the message before it
     before = chained(sends[by_time], (ends[0] * n_devices + ends[1])[by_time])
     edges = [before, (graph.partner[ahead], following), (sends, receives), (graph.sources, graph.successors)]
-    if trace.context.has_cards:  # messages that took one card waited for each other, whatever their pairs
-        card_of = cards_of([card for cards in trace.context.cards for card in cards])
-        queues = queues_of(ends[0], ends[1], n_devices, trace.context.queueing, card_of)
-        for nodes, card in zip((sends, receives), queues, strict=True):
-            on_card = np.flatnonzero((card >= 0) & (card < 2 * n_devices))
-            in_turn = on_card[np.argsort(start_s[nodes[on_card]], kind="stable")]
-            edges.insert(0, chained(nodes[in_turn], card[in_turn]))
+    if trace.context.has_nics:  # messages that took one NIC waited for each other, whatever their pairs
+        nic_of = nics_of([nic for nics in trace.context.nics for nic in nics])
+        queues = queues_of(ends[0], ends[1], n_devices, trace.context.queueing, nic_of)
+        for nodes, nic in zip((sends, receives), queues, strict=True):
+            on_nic = np.flatnonzero((nic >= 0) & (nic < 2 * n_devices))
+            in_turn = on_nic[np.argsort(start_s[nodes[on_nic]], kind="stable")]
+            edges.insert(0, chained(nodes[in_turn], nic[in_turn]))
     if len(beside := graph.beside):  # they took turns as they became ready, which the graph does not order
         in_turns = beside[np.lexsort((trace.end_s[row_of[beside]], start_s[beside]))]
         edges.insert(0, chained(in_turns, device[in_turns]))

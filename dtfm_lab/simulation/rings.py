@@ -1,11 +1,11 @@
 """Rings whose rounds are taken together (``TaskGraph.rings``), on the links of a plan: when each replica has been
 averaged.
 
-Equal to the messages one by one where no pipeline's message needs a ring's card meanwhile, and where compression and
+Equal to the messages one by one where no pipeline's message needs a ring's NIC meanwhile, and where compression and
 steps take no time or nothing is cut into buckets. Else an estimate. On hosts that are alike it was off by at most:
 
-- 1.5 % where messages of pipelines leave by the cards of rings that overlap with passes;
-- 4 % where more than ``MOST_SHARED`` messages share some of their cards, or are compressed in buckets;
+- 1.5 % where messages of pipelines leave by the NICs of rings that overlap with passes;
+- 4 % where more than ``MOST_SHARED`` messages share some of their NICs, or are compressed in buckets;
 - 4 % where there are more than ``MOST_PLAYED`` messages on links that differ.
 
 Rings that repeat themselves from host to host are played on the hosts of one period.
@@ -33,7 +33,7 @@ from dtfm_lab.simulation.kernels.rings import (
 )
 
 MOST_SHARED = 2_000_000
-"""Most messages of rings that share some of their cards that are played one by one, in half a second."""
+"""Most messages of rings that share some of their NICs that are played one by one, in half a second."""
 MOST_PLAYED = 10_000_000
 """Most messages of all other rings that are played, in a quarter of a second. Beyond, a ring of equal replicas stands
 for them (``_like_the_slowest``)."""
@@ -71,7 +71,7 @@ def _queues(given: RingInputs, ring: Ring) -> tuple[IntArray, IntArray]:
 
 
 def _together(queues: IntArray) -> list[list[int]]:
-    """The rings in groups of which no two share a link or card; ``queues`` is (rings, 2, replicas)."""
+    """The rings in groups of which no two share a link or NIC; ``queues`` is (rings, 2, replicas)."""
     groups: list[tuple[set[int], list[int]]] = []
     for at, of_ring in enumerate(queues):
         used = set(of_ring[of_ring >= 0].tolist())
@@ -90,7 +90,7 @@ def _play_together(
     end_s: FloatArray,
     after: IntArray,
 ) -> None:
-    """Rings that share links or cards, their buckets in one row."""
+    """Rings that share links or NICs, their buckets in one row."""
     n_rounds = rings[0].n_rounds
     send, receive, sums, step, send_back, receive_back = (
         np.hstack([getattr(ring, name) for ring in rings])

@@ -3,7 +3,7 @@
 One thing is improved at a time; schedule and placement stay. A link is both directions of a pair
 of devices; links of the same two regions are also improved together. Where the order on
 every link is fixed (``pairs``: messages of one directed pair come from one device and keep its order), improving
-what has slack changes nothing and is not simulated. On network cards, and where both directions of a pair take turns
+what has slack changes nothing and is not simulated. On NICs, and where both directions of a pair take turns
 (transport ``blocking``), everything is simulated again, and so it is where the rounds of a ring are taken together.
 """
 
@@ -43,7 +43,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gain:
+class SensitivityGain:
     """One improvement and the length of the iteration with it."""
 
     what: str
@@ -92,7 +92,7 @@ class Gain:
         return f"{begin}: {'no change' if abs(self.change) < LEAST_REPORTED else f'{100 * self.change:+.2g} %'}"
 
 
-def sensitivity_table(rows: Iterable[Gain]) -> pd.DataFrame:
+def sensitivity_table(rows: Iterable[SensitivityGain]) -> pd.DataFrame:
     """One row a gain, the greatest first: seconds of an iteration, and US dollars a billion tokens."""
     import pandas as pd  # takes a while to load
 
@@ -108,7 +108,7 @@ def gains(
     factor: float = 1.1,
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
-) -> Iterator[Gain]:
+) -> Iterator[SensitivityGain]:
     """The gain of each improvement in turn: links that carry messages, pairs of regions, devices.
 
     Parameters
@@ -140,12 +140,12 @@ def gains(
     return _gains(base, number, [one for one in WHAT if one in chosen])
 
 
-def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[Gain]:
+def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[SensitivityGain]:
     plan = base.plan
     before_s = base.iteration_s
     targets = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(base))]
     for number, (one, target) in enumerate(targets, start=1):
-        yield Gain(
+        yield SensitivityGain(
             what=one,
             of=target.of,
             name=target.name,
@@ -230,7 +230,7 @@ class Baseline:
             tasks = times.tasks
             nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
             critical = times.slack_s <= NEGLIGIBLE * times.makespan_s
-            fixed_order = not (links.has_cards or tasks.graph.programs.blocking or tasks.graph.rings)
+            fixed_order = not (links.has_nics or tasks.graph.programs.blocking or tasks.graph.rings)
             passes_change = self._gathers and what != "compute"
             kept = fixed_order and not passes_change and not (nodes & critical).any()
             total_s += share * (times.makespan_s if kept else self._changed_s(tasks, links, speed))

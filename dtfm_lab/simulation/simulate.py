@@ -65,7 +65,7 @@ def simulate(
         queueing and the profile taken before it are used (never its own spans), and links are free where the
         run used real ones. Where only a subplan ran, or devices were absent, that is predicted.
     queueing
-        ``pairs`` (every directed pair a link of its own, as in the paper) or ``cards`` (one network card a
+        ``pairs`` (every directed pair a link of its own, as in the paper) or ``nics`` (one NIC a
         device, in and out); by default that of ``like``, or else of the plan.
     profile
         Seconds of computations, by stage, replica and kind, instead of FLOP over peak x efficiency.
@@ -91,7 +91,7 @@ def simulate(
         schedule=found.schedule.name,
         profile=found.profile,
         queueing=links.queueing,
-        cards=shared_cards(plan, links),
+        nics=shared_nics(plan, links),
         versions=dict(_versions()),
         **({"clock": "model", "links": "drawn"} if ran is None else {name: getattr(ran, name) for name in OF_THE_RUN}),
         plan=traced_plan(plan, found.schedule),
@@ -204,14 +204,14 @@ def traced_plan(plan: Plan, schedule: Schedule) -> TracedPlan:
     )
 
 
-def shared_cards(plan: Plan, links: Links) -> tuple[tuple[str, ...], ...]:
-    """(stages, replicas) the first device of the host of each of a plan's; empty where no two of them share a card."""
-    if links.card_of is None:
+def shared_nics(plan: Plan, links: Links) -> tuple[tuple[str, ...], ...]:
+    """(stages, replicas) the first device of the host of each of a plan's; empty where no two of them share a NIC."""
+    if links.nic_of is None:
         return ()
-    cards = links.card_of[plan.placement.devices]
-    if np.unique(cards).size == np.unique(plan.placement.devices).size:
+    nics = links.nic_of[plan.placement.devices]
+    if np.unique(nics).size == np.unique(plan.placement.devices).size:
         return ()
-    return tuple(tuple(plan.topology.names[card] for card in row) for row in cards.tolist())
+    return tuple(tuple(plan.topology.names[nic] for nic in row) for row in nics.tolist())
 
 
 def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
@@ -340,7 +340,7 @@ def period_of_counts(job: Job) -> int:
 def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> int:
     """Replicas after which the times of a plan repeat themselves, on these links; all where they do not.
 
-    Then replica r + period has devices, links to those with which it exchanges messages, and cards that it shares like
+    Then replica r + period has devices, links to those with which it exchanges messages, and NICs that it shares like
     those of replica r, and the first ``period`` replicas stand for all.
     """
     job, grid = plan.job, plan.placement.devices
@@ -355,8 +355,8 @@ def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> i
     for row in grid:
         for away in peers:
             columns += _speeds_of_links(links, row, np.roll(row, -away))
-    card = grid if links.card_of is None else links.card_of[grid]
-    return _period(columns, card if links.has_cards else None)
+    nic = grid if links.nic_of is None else links.nic_of[grid]
+    return _period(columns, nic if links.has_nics else None)
 
 
 def _kinds_of_devices(plan: Plan, efficiency: GivenEfficiency) -> list[IntArray]:
@@ -376,15 +376,15 @@ def _speeds_of_links(links: Links, here: IntArray, there: IntArray) -> list[Floa
     return [links.latency_s[here, there], links.bandwidth_bytes_per_s[here, there]]
 
 
-def _period(columns: Sequence[IntArray | FloatArray], card: IntArray | None = None) -> int:
-    """The smallest number of replicas after which these (replicas,) columns repeat, and the (stages, replicas) cards
+def _period(columns: Sequence[IntArray | FloatArray], nic: IntArray | None = None) -> int:
+    """The smallest number of replicas after which these (replicas,) columns repeat, and the (stages, replicas) NICs
     are others, shared in the same way."""
     rows = np.stack([np.unique(column, return_inverse=True)[1] for column in columns])
     n = int(rows.shape[1])
     labels = None
-    if card is not None:
-        _, first, inverse = np.unique(card.T.ravel(), return_index=True, return_inverse=True)
-        labels = np.argsort(np.argsort(first))[inverse].reshape(card.T.shape)
+    if nic is not None:
+        _, first, inverse = np.unique(nic.T.ravel(), return_index=True, return_inverse=True)
+        labels = np.argsort(np.argsort(first))[inverse].reshape(nic.T.shape)
     for period in range(1, n // 2 + 1):
         if n % period or (rows[:, period:] != rows[:, :-period]).any():
             continue

@@ -25,7 +25,7 @@ import numpy as np
 from dtfm_lab.domain.errors import FileError, LabError, RunError
 from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.simulation.executors import Executor, Here, Lost, results_of
+from dtfm_lab.simulation.executors import Executor, InProcessExecutor, TaskLost, results_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,7 +48,7 @@ LARGEST_COUNT = 2**53
 """Largest whole number of a row; tables hold 64 bits."""
 
 
-class Kept(Protocol):
+class StoredRows(Protocol):
     """Rows of plain values by key, such as ``files.sweep_rows.SweepRows``."""
 
     def __contains__(self, key: str) -> bool: ...
@@ -66,10 +66,10 @@ def results(
     *,
     executor: Executor | None,
     named: Callable[[int], str],
-    kept: Kept | None,
+    kept: StoredRows | None,
     to_row: Callable[[T], Mapping[str, Any]],
     of_row: Callable[[Mapping[str, Any]], T],
-) -> Iterator[T | Lost]:
+) -> Iterator[T | TaskLost]:
     """Results of a module-level function for each task, in the order of the tasks.
 
     Those that are kept are as they were, all others are computed, and then kept. A task whose worker was lost is not
@@ -92,8 +92,10 @@ def results(
             kept.keep(keys[missing[position]], to_row(result))
 
     left = [tasks[number] for number in missing]
-    if executor is None or isinstance(executor, Here):
-        computed: Iterator[T | Lost] = _computed(function, left, 1 if executor is not None else usable_cores(), done)
+    if executor is None or isinstance(executor, InProcessExecutor):
+        computed: Iterator[T | TaskLost] = _computed(
+            function, left, 1 if executor is not None else usable_cores(), done
+        )
     else:
         computed = results_of(executor, function, left, named=lambda position: named(missing[position]), done=done)
     for number in range(len(tasks)):
@@ -127,7 +129,7 @@ def _in_processes(
     pool = ProcessPoolExecutor(n_processes, initializer=_initialise, initargs=(os.getpid(),), env=ENVIRONMENT)
     try:
         for result in results_of(pool, function, tasks[first:], done=lambda number, found: done(first + number, found)):
-            if isinstance(result, Lost):
+            if isinstance(result, TaskLost):
                 raise RunError(
                     f"one of {n_processes} worker processes died, for want of memory perhaps; wanted fewer, such as "
                     "executor='loky:1'"

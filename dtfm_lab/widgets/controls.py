@@ -68,7 +68,7 @@ CHOICES = {
         "zero-2": "and gradients (ZeRO-2)",
         "zero-3": "and parameters (ZeRO-3, FSDP)",
     },
-    "queueing": {"pairs": "one link a pair", "cards": "one card a device"},
+    "queueing": {"pairs": "one link a pair", "nics": "one NIC a device"},
     "runs_on": {"cpu": "CPU", "cuda": "GPU (CUDA)"},
 }
 """How choices of an option read on the screen; a choice without an entry, as of a plug-in, reads as its name."""
@@ -81,7 +81,7 @@ NOT_TRIED = frozenset((
 CHOOSES = "the planner chooses"
 """How None reads where a planner chooses."""
 QUEUEING_OPTION = Option(
-    name="queueing", help="Who waits: messages of a pair of devices, or of a card", choices=QUEUEING, default="pairs"
+    name="queueing", help="Who waits: messages of a pair of devices, or of a NIC", choices=QUEUEING, default="pairs"
 )
 
 

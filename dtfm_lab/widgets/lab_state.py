@@ -18,6 +18,7 @@ from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.network.device import groups_of
 from dtfm_lab.domain.plan import Plan, cut_subplan
+from dtfm_lab.domain.registry import current_name
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.live_search import LiveSearch
 
@@ -137,6 +138,10 @@ class LabState(traitlets.HasTraits):
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self._kept: dict[str, tuple[tuple[object, ...], Plan]] = {}
+
+    @traitlets.validate("queueing")
+    def _current_queueing(self, proposal: Any) -> Any:
+        return current_name("queueing", proposal.value)
 
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""

@@ -25,11 +25,11 @@ __all__ = [
     "Button",
     "Checkbox",
     "DOMWidget",
+    "DeferredWidget",
     "Dropdown",
     "FileUpload",
     "HBox",
     "IntText",
-    "Kept",
     "Label",
     "Layout",
     "SelectionSlider",
@@ -58,7 +58,7 @@ def untold() -> Iterator[None]:
         _is_untold.reset(token)
 
 
-class Kept(Widget):
+class DeferredWidget(Widget):
     """A widget that ``untold`` can keep, with its layout and its style."""
 
     _is_kept = False
@@ -88,76 +88,76 @@ class Kept(Widget):
 @cache
 def _kept(kind: type[Widget]) -> type[Widget]:
     """A class of ipywidgets that makes styles, as one that can be kept."""
-    return type(kind.__name__, (Kept, kind), {})
+    return type(kind.__name__, (DeferredWidget, kind), {})
 
 
-class Layout(Kept, ipywidgets.Layout):
+class Layout(DeferredWidget, ipywidgets.Layout):
     pass
 
 
-class Box(Kept, ipywidgets.Box):
+class Box(DeferredWidget, ipywidgets.Box):
     pass
 
 
-class HBox(Kept, ipywidgets.HBox):
+class HBox(DeferredWidget, ipywidgets.HBox):
     pass
 
 
-class VBox(Kept, ipywidgets.VBox):
+class VBox(DeferredWidget, ipywidgets.VBox):
     pass
 
 
-class Accordion(Kept, ipywidgets.Accordion):
+class Accordion(DeferredWidget, ipywidgets.Accordion):
     pass
 
 
-class HTML(Kept, ipywidgets.HTML):
+class HTML(DeferredWidget, ipywidgets.HTML):
     pass
 
 
-class Label(Kept, ipywidgets.Label):
+class Label(DeferredWidget, ipywidgets.Label):
     pass
 
 
-class Button(Kept, ipywidgets.Button):
+class Button(DeferredWidget, ipywidgets.Button):
     pass
 
 
-class Checkbox(Kept, ipywidgets.Checkbox):
+class Checkbox(DeferredWidget, ipywidgets.Checkbox):
     pass
 
 
-class ToggleButton(Kept, ipywidgets.ToggleButton):
+class ToggleButton(DeferredWidget, ipywidgets.ToggleButton):
     pass
 
 
-class ToggleButtons(Kept, ipywidgets.ToggleButtons):
+class ToggleButtons(DeferredWidget, ipywidgets.ToggleButtons):
     pass
 
 
-class Dropdown(Kept, ipywidgets.Dropdown):
+class Dropdown(DeferredWidget, ipywidgets.Dropdown):
     pass
 
 
-class SelectionSlider(Kept, ipywidgets.SelectionSlider):
+class SelectionSlider(DeferredWidget, ipywidgets.SelectionSlider):
     pass
 
 
-class Text(Kept, ipywidgets.Text):
+class Text(DeferredWidget, ipywidgets.Text):
     pass
 
 
-class IntText(Kept, ipywidgets.IntText):
+class IntText(DeferredWidget, ipywidgets.IntText):
     pass
 
 
-class BoundedIntText(Kept, ipywidgets.BoundedIntText):
+class BoundedIntText(DeferredWidget, ipywidgets.BoundedIntText):
     pass
 
 
-class BoundedFloatText(Kept, ipywidgets.BoundedFloatText):
+class BoundedFloatText(DeferredWidget, ipywidgets.BoundedFloatText):
     pass
 
 
-class FileUpload(Kept, ipywidgets.FileUpload):
+class FileUpload(DeferredWidget, ipywidgets.FileUpload):
     pass

@@ -100,7 +100,7 @@ def drop(task: asyncio.Future[Any]) -> None:
     task.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as never read
 
 
-class Soon:
+class OncePerTurn:
     """Does ``work`` once for all who ask for it in one turn of the kernel's loop, after what the turn has sent to the
     page; at once where no loop runs."""
 
@@ -131,7 +131,7 @@ class Soon:
         self._work()
 
 
-class Newest:
+class LatestRequest:
     """Answers the newest of many requests on the kernel's loop: one at a time, and what is asked meanwhile after it.
 
     ``answer`` is given the number of its request. ``can_answer`` says whether there is anything to answer now, and

@@ -290,12 +290,12 @@ def test_simulate_json_holds_all_of_it(tells: Told, plan_file: str) -> None:
 def test_fields_of_the_job_may_be_overridden(tells: Told, plan_file: str) -> None:
     options = {"synchronisation": "ring", "synchronise_every": 2, "compression": "int8", "codec_bytes_per_s": 1e6}
     words = [f"{name}={value}" for name, value in options.items()]
-    arguments = ("--queueing", "cards", "--efficiency", "0.2", "--batch", "32", "--microbatch", "1")
+    arguments = ("--queueing", "nics", "--efficiency", "0.2", "--batch", "32", "--microbatch", "1")
     told = tells("simulate", plan_file, "--set", *words, "recompute=true", *arguments)
     options |= {"microbatch": 1}
     plan = lab.with_job(plan_file, **options, global_batch=32, recompute=True)
-    assert told["iteration_s"] == lab.simulate(plan, queueing="cards", efficiency=0.2).iteration_s
-    assert (told["synchronisation"], told["synchronise_every"], told["queueing"]) == ("ring", 2, "cards")
+    assert told["iteration_s"] == lab.simulate(plan, queueing="nics", efficiency=0.2).iteration_s
+    assert (told["synchronisation"], told["synchronise_every"], told["queueing"]) == ("ring", 2, "nics")
 
 
 def test_out_of_memory_is_said_first(shell: Shell, prints: Said, tells: Told) -> None:

@@ -50,7 +50,7 @@ def test_a_slowed_device_is_named_first(stage, replica, factor, schedule):
     assert f"computations take {first['ratio']:.1f} times the predicted" in first["sentence"]
 
 
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
 @pytest.mark.parametrize("seed", range(5))
 def test_nobody_is_named_where_all_errors_are_noise(queueing, seed):
     found = compared(queueing=queueing, noise=0.02, seed=seed)
@@ -59,7 +59,7 @@ def test_nobody_is_named_where_all_errors_are_noise(queueing, seed):
     assert "no link and no device alone" in found.blame.verdict or "as predicted" in found.blame.verdict
 
 
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
 @pytest.mark.parametrize(
     ("schedule", "synchronisation"),
     [
@@ -109,13 +109,13 @@ def test_on_the_real_clock_delays_belong_to_who_started_late():
     assert "begin later than they could" in first["sentence"]
 
 
-def test_the_order_on_a_card_is_told_after_who_changed_it():
-    found = compared(schedule="gpipe", queueing="cards", slow={(1, 1): 1.5})
+def test_the_order_on_a_nic_is_told_after_who_changed_it():
+    found = compared(schedule="gpipe", queueing="nics", slow={(1, 1): 1.5})
     first, *others = found.suspects.itertuples(index=False)
     assert (first.of, first.name) == ("device", PLAN.device_names[1][1])
-    cards = [row for row in others if row.of == "card"]
-    assert all("messages come in another order than predicted" in row.sentence for row in cards)
-    assert others[len(others) - len(cards) :] == cards
+    nics = [row for row in others if row.of == "nic"]
+    assert all("messages come in another order than predicted" in row.sentence for row in nics)
+    assert others[len(others) - len(nics) :] == nics
 
 
 def test_a_trace_that_takes_no_time_is_as_short_as_it_is():

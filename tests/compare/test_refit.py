@@ -154,7 +154,7 @@ def test_real_messages_quicker_than_the_drawn_latency_count_as_bandwidth():
     assert (quick["fitted"] == 0).all()
 
 
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
 @pytest.mark.parametrize("every", [1, 2])
 def test_queues_and_local_updates_do_not_hide_the_links(queueing, every):
     plan = lecture_hall_plan(synchronise_every=every)
@@ -201,7 +201,7 @@ def test_a_refit_of_another_plan_is_refused_in_one_line(plan, says):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
 def test_a_link_that_is_not_as_drawn_is_named_and_found(queueing: str) -> None:
     pytest.importorskip("torch")
     plan = lecture_hall_plan([[0], [2], [4], [6]], n_replicas=1, global_batch=8)
@@ -226,7 +226,7 @@ def plan_of(**fields):
 
 
 @pytest.mark.parametrize("synchronisation", ["sharded", "ring", "hierarchical", "central"])
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_trace_tells_the_programs_and_what_each_action_waited_for(schedule, queueing, synchronisation):
     plan = plan_of(synchronisation=synchronisation, synchronise_every=2)
@@ -237,7 +237,7 @@ def test_a_trace_tells_the_programs_and_what_each_action_waited_for(schedule, qu
         assert programs.microbatch_counts == SHARES
         assert (programs.pipelines, programs.tails) == (wanted.pipelines, wanted.tails)
         dependencies_of(ran, synchronise=synchronise)
-    if queueing == "cards":
+    if queueing == "nics":
         return
     found = with_predecessors(ran, plan, ran.context.recorded_schedule)
     assert found.after is not None

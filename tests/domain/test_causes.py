@@ -77,7 +77,7 @@ def any_trace(data: st.DataObject, size: tuple[int, int, int], seed: int) -> Tra
     plan = plan_of(size, seed, synchronisation=synchronisation, synchronise_every=every)
     names = ["gpipe", "1f1b", "zb-h1"] + (["interleaved-1f1b"] if size[1] % size[0] == 0 else [])
     schedule = schedules[data.draw(st.sampled_from(names))](size[0], size[1])
-    queueing = data.draw(st.sampled_from(["pairs", "cards"]))
+    queueing = data.draw(st.sampled_from(["pairs", "nics"]))
     return simulate(plan, schedule, queueing=queueing, profile=seconds_of(plan, seed))
 
 
@@ -149,8 +149,8 @@ def test_a_message_in_the_way_on_a_busy_link_is_a_queue():
     assert idle_of(trace, "a") == {"busy": 2, "queue": 2, "bandwidth": 3, "latency": 1, "dependency": 1}
 
 
-def test_a_message_in_the_way_at_the_receiving_card_is_a_queue_from_end_to_end():
-    """Two pipelines whose messages come in at one card: b's latency is over when a's is in."""
+def test_a_message_in_the_way_at_the_receiving_nic_is_a_queue_from_end_to_end():
+    """Two pipelines whose messages come in at one NIC: b's latency is over when a's is in."""
     trace = told(
         (("a", "b"), ("c", "d")),
         [

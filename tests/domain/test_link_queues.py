@@ -1,4 +1,4 @@
-"""Messages of one directed pair queue, or all of one card; synchronisation takes turns."""
+"""Messages of one directed pair queue, or all of one NIC; synchronisation takes turns."""
 
 import numpy as np
 import pytest
@@ -35,17 +35,17 @@ def test_messages_of_one_pair_keep_their_order_and_never_overlap(sent):
 
 @given(messages)
 @settings(max_examples=25)
-def test_messages_of_one_card_leave_one_at_a_time_whoever_they_are_for(sent):
-    card, end_s = OutgoingLinks(three("cards"), 0), 0.0
+def test_messages_of_one_nic_leave_one_at_a_time_whoever_they_are_for(sent):
+    nic, end_s = OutgoingLinks(three("nics"), 0), 0.0
     for to, ready_s, n_bytes, _ in sent:
-        passage = card.carry(to, ready_s, n_bytes, in_turn=False)
+        passage = nic.carry(to, ready_s, n_bytes, in_turn=False)
         assert passage.start_s == max(ready_s, end_s)
         assert passage.end_s == pytest.approx(passage.start_s + n_bytes / (to + 1))
         assert passage.latency_s == pytest.approx((to + 1) / 10)
         end_s = passage.end_s
 
 
-@given(messages, st.sampled_from(["pairs", "cards"]))
+@given(messages, st.sampled_from(["pairs", "nics"]))
 @settings(max_examples=25)
 def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
     links, turn_s = OutgoingLinks(three(queueing), 0), 0.0
@@ -56,7 +56,7 @@ def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
 
 
 def test_a_reset_makes_every_link_idle():
-    for queueing in ("pairs", "cards"):
+    for queueing in ("pairs", "nics"):
         links = OutgoingLinks(three(queueing), 1)
         passage = links.carry(0, 0.0, 5, in_turn=True)
         links.reset()
@@ -65,12 +65,12 @@ def test_a_reset_makes_every_link_idle():
 
 def test_links_are_those_of_a_topology_in_their_direction():
     topology = Topology.from_matrices([[0, 10], [20, 0]], [[1, 8], [4, 1]])
-    links = Links.of(topology, "cards")
+    links = Links.of(topology, "nics")
     assert OutgoingLinks(links, 0).carry(1, 0.0, 1e9, in_turn=False) == pytest.approx((0, 1, 0.01))
     assert OutgoingLinks(links, 1).carry(0, 0.0, 1e9, in_turn=False) == pytest.approx((0, 2, 0.02))
     slower = links.scaled(latency=3, bandwidth=0.5)
     assert OutgoingLinks(slower, 0).carry(1, 0.0, 1e9, in_turn=False) == pytest.approx((0, 2, 0.03))
-    assert slower.queueing == "cards"
+    assert slower.queueing == "nics"
 
 
 def test_free_links_take_no_time():
@@ -78,5 +78,5 @@ def test_free_links_take_no_time():
 
 
 def test_an_unknown_queueing_is_refused_with_the_known_ones():
-    with pytest.raises(UnknownName, match="no queueing named 'card'; did you mean 'cards'"):
-        three("card")
+    with pytest.raises(UnknownName, match="no queueing named 'nic'; did you mean 'nics'"):
+        three("nic")

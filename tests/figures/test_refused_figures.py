@@ -51,7 +51,7 @@ REFUSED = {
     "no result": (lambda s: figures.sweep(SWEPT, "time"), "no result of a sweep named 'time'"),
     "no setting": (lambda s: figures.sweep(SWEPT, x="queueing"), "no varied setting of this sweep named 'queueing'"),
     "a sweep of no rows": (lambda s: figures.sweep(SWEPT.head(0)), "no rows"),
-    "three settings": (lambda s: figures.sweep(SWEPT.assign(queueing=["pairs", "cards"])), "varies 3 .*one queueing"),
+    "three settings": (lambda s: figures.sweep(SWEPT.assign(queueing=["pairs", "nics"])), "varies 3 .*one queueing"),
     "no sensitivity": (lambda s: figures.sensitivity(SWEPT), "no column what, of, name"),
 }
 

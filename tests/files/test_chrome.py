@@ -81,9 +81,9 @@ def of_phase(events, phase):
     ("name", "synchronisation", "queueing"),
     [
         ("gpipe", "sharded", "pairs"),
-        ("1f1b", "sharded-at-once", "cards"),
+        ("1f1b", "sharded-at-once", "nics"),
         ("zb-h1", "central", "pairs"),
-        ("interleaved-1f1b", "ring", "cards"),
+        ("interleaved-1f1b", "ring", "nics"),
     ],
 )
 def test_a_simulated_trace_keeps_the_formats_rules(name, synchronisation, queueing):

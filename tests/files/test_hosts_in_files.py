@@ -23,13 +23,13 @@ def network() -> Topology:
 
 
 def test_a_written_file_says_the_speed_inside_a_host_once(tmp_path):
-    data = yaml.safe_load(save_topology(load_topology("shared-cards"), tmp_path / "n.yaml").read_text())
+    data = yaml.safe_load(save_topology(load_topology("shared-nics"), tmp_path / "n.yaml").read_text())
     assert len(data["hosts"]) == 4
     assert data["links"] == []
 
 
 def test_a_region_counts_its_devices_into_hosts():
-    shared = load_topology("shared-cards")
+    shared = load_topology("shared-nics")
     assert [d.host for d in shared.devices[::8]] == [f"rack-host-{i}" for i in range(4)]
     gbps = shared.to_matrices()[1].to_numpy()
     assert gbps[0, 7] == pytest.approx(3600)
@@ -61,11 +61,11 @@ def test_a_host_is_part_of_the_fingerprint_and_of_a_subset():
     given = network()
     bare = replace(given, devices=tuple(replace(d, host="") for d in given.devices))
     assert given.fingerprint != bare.fingerprint
-    assert given.card_of is not None
-    assert given.card_of.tolist() == [0, 0, 2, 3, 3, 3]
-    assert bare.card_of is None
-    assert given.subset([0, 2, 3]).card_of is None
-    assert given.subset([0, 4, 5]).card_of is not None
+    assert given.nic_of is not None
+    assert given.nic_of.tolist() == [0, 0, 2, 3, 3, 3]
+    assert bare.nic_of is None
+    assert given.subset([0, 2, 3]).nic_of is None
+    assert given.subset([0, 4, 5]).nic_of is not None
 
 
 def test_a_plans_table_names_hosts_where_there_are_any():

@@ -34,7 +34,7 @@ def test_a_topology_with_every_kind_of_line() -> None:
     assert (ada.region, ada.gpu, ada.price_per_hour, ada.position) == ("Oslo", "V100 16GB", 0.4, (59.9, 10.7))
     delft, grace, alone = 0, 3, 4
     gbps = topology.bandwidth_bytes_per_s * 8e-9
-    assert gbps[delft, grace] == pytest.approx(1), "the line between the regions, which no card caps"
+    assert gbps[delft, grace] == pytest.approx(1), "the line between the regions, which no NIC caps"
     assert gbps[grace, delft] == pytest.approx(0.2), "the other way, grace's uplink"
     assert topology.latency_s[[delft, grace, alone], [grace, delft, 2]] == pytest.approx([0.012, 0.014, 0.099])
     assert topology.message_s[2, grace] == pytest.approx([0.0003, 0.0025])

@@ -160,7 +160,7 @@ def test_a_gpu_of_a_known_name_needs_no_numbers_and_its_price_comes_only_where_t
         ]
 
 
-def test_cards_cap_a_line_by_the_sender_s_uplink_and_the_receiver_s_downlink():
+def test_nics_cap_a_line_by_the_sender_s_uplink_and_the_receiver_s_downlink():
     topology = topology_from_mapping(
         two_regions(
             regions=[{"name": "a", "count": 2, "uplink_gbps": 0.2, "downlink_gbps": 0.5}],

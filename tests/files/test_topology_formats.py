@@ -97,8 +97,8 @@ def test_a_list_of_links_cannot_hold_a_single_device_or_names_with_blanks_around
         save_topology(Topology.from_matrices(ONES, ONES, names=["a", " b"]), tmp_path / "blanks.csv")
 
 
-def test_cards_and_one_way_regions_save_lines_where_they_can():
-    """Links of their own line remain only where no card and no region pair explains them."""
+def test_nics_and_one_way_regions_save_lines_where_they_can():
+    """Links of their own line remain only where no NIC and no region pair explains them."""
     assert topology_to_mapping(load_topology("volunteers"))["links"] == []
     assert topology_to_mapping(load_topology("thin-link"))["links"] == []
     assert "uplink_gbps" not in topology_to_mapping(load_topology("thin-link"))["devices"][0]

@@ -29,10 +29,10 @@ def state() -> WorkspaceState:
         job=plan.job,
         plan=plan,
         schedule="1f1b",
-        queueing="cards",
+        queueing="nics",
         choices={"compression": "int8", "recompute": True},
         predicted=lab.simulate(plan, "1f1b"),
-        measured=lab.simulate(plan, "gpipe", queueing="cards"),
+        measured=lab.simulate(plan, "gpipe", queueing="nics"),
         settings={"network": {"document": {"name": "drawn", "devices": [1, 2.5, "é"]}}, "run": {"clock": "paced"}},
     )
 
@@ -53,7 +53,7 @@ def test_a_round_trip_gives_equal_nouns_and_settings(state: WorkspaceState, tmp_
     assert (back.plan.planner, back.plan.seed, back.plan.generation) == ("evolutionary", 0, state.plan.generation)
     assert equal_traces(back.predicted, state.predicted)
     assert equal_traces(back.measured, state.measured)
-    assert (back.schedule, back.queueing, back.choices) == ("1f1b", "cards", state.choices)
+    assert (back.schedule, back.queueing, back.choices) == ("1f1b", "nics", state.choices)
     assert back.settings == state.settings
 
 
@@ -113,7 +113,7 @@ def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_
         ({"predicted": whole["predicted"] | {"action": column}}, "predicted: action: holds <f8; wanted <i8"),
         ({"settings": {"run": 3}}, "settings"),
         ({"choices": {"foo": 1}}, "choices: 'foo' is no field of a job"),
-        ({"queueing": "trains"}, "no queueing named 'trains'; known: cards, pairs"),
+        ({"queueing": "trains"}, "no queueing named 'trains'; known: nics, pairs"),
         ({"schedule": "two\nlines"}, "wanted text without control characters"),
     ):
         with pytest.raises(FileError, match=re.escape(said)):

@@ -77,7 +77,7 @@ def test_tab_completes_names_and_keywords(completions, text: str, wanted: set[st
         (lambda: lab.run(PLAN, iteratons=3), "no option named 'iteratons'; did you mean 'iterations'"),
         (lambda: lab.start(PLAN, clok="real"), "no option named 'clok'; did you mean 'clock'"),
         (lambda: lab.plan("lecture-hall", sed=3), "no option named 'sed'; did you mean 'seed'"),
-        (lambda: lab.simulate(PLAN, queuing="cards"), "no option named 'queuing'; did you mean 'queueing'"),
+        (lambda: lab.simulate(PLAN, queuing="nics"), "no option named 'queuing'; did you mean 'queueing'"),
         (lambda: lab.explain(PLAN).sensitivity(facto=2), "no option named 'facto'; did you mean 'factor'"),
         (lambda: lab.strategies("lecture-hall", systms="megatron"), "no option named 'systms'; did you mean 'systems'"),
         (lambda: lab.sweep(PLAN, latncy=1), "no setting of a sweep named 'latncy'; did you mean 'latency'"),
@@ -145,7 +145,7 @@ TYPED = """
 import dtfm_lab as lab
 job = lab.load_job("tiny", microbatch=2, model="tiny")
 plan = lab.plan("lecture-hall", job, seed=1)
-lab.simulate(plan, "1f1b", queueing="cards").iteration_s
+lab.simulate(plan, "1f1b", queueing="nics").iteration_s
 lab.sweep(plan, schedule=["gpipe", "1f1b"], microbatch=2)
 lab.frontier(plan.topology, progress=print, batches=[8])
 lab.load_job("tiny", microbtch=2)  # refused

@@ -35,8 +35,8 @@ def network(kind: str, n: int, seed: int) -> Topology:
     if kind == "geometric":
         at = rng.random((n, 2))
         latency = 100 * np.linalg.norm(at[:, None] - at, axis=2)
-        card = rng.choice([0.5, 1.0, 10.0], n)
-        bandwidth = np.minimum(card[:, None], card)
+        nic = rng.choice([0.5, 1.0, 10.0], n)
+        bandwidth = np.minimum(nic[:, None], nic)
     if kind == "jittered":
         latency, bandwidth = latency + latency.T, bandwidth + bandwidth.T
     return Topology.from_matrices(latency, bandwidth, name=f"{kind}-{n}-{seed}")

@@ -48,10 +48,10 @@ def test_the_plan_of_the_strategies_is_that_of_the_planner(planned, job):
     assert ours.plan.iteration_s <= planned.iteration_s * (1 + 1e-9)
 
 
-def test_on_shared_cards_too_the_plan_of_the_strategies_is_that_of_the_planner(job):
+def test_on_shared_nics_too_the_plan_of_the_strategies_is_that_of_the_planner(job):
     home = lab.load_topology(HOME / "home.yaml")
     (ours,) = lab.strategies(home, job, systems=["dtfm-lab"], steps=4)
-    assert ours.plan.iteration_s <= lab.plan(home, job, queueing="cards", steps=4, seed=0).iteration_s * (1 + 1e-9)
+    assert ours.plan.iteration_s <= lab.plan(home, job, queueing="nics", steps=4, seed=0).iteration_s * (1 + 1e-9)
 
 
 def test_a_job_that_fits_nowhere_is_refused_with_every_checkpointing(job):
@@ -83,7 +83,7 @@ def test_a_plan_for_a_schedule_is_no_slower_than_the_open_plan_under_it(schedule
 
 
 @pytest.mark.parametrize("transport", ["batched", "blocking"])
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
 def test_no_plan_is_slower_than_replicas_on_equal_devices(transport, queueing):
     campus = lab.load_topology("campus")
     some = [d for d, device in enumerate(campus.devices) if device.gpu in ("RTX A6000", "RTX 3090")]

@@ -51,7 +51,7 @@ def test_a_bound_that_counts_work_alone_says_so():
     ("n", "hosts", "says"),
     [
         (4, False, "not that devices wait for each other's passes. A"),
-        (4, True, "that devices of a host share its network card"),
+        (4, True, "that devices of a host share its NIC"),
         (100, False, "which devices are far apart (it does in networks of up to 96 devices)"),
     ],
 )

@@ -51,7 +51,7 @@ def received(found: Moves) -> dict[str, int]:
 shapes = st.sampled_from([(1, 4), (2, 2), (2, 4), (3, 2), (4, 2), (4, 1), (6, 1)])
 
 
-@given(shapes, shapes, st.integers(0, 99), st.booleans(), st.sampled_from(["pairs", "cards"]))
+@given(shapes, shapes, st.integers(0, 99), st.booleans(), st.sampled_from(["pairs", "nics"]))
 @settings(max_examples=20)
 def test_everyone_gets_what_is_missing_from_somebody_who_held_it(was, now, seed, is_tied, queueing):
     there = network("asymmetric", 9, seed)
@@ -123,8 +123,8 @@ def test_one_piece_takes_its_bytes_over_the_bandwidth_and_the_latency():
     assert found.move_s == pytest.approx(0.5 + whole / 1e6)
 
 
-@pytest.mark.parametrize(("queueing", "times"), [("pairs", 1), ("cards", 3)])
-def test_pieces_of_one_sender_wait_for_each_other_on_its_card(queueing, times):
+@pytest.mark.parametrize(("queueing", "times"), [("pairs", 1), ("nics", 3)])
+def test_pieces_of_one_sender_wait_for_each_other_on_its_nic(queueing, times):
     there = two_devices(0.5, 1e6, n=4)
     before, after = evaluate(there, job_of(1, 1), stages=[[0]]), evaluate(there, job_of(1, 4), stages=[[0, 1, 2, 3]])
     whole = state_bytes(before)[there.names[0]]

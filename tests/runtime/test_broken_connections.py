@@ -58,7 +58,7 @@ def test_sockets_that_are_shut_between_workers_cost_no_measurement(clock: str, f
 
 
 def test_where_messages_are_replayed_a_shut_socket_costs_nothing_either() -> None:
-    run = broken(start(small_plan(), iterations=10_000, queueing="cards"), times=1)
+    run = broken(start(small_plan(), iterations=10_000, queueing="nics"), times=1)
     assert_as_undisturbed(run)
 
 

@@ -14,7 +14,7 @@ from dtfm_lab.domain.units import GiB
 from dtfm_lab.runtime.client import gpu_inventory
 from dtfm_lab.runtime.client.gpu_inventory import (
     CONTEXT_BYTES,
-    Gpu,
+    AttachedGpu,
     NoGpu,
     check_runs_on,
     driver_gpus,
@@ -27,7 +27,7 @@ from dtfm_lab.runtime.gpu import gpu_probe
 from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 from dtfm_lab.simulation.memory import least_peak_bytes
 
-THREE = [Gpu(f"H{i}", f"GPU-{i}abc", 80 * 2**30, "580.1", "9.0", 60 * 2**30) for i in range(3)]
+THREE = [AttachedGpu(f"H{i}", f"GPU-{i}abc", 80 * 2**30, "580.1", "9.0", 60 * 2**30) for i in range(3)]
 ROWS = "\n".join(f"H{i}, GPU-{i}abc, 81920, 580.1, 61440, 9.0" for i in range(3))
 
 
@@ -49,13 +49,15 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_driver_lists_its_gpus(driver):
     driver(f"echo '{ROWS}'")
     assert driver_gpus() == THREE
-    assert parse_query("GB10, GPU-9, [N/A], 580.1, [N/A], 12.1\n") == [Gpu("GB10", "GPU-9", None, "580.1", "12.1")]
+    assert parse_query("GB10, GPU-9, [N/A], 580.1, [N/A], 12.1\n") == [
+        AttachedGpu("GB10", "GPU-9", None, "580.1", "12.1")
+    ]
 
 
 def test_an_old_driver_that_refuses_the_capability_is_asked_without(driver):
     refusal = 'Field "compute_cap" is not a valid field to query.'
     driver(f"case $* in *compute_cap*) echo '{refusal}'; exit 2;; esac; echo 'K80, GPU-1, 11441, 440.3, 11000'")
-    assert driver_gpus() == [Gpu("K80", "GPU-1", 11441 * 2**20, "440.3", "", 11000 * 2**20)]
+    assert driver_gpus() == [AttachedGpu("K80", "GPU-1", 11441 * 2**20, "440.3", "", 11000 * 2**20)]
 
 
 @pytest.mark.parametrize(
@@ -127,11 +129,11 @@ def on_gpus(n_workers: int, clock: str = "virtual", model: object = "gpt2-small"
     return spec_of(plan, "gpipe", clock=clock, runs_on="cuda")
 
 
-def with_free(*gibibytes: float | None, total: float | None = 80) -> list[Gpu]:
+def with_free(*gibibytes: float | None, total: float | None = 80) -> list[AttachedGpu]:
     """GPUs of which so much is free."""
     size = None if total is None else int(total * GiB)
     each = [None if free is None else int(free * GiB) for free in gibibytes]
-    return [Gpu(f"H{i}", f"GPU-{i}", size, "580.1", "9.0", free) for i, free in enumerate(each)]
+    return [AttachedGpu(f"H{i}", f"GPU-{i}", size, "580.1", "9.0", free) for i, free in enumerate(each)]
 
 
 def test_workers_have_to_fit_in_the_gpus_that_they_share():

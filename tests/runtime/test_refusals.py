@@ -50,7 +50,7 @@ def test_a_job_of_message_sizes_only() -> None:
         ("text", 3, "text is 3; wanted a path"),
         ("resume_from", "/nowhere", "checkpoint /nowhere: no such folder"),
         ("checkpoint_folder", __file__, "is a file; wanted a folder, or a name that is free"),
-        ("queueing", "card", "no queueing named 'card'; did you mean 'cards'"),
+        ("queueing", "nic", "no queueing named 'nic'; did you mean 'nics'"),
         ("runs_on", "tpu", "no runs_on named 'tpu'"),
         ("workers", 0, "workers is 0; wanted a whole number from 1"),
     ],

@@ -2,7 +2,7 @@
 
 Nothing of ``dtfm_lab.simulation`` is used in here, only what both interpreters stand on: programs, message sizes
 and links. One thing it knows that a sender in a real run has to be told: when a message sent in turn is through the
-receiver's card.
+receiver's NIC.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Node = tuple[int, int, int]
 """position, replica, and place in that device's program"""
 
 
-class IncomingCard:
-    """Messages coming in at one device: independently (pairs), or one at a time (cards)."""
+class IncomingNic:
+    """Messages coming in at one device: independently (pairs), or one at a time (NICs)."""
 
     def __init__(self, *, queues: bool) -> None:
         self._queues = queues
@@ -56,7 +56,7 @@ class _Interpreter:
         self.outgoing = {device: OutgoingLinks(links, self.index(*device)) for device in devices}
         self.under_way: set[frozenset[int]] = set()
         self.waiting_turns: dict[frozenset[int], deque[Node]] = defaultdict(deque)
-        self.incoming = {device: IncomingCard(queues=links.queueing == "cards") for device in devices}
+        self.incoming = {device: IncomingNic(queues=links.queueing == "nics") for device in devices}
         self.times: dict[tuple[int, Action], tuple[float, float]] = {}
         self.missing: dict[Node, set[Node]] = {}
         self.wanted_by: dict[Node, list[Node]] = defaultdict(list)

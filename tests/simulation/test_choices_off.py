@@ -26,7 +26,7 @@ BEFORE: dict[int, tuple[str, str, int]] = {
     20: ("0x1.cd080c9363bd3p-3", "0x1.cd1f2884b3f1dp-3", 23958400),
     24: ("0x1.c8542861b267bp-2", "0x1.c8542861b267bp-2", 19829760),
 }
-"""By seed: seconds of an iteration on links and on cards, and bytes of all devices' peaks together."""
+"""By seed: seconds of an iteration on links and on NICs, and bytes of all devices' peaks together."""
 
 
 def drawn(seed: int) -> Plan:
@@ -58,8 +58,8 @@ def drawn(seed: int) -> Plan:
 
 
 def figures(plan: Plan) -> tuple[str, str, int]:
-    pairs_s, cards_s = (lab.simulate(plan, queueing=one, efficiency=0.4).iteration_s for one in ("pairs", "cards"))
-    return pairs_s.hex(), cards_s.hex(), int(memory(plan).peak_bytes.sum())
+    pairs_s, nics_s = (lab.simulate(plan, queueing=one, efficiency=0.4).iteration_s for one in ("pairs", "nics"))
+    return pairs_s.hex(), nics_s.hex(), int(memory(plan).peak_bytes.sum())
 
 
 @pytest.mark.parametrize("seed", BEFORE)

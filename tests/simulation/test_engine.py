@@ -87,7 +87,7 @@ def test_no_schedule_deadlocks_loses_or_repeats_an_action(case, synchronise):
 
 @given(cases)
 def test_what_is_ready_first_is_served_first(case):
-    """A send is before another on its link or card exactly where its content was ready before."""
+    """A send is before another on its link or NIC exactly where its content was ready before."""
     simulated = case.simulated()
     whole, served = simulated.tasks.graph, simulated.before
     source = whole.sources

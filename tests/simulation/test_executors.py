@@ -27,7 +27,7 @@ from dtfm_lab.domain.errors import FileError, LabError, RunError
 from dtfm_lab.files.sweep_rows import SweepRows
 from dtfm_lab.planning import sweeps as module
 from dtfm_lab.planning.sweeps import sweep_points
-from dtfm_lab.simulation.executors import IN_FLIGHT, Lost, results_of
+from dtfm_lab.simulation.executors import IN_FLIGHT, TaskLost, results_of
 from dtfm_lab.simulation.task_runner import fingerprint
 
 PLAN = plan_of(4, 8, 2, uneven(8, 5), n_layers=8, d_model=8, dtype="fp32")
@@ -138,8 +138,8 @@ def test_plans_of_a_sweep_are_equal_on_dask(dask: Any) -> None:
 def test_a_task_that_kills_its_workers_is_lost_alone(loky: Any) -> None:
     tasks = [(abs, -1), (os._exit, 1), (abs, -3), (abs, -4)]
     found = list(results_of(loky, operator.call, tasks, named="point {}".format))
-    assert [one for one in found if not isinstance(one, Lost)] == [1, 3, 4]
-    assert isinstance(found[1], Lost)
+    assert [one for one in found if not isinstance(one, TaskLost)] == [1, 3, 4]
+    assert isinstance(found[1], TaskLost)
     assert found[1].reason.startswith("point 1: its worker was lost: ")
     assert "\n" not in found[1].reason
 
@@ -147,7 +147,7 @@ def test_a_task_that_kills_its_workers_is_lost_alone(loky: Any) -> None:
 @pytest.mark.slow
 def test_dask_gives_up_a_task_that_kills_its_workers_and_goes_on(dask: Any) -> None:
     lost, *others = results_of(dask, operator.call, [(os._exit, 1), (abs, -2), (abs, -3), (abs, -4)])
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, TaskLost)
     assert lost.reason.startswith("task 0: its worker was lost: KilledWorker: ")
     assert others == [2, 3, 4]
 
@@ -158,7 +158,7 @@ def test_a_pool_that_breaks_for_good_keeps_what_it_did() -> None:
         assert next(results_of(pool, abs, [(-1,)])) == 1
         found = list(results_of(pool, operator.call, [(abs, -1), (os._exit, 1), *[(abs, -3)] * 20]))
         assert found[0] == 1
-        assert all(isinstance(one, Lost) for one in found[1:])
+        assert all(isinstance(one, TaskLost) for one in found[1:])
         with pytest.raises(RunError, match="the executor takes no tasks: BrokenProcessPool"):
             list(results_of(pool, abs, [(-1,)]))
 
@@ -309,7 +309,7 @@ def test_rows_of_another_version_are_refused(head: str, tmp_path: Path) -> None:
 
 def test_a_fingerprint_knows_what_a_row_depends_on() -> None:
     assert fingerprint(PLAN) == fingerprint(PLAN.changed(seconds=9.0))
-    others = [PLAN.changed(queueing="cards"), PLAN.changed(job=PLAN.job.with_fields(microbatch=2))]
+    others = [PLAN.changed(queueing="nics"), PLAN.changed(job=PLAN.job.with_fields(microbatch=2))]
     others += [PLAN.changed(topology=PLAN.topology.scaled(2.0, 1.0))]
     assert len({fingerprint(plan) for plan in (PLAN, *others)}) == 4
     assert len({fingerprint({"a": value}) for value in (1, 1.0, True, "1", None, (1,), [1])}) == 7

@@ -1,4 +1,4 @@
-"""Devices of one host share its card: laws of the simulation, and closed forms of small cases."""
+"""Devices of one host share its NIC: laws of the simulation, and closed forms of small cases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
 
 seeds = st.integers(0, 2**16)
-queueings = st.sampled_from(["pairs", "cards"])
+queueings = st.sampled_from(["pairs", "nics"])
 AVERAGING = st.sampled_from(["sharded", "sharded-at-once", "central", "ring", "hierarchical"])
 
 
@@ -50,15 +50,15 @@ def test_a_host_of_one_device_is_a_device(seed, queueing, synchronisation):
 
 @given(seeds)
 @settings(max_examples=25)
-def test_where_all_devices_are_of_one_host_nothing_takes_a_card(seed):
+def test_where_all_devices_are_of_one_host_nothing_takes_a_nic(seed):
     network = uneven(4, seed)
     plan = plan_of(2, 3, 2, network)
     together = on_hosts(network, ["host"] * 4)
     assert seconds(plan, together) == seconds(plan, network)
-    assert seconds(plan, together, "cards") == seconds(plan, network)
+    assert seconds(plan, together, "nics") == seconds(plan, network)
 
 
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
 def test_two_messages_that_leave_a_host_for_two_others_go_one_after_the_other(queueing):
     """Two pipelines of two stages; both first stages send at the same time, a message of 2 bytes at 1 byte/s."""
     network = Topology.from_matrices(
@@ -67,7 +67,7 @@ def test_two_messages_that_leave_a_host_for_two_others_go_one_after_the_other(qu
     plan = plan_of(2, 1, 2, network, synchronisation="central", synchronise_every=2)
     trace = simulate(plan, "gpipe", queueing=queueing, profile=equal(plan, 1, 2))
     assert starts_s(trace, Kind.SEND_F) == [1.0, 3.0]
-    # the gradients leave cards of their own, at 3 + 1 + 2 and 5 + 1 + 2, and the first is in when the second comes
+    # the gradients leave NICs of their own, at 3 + 1 + 2 and 5 + 1 + 2, and the first is in when the second comes
     assert starts_s(trace, Kind.SEND_B) == [6.0, 8.0]
 
 
@@ -81,7 +81,7 @@ def test_messages_to_one_host_come_in_one_after_the_other():
 
 @given(seeds, queueings)
 @settings(max_examples=25)
-def test_what_an_action_of_a_measured_trace_waited_for_is_found_on_cards_too(seed, queueing):
+def test_what_an_action_of_a_measured_trace_waited_for_is_found_on_nics_too(seed, queueing):
     """From the times alone, as of a run, every wait is explained: something it waited for ended as it began."""
     network = on_hosts(uneven(8, seed), [str(h) for h in np.random.default_rng(seed).integers(0, 3, 8)])
     plan = plan_of(4, 3, 2, network, synchronisation="ring")

@@ -38,7 +38,7 @@ def in_rows(n_stages: int, n_replicas: int) -> np.ndarray:
 
 
 def drawn(n: int, seed: int, *, alike: bool = False, hosts: int = 0) -> Topology:
-    """Latencies and messages of milliseconds, all alike or each its own; with ``hosts``, devices share their cards."""
+    """Latencies and messages of milliseconds, all alike or each its own; with ``hosts``, devices share their NICs."""
     rng = np.random.default_rng(seed)
     shape = (1, 1) if alike else (n, n)
     latency_ms, gbps = rng.uniform(0.1, 20, shape), rng.uniform(0.01, 2, shape)
@@ -51,7 +51,7 @@ def drawn(n: int, seed: int, *, alike: bool = False, hosts: int = 0) -> Topology
 
 
 def cluster(n: int, per_host: int) -> Topology:
-    """Hosts that are alike, with a fast network inside and one card each."""
+    """Hosts that are alike, with a fast network inside and one NIC each."""
     host = np.arange(n) // per_host
     inside = host[:, None] == host[None, :]
     network = Topology.from_matrices(np.where(inside, 0.01, 1.0), np.where(inside, 100.0, 1.0))
@@ -107,7 +107,7 @@ def test_rings_taken_whole_end_as_their_messages_do(n_stages, n_replicas, bucket
     bucket_bytes=st.sampled_from([None, 3e5]),
     seed=st.integers(0, 10_000),
 )
-def test_rings_that_share_cards_take_turns_as_their_messages_do(n_stages, n_replicas, hosts, bucket_bytes, seed):
+def test_rings_that_share_nics_take_turns_as_their_messages_do(n_stages, n_replicas, hosts, bucket_bytes, seed):
     """Pipelines stay inside their hosts, however rings go from host to host."""
     of_replica = drawn(n_replicas, seed, hosts=hosts).devices
     network = drawn(n_stages * n_replicas, seed)

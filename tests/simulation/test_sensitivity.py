@@ -20,7 +20,7 @@ from dtfm_lab.domain.schedule.task_graph import RECEIVE
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes
-from dtfm_lab.simulation.sensitivity import WHAT, Gain, gains
+from dtfm_lab.simulation.sensitivity import WHAT, SensitivityGain, gains
 from dtfm_lab.simulation.simulate import simulate
 
 SYNCHRONISATIONS = ["sharded", "sharded-at-once", "central", "ring", "hierarchical"]
@@ -44,7 +44,7 @@ def plan_of(n_stages: int, n_microbatches: int, n_replicas: int, seed: int = 0, 
     return evaluate(topology, job, stages=rng.permutation(n).reshape(n_stages, n_replicas).tolist())
 
 
-def improved(plan: Plan, gain: Gain) -> Plan:
+def improved(plan: Plan, gain: SensitivityGain) -> Plan:
     """The plan on the network that a gain is about, changed by other means than its own."""
     topology = plan.topology
     if gain.what == "compute":
@@ -87,7 +87,7 @@ def test_every_gain_is_what_simulating_the_improved_network_says(seed, data):
     }
     plan = plan_of(n_stages, 4, n_replicas, seed, **job)
     name = data.draw(st.sampled_from(["gpipe", "1f1b", "zb-h1", "interleaved-1f1b" if n_stages == 2 else "gpipe"]))
-    queueing = data.draw(st.sampled_from(["pairs", "cards"]))
+    queueing = data.draw(st.sampled_from(["pairs", "nics"]))
     base = simulate(plan, name, queueing=queueing)
     # a faster device codes faster, too, which no network can say: the codec's speed is the job's
     what = WHAT if plan.job.compression == "none" else ("bandwidth", "latency")
@@ -118,7 +118,7 @@ def test_the_greatest_gain_comes_first_and_is_told_in_a_sentence():
     assert set(table["of"]) == {"link", "regions", "device"}
 
     def told(what: str, name: str, after_s: float, factor: float = 1.1) -> str:
-        return Gain(
+        return SensitivityGain(
             what=what, of="link", name=name, factor=factor, before_s=10, iteration_s=after_s, number=1, total=1
         ).sentence
 

@@ -63,12 +63,12 @@ def test_a_trace_has_every_row_that_was_played(name, queueing):
 @pytest.mark.parametrize("name", sorted(schedules))
 def test_a_simulated_trace_says_what_it_predicts(name):
     plan = small_plan()
-    trace = simulate(plan, name, queueing="cards")
+    trace = simulate(plan, name, queueing="nics")
     context = trace.context
     assert (context.source, context.clock, context.links, context.schedule) == ("simulated", "model", "drawn", name)
     assert context.devices == tuple(map(tuple, plan.stages))
     assert (context.plan.topology_fingerprint, context.plan.n_microbatches) == (plan.topology.fingerprint, 4)
-    assert (context.queueing, context.plan.synchronisation, context.synchronise_every) == ("cards", "sharded", 1)
+    assert (context.queueing, context.plan.synchronisation, context.synchronise_every) == ("nics", "sharded", 1)
     assert (context.plan.tokens, context.plan.flop) == (plan.job.tokens, plan.job.flop)
     assert Schedule.from_orders(name, context.plan.orders).stages_per_device == context.stages_per_device
     assert trace.n_iterations == 1
@@ -170,7 +170,7 @@ def test_a_run_is_predicted_from_its_profile_and_never_from_its_spans():
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_run_that_goes_on_is_predicted_from_its_context(name, every):
     plan = small_plan(synchronise_every=every)
-    ran = simulate(plan, name, queueing="cards")
+    ran = simulate(plan, name, queueing="nics")
     assert simulate(plan, like=ran.context).spans() == simulate(plan, like=ran).spans() == ran.spans()
 
 
@@ -220,7 +220,7 @@ def test_what_cannot_be_predicted_is_refused():
         simulate(evaluate(plan.topology, Job.from_bytes(2, 2, 1, 1), stages=[[0, 1], [2, 3]]))
     with pytest.raises(UnknownName, match="no pipeline schedule named 'zero-bubble'"):
         simulate(plan, "zero-bubble")
-    with pytest.raises(UnknownName, match="no queueing named 'switches'; known: cards, pairs"):
+    with pytest.raises(UnknownName, match="no queueing named 'switches'; known: nics, pairs"):
         simulate(plan, queueing="switches")
     with pytest.raises(ScheduleError, match="schedule is 5; wanted a name or a Schedule"):
         simulate(plan, 5)

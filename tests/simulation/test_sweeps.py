@@ -45,7 +45,7 @@ def test_rows_are_all_combinations_and_the_last_setting_varies_fastest() -> None
     "settings",
     [
         {"schedule": "gpipe", "microbatch": 2, "compression": "int8", "efficiency": 0.25},
-        {"schedule": "zb-h1", "synchronisation": "ring", "queueing": "cards", "global_batch": 32},
+        {"schedule": "zb-h1", "synchronisation": "ring", "queueing": "nics", "global_batch": 32},
         {"schedule": "interleaved-1f1b", "recompute": True, "dtype": "fp16", "latency": 0},
         {"schedule": "adaptive-1f1b", "bandwidth": 0.25, "gradient_compression": "fp16", "synchronise_every": 3},
     ],

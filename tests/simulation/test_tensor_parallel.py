@@ -58,7 +58,7 @@ def test_devices_of_a_host_become_one_with_all_that_they_have_together():
     assert (one.gpus, one.peak_flop_per_s, one.memory_bytes) == (4, 4 * alone.peak_flop_per_s, 4 * alone.memory_bytes)
     assert (one.inner_bandwidth_bytes_per_s, one.host) == (300e9, "host-0")
     assert network.bandwidth_bytes_per_s[0, 1] == 300e9  # groups of one host
-    assert network.bandwidth_bytes_per_s[0, 2] == 25e9  # the hosts' cards
+    assert network.bandwidth_bytes_per_s[0, 2] == 25e9  # the hosts' NICs
 
 
 def test_devices_left_over_or_unlike_are_left_out():

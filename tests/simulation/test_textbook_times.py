@@ -138,7 +138,7 @@ def test_on_equal_links_each_way_to_average_takes_its_closed_form(n, latency_s, 
     links = even(n, latency_s, bandwidth, queueing)
     whole_s = averaging("ring", n).job.gradient_bytes / bandwidth
     shard_s = whole_s / n
-    at_a_time = n - 1 if queueing == "cards" else 1  # messages that one card has to take
+    at_a_time = n - 1 if queueing == "nics" else 1  # messages that one NIC has to take
     expected_s = {
         "ring": 2 * (n - 1) * (latency_s + shard_s),
         "sharded": 2 * (n - 1) * (latency_s + shard_s),

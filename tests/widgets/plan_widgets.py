@@ -15,5 +15,5 @@ def irregular(n: int = 16, seed: int = 0) -> Topology:
     rng = np.random.default_rng(seed)
     at = rng.random((n, 2))
     latency_ms = 1 + 100 * np.linalg.norm(at[:, None] - at, axis=2)
-    card = rng.uniform(0.5, 5, n)
-    return Topology.from_matrices(latency_ms, np.minimum(card[:, None], card), name="irregular")
+    nic = rng.uniform(0.5, 5, n)
+    return Topology.from_matrices(latency_ms, np.minimum(nic[:, None], nic), name="irregular")

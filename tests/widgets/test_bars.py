@@ -69,7 +69,7 @@ def test_everything_but_receives_gets_one_bar_on_its_devices_rows(plan, schedule
     assert chart.bars.row.max() < len(rows.labels)
 
 
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
 @pytest.mark.parametrize("schedule", sorted(schedules))
 def test_a_bar_starts_when_what_it_waited_for_is_over(plan, schedule, queueing):
     _, _, chart = charted(plan, schedule, queueing)

@@ -56,7 +56,7 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     assert f"first {arrow}" in panel.tiles.value or f"one suspect: {arrow}" in panel.tiles.value
     assert "no device stands out" in panel.tiles.value
     assert panel.residuals.shown["rows"][0]["id"] == first["name"]
-    assert first["sentence"].replace("->", "→") in panel.told.value
+    assert first["sentence"].replace("->", "→") in panel.summary.value
     assert {" -> ".join(names) for names in lab_state.suspects} == set(comparison.suspects["name"])
     await until(lambda: panel.refitting.is_useful)
     lab_state.comparison = None
@@ -72,7 +72,7 @@ async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
     assert names == sorted(names)
     assert not any(row["suspect"] for table in panel.residuals.tables for row in table["rows"])
     culprit = comparison.suspects.iloc[0]["name"].replace("->", "→")
-    assert culprit not in panel.tiles.value + panel.told.value + lab_state.note_of("compare")
+    assert culprit not in panel.tiles.value + panel.summary.value + lab_state.note_of("compare")
     assert lab_state.suspects == ()
     assert panel.refit.disabled
     assert "secretly slow" in panel.refit.tooltip

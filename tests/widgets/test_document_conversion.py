@@ -29,10 +29,10 @@ def test_a_shipped_network_survives_the_canvas_whole(name: str) -> None:
     assert documents.is_document(document)
 
 
-def test_cards_and_one_way_pairs_are_drawn_as_such_not_link_by_link() -> None:
-    cards = documents.document_of(lab.load_topology("volunteers"))
-    assert cards["links"] == []
-    assert all(device["uplink_gbps"] <= device["downlink_gbps"] for device in cards["devices"])
+def test_nics_and_one_way_pairs_are_drawn_as_such_not_link_by_link() -> None:
+    nics = documents.document_of(lab.load_topology("volunteers"))
+    assert nics["links"] == []
+    assert all(device["uplink_gbps"] <= device["downlink_gbps"] for device in nics["devices"])
     pairs = documents.document_of(lab.load_topology("campus"))
     assert pairs["links"] == []
     assert any("from" in pair for pair in pairs["between"])

@@ -84,20 +84,20 @@ def test_what_is_said_of_each_link_is_what_the_topology_has(drawn: dict[str, Any
     assert (said.origin[~off] == Origin.NOWHERE).all()
 
 
-cards = st.dictionaries(st.sampled_from(["uplink_gbps", "downlink_gbps"]), st.sampled_from([0.05, 0.4, 20.0]))
+nics = st.dictionaries(st.sampled_from(["uplink_gbps", "downlink_gbps"]), st.sampled_from([0.05, 0.4, 20.0]))
 
 
 @settings(max_examples=40)
 @given(
     documents,
-    st.lists(cards, min_size=5, max_size=5),
+    st.lists(nics, min_size=5, max_size=5),
     st.sets(st.integers(0, 4), min_size=4, max_size=4),
     st.booleans(),
 )
 def test_a_latency_for_picked_links_leaves_every_bandwidth_and_other_link_and_is_undone_at_once(
     drawn: dict[str, Any], own: list[dict[str, float]], corners: set[int], both_ways: bool
 ) -> None:
-    drawn["devices"] = [{**device, **card} for device, card in zip(drawn["devices"], own, strict=True)]
+    drawn["devices"] = [{**device, **nic} for device, nic in zip(drawn["devices"], own, strict=True)]
     before, editor = meant(drawn), editor_of(drawn)
     top, bottom, left, right = sorted(corners)
     editor.canvas.picked = [top, left, bottom, right]
@@ -148,7 +148,7 @@ def test_the_page_gets_numbers_region_by_region() -> None:
     assert "12 links: 1 to 14 ms" in canvas.alt_text()
 
 
-def test_a_card_that_caps_is_told() -> None:
+def test_a_nic_that_caps_is_told() -> None:
     canvas = editor_of(document_of(lab.load_topology("volunteers"))).canvas
     assert (np.frombuffer(canvas.origin, "u1") >= CAPPED).any()
     assert not (np.frombuffer(editor_of(document()).canvas.origin, "u1") >= CAPPED).any()

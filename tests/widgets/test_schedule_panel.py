@@ -63,8 +63,8 @@ async def test_fields_that_others_try_out_are_kept_followed_and_predicted() -> N
     panel.choices.by_option["synchronise_every"].value = 2
     assert lab_state.choices["microbatch"] == 1
     assert "microbatch 1" in panel.choices.others.value
-    lab_state.queueing = "cards"
-    assert panel.choices.queueing.value == "cards"
+    lab_state.queueing = "nics"
+    assert panel.choices.queueing.value == "nics"
     panel.choices.as_planned.click()
     assert "microbatch" not in lab_state.choices
     assert lab_state.choices["synchronise_every"] == 2

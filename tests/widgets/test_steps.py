@@ -70,7 +70,7 @@ def test_moving_a_device_on_the_canvas_makes_nothing_stale(lab_state) -> None:
     ("trait", "value"),
     [
         ("schedule", "1f1b"),
-        ("queueing", "cards"),
+        ("queueing", "nics"),
         ("choices", {"synchronisation": "ring"}),
         ("choices", {"microbatch": 1}),
     ],

@@ -18,7 +18,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.widgets.lab_state import LabState, roles_of
 from dtfm_lab.widgets.what_if import WhatIfPanel
-from dtfm_lab.widgets.what_if.answer import MEASURES, ONE_TO_ONE, PARTS, SAME, Answer, Answers, percent, reason
+from dtfm_lab.widgets.what_if.answer import MEASURES, ONE_TO_ONE, PARTS, SAME, Answers, WhatIfAnswer, percent, reason
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting, batches_of, microbatches_of, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import FACTOR_STOPS
 
@@ -38,7 +38,7 @@ def shows(panel: WhatIfPanel, setting: WhatIfSetting | None = None) -> Callable[
     return lambda: panel.last is not None and panel.last.setting == (setting or panel.setting)
 
 
-def answer_of(plan: Plan, setting: WhatIfSetting) -> Answer:
+def answer_of(plan: Plan, setting: WhatIfSetting) -> WhatIfAnswer:
     return Answers(plan).answer(setting)
 
 
@@ -47,7 +47,7 @@ def test_an_answer_is_what_lab_simulate_says() -> None:
     base = WhatIfSetting.of(plan, "gpipe", "pairs")
     for turned in (
         {"bandwidth": 0.5, "latency": 3.0},
-        {"microbatch": 1, "schedule": "1f1b", "queueing": "cards"},
+        {"microbatch": 1, "schedule": "1f1b", "queueing": "nics"},
         {"compression": "int8", "synchronisation": "ring", "synchronise_every": 4},
         {"recompute": True, "global_batch": 32},
     ):
@@ -256,12 +256,12 @@ async def test_a_setting_is_taken_over_into_lab_and_network() -> None:
     lab_state = a_lab_state(a_plan())
     panel = WhatIfPanel(lab_state)
     await until(shows(panel))
-    for name, value in {"schedule": "1f1b", "compression": "int8", "latency": 2.0, "queueing": "cards"}.items():
+    for name, value in {"schedule": "1f1b", "compression": "int8", "latency": 2.0, "queueing": "nics"}.items():
         panel.controls.by_name[name].value = value
     await until(shows(panel))
     scaled = lab_state.plan.topology.scaled(latency=2.0)
     panel.use.click()
-    assert (lab_state.schedule, lab_state.queueing, lab_state.choices["compression"]) == ("1f1b", "cards", "int8")
+    assert (lab_state.schedule, lab_state.queueing, lab_state.choices["compression"]) == ("1f1b", "nics", "int8")
     assert "global_batch" not in lab_state.choices, "the batch as planned is no choice, and follows the next plan's"
     assert lab_state.chosen_plan.topology.fingerprint == lab_state.plan.topology.fingerprint
     assert lab_state.topology.fingerprint == scaled.fingerprint

@@ -141,13 +141,13 @@ async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_
     the_lab = await planned("lecture-hall")
     choices = the_lab.schedule_panel.choices
     before = the_lab.predicted
-    choices.queueing.value = "cards"
+    choices.queueing.value = "nics"
     await until(lambda: the_lab.predicted is not before)
     the_lab.run_panel.clock.value = "paced"
     the_lab.run_panel.start.click()
     assert the_lab.lab_state.step == "run"
     assert the_lab.lab_state.message.startswith(
-        "queueing is cards on the paced clock; wanted the virtual clock, or pairs"
+        "queueing is nics on the paced clock; wanted the virtual clock, or pairs"
     )
     assert the_lab.run_panel.run is None
     before = the_lab.predicted

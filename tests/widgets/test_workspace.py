@@ -23,8 +23,8 @@ def filled_state() -> LabState:
     lab_state.topology = lab.load_topology("lecture-hall").with_link("ada", "grace", latency_s=0.07, one_way=True)
     lab_state.job = lab.load_job("tiny")
     lab_state.plan = lab.plan(lab_state.topology, lab_state.job, steps=3)
-    lab_state.schedule, lab_state.queueing, lab_state.choices = "1f1b", "cards", {"compression": "int8"}
-    lab_state.predicted = lab.simulate(lab_state.chosen_plan, "1f1b", queueing="cards")
+    lab_state.schedule, lab_state.queueing, lab_state.choices = "1f1b", "nics", {"compression": "int8"}
+    lab_state.predicted = lab.simulate(lab_state.chosen_plan, "1f1b", queueing="nics")
     return lab_state
 
 
@@ -44,7 +44,7 @@ class SettingsPanel(Panel):
 async def test_a_measurement_is_compared_anew(tmp_path: Path) -> None:
     lab_state = filled_state()
     lab_state.measured = lab.simulate(
-        lab_state.chosen_plan, "1f1b", queueing="cards"
+        lab_state.chosen_plan, "1f1b", queueing="nics"
     )  # stands in for a run: rows like any
     path = save_workspace(state_of(lab_state, {}), tmp_path / "lab.json")
     other = LabState()

@@ -176,13 +176,13 @@ rounds.round(4)
 #
 # Fewer rounds, then? A *central* server takes whole gradients from all and sends the average back: two rounds,
 # whatever $N$ is. But its own link has to carry everything, if it has only one. So now every device has one network
-# card (`queueing="cards"`), through which its messages go one after another; above, each pair had a line of its own.
+# NIC (`queueing="nics"`), through which its messages go one after another; above, each pair had a line of its own.
 
 # %%
 lab.guess(
     "network-central-server",
-    "32 devices, 20 ms: how many times as fast as the ring is a central server with one network card of 1 Gbit/s?",
-    lambda: averaging_s(32, "ring", queueing="cards") / averaging_s(32, "central", queueing="cards"),
+    "32 devices, 20 ms: how many times as fast as the ring is a central server with one NIC of 1 Gbit/s?",
+    lambda: averaging_s(32, "ring", queueing="nics") / averaging_s(32, "central", queueing="nics"),
     unit="times",
     low=0.01,
     high=10,
@@ -190,12 +190,12 @@ lab.guess(
 
 # %%
 for n in (4, 8, 32):
-    ring_s, central_s = (averaging_s(n, how, queueing="cards") for how in ("ring", "central"))
+    ring_s, central_s = (averaging_s(n, how, queueing="nics") for how in ("ring", "central"))
     own_s = averaging_s(n, "central")
     print(f"{n:2} devices: ring {ring_s:.3f} s, central {central_s:.3f} s, {own_s:.3f} s with a link to each device")
 
 # %% [markdown]
-# The card in the centre takes in $(N - 1) S$ bytes and sends as many; each of a ring takes and sends $2 S (N - 1) /
+# The NIC in the centre takes in $(N - 1) S$ bytes and sends as many; each of a ring takes and sends $2 S (N - 1) /
 # N$. The ring spares bandwidth and spends rounds, the centre the reverse. So neither is faster everywhere: with a tenth
 # of these gradients, 32 devices would take 1.25 s in a ring and 0.37 s with the centre. That is why libraries switch
 # algorithms by message size. (The lab's other ways to average are in [the

@@ -181,18 +181,18 @@ for count in (1, 2, 8, 64):
 # | --- | --- |
 # | computation, unequal devices, the head | `plan.iteration_s`, `lab.simulate(plan)` |
 # | micro-batches that overlap, the order of passes | the same; [Schedules](08_schedules.ipynb) |
-# | one network card for all links of a device | `lab.simulate(plan, queueing="cards")` |
+# | one NIC for all links of a device | `lab.simulate(plan, queueing="nics")` |
 # | memory | `lab.memory(plan).advice`; [Memory](09_memory.ipynb) |
 # | devices that had better stay idle | `lab.explain(plan).worth()`; [Unequal devices](12_unequal_devices.ipynb) |
 # | devices that leave and come | [Faults and churn](11_faults.ipynb), [Things change](17_things_change.ipynb) |
 #
-# The card, for one. Each device of *spot* talks to seven partners and two neighbours. With `cards`, its messages wait
+# The NIC, for one. Each device of *spot* talks to seven partners and two neighbours. With `nics`, its messages wait
 # for each other:
 
 # %%
 spot_job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=512, microbatch=1, schedule="1f1b")
 spot = lab.plan("spot", spot_job, objective="communication", seed=0, steps=5)
-for queueing in ("pairs", "cards"):
+for queueing in ("pairs", "nics"):
     print(f"{queueing}: {lab.simulate(spot, queueing=queueing).iteration_s:.2f} s")
 
 # %% [markdown]

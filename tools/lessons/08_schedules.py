@@ -270,7 +270,7 @@ lab.simulate(plan, "adaptive-1f1b").critical_summary().query("by == 'what'").rou
 # %% [markdown]
 # Most of this iteration is [synchronisation](../docs/glossary.md#training-in-parallel), in which no schedule can help.
 # The paper's way is *sharded*, each device serving its peers one after the other. Serving all at once is an assumption
-# about network cards, and worth more than any order of passes:
+# about NICs, and worth more than any order of passes:
 
 # %%
 lab.sweep(plan, schedule=["1f1b", "adaptive-1f1b"], synchronisation=["sharded", "sharded-at-once", "ring"])[
@@ -279,10 +279,10 @@ lab.sweep(plan, schedule=["1f1b", "adaptive-1f1b"], synchronisation=["sharded", 
 
 # %% [markdown]
 # *At once* beats *in turn* where every pair of devices has a link to itself, as the paper assumes. If all messages of a
-# device go through one card (`queueing="cards"`), they wait there:
+# device go through one NIC (`queueing="nics"`), they wait there:
 
 # %%
-lab.sweep(plan, schedule="1f1b", synchronisation=["sharded", "sharded-at-once"], queueing=["pairs", "cards"])[
+lab.sweep(plan, schedule="1f1b", synchronisation=["sharded", "sharded-at-once"], queueing=["pairs", "nics"])[
     ["synchronisation", "queueing", "iteration_s"]
 ].round(2)
 

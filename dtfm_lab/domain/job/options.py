@@ -17,11 +17,11 @@ from dtfm_lab.domain.units import counted
 
 if TYPE_CHECKING:
     Count = int | Any  # None where a planner chooses; code that has checked ``shaped`` uses it as a number
-    Way = str | Any  # likewise; a plan's job has all of them
+    Choice = str | Any  # likewise; a plan's job has all of them
     Flag = bool | Any
 else:
     Count = int | None
-    Way = str | None
+    Choice = str | None
     Flag = bool | None
 
 COMPRESSIONS = ("none", "fp16", "int8")
@@ -249,7 +249,7 @@ class PipelineOptions:
         ),
     ] = None
     synchronisation: Annotated[
-        Way,
+        Choice,
         Option(
             help="How replicas average their gradients; chosen by the planner where null.", choices=synchronisations
         ),

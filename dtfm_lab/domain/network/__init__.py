@@ -10,18 +10,18 @@ from dtfm_lab.domain.network.device import (
     PAPERS_GPU,
     Device,
     as_number,
-    cards_of,
     check_count,
     check_text,
     hardware_fields,
     hardware_of,
     is_plain,
     known_gpu,
+    nics_of,
     shortened,
     typical_price,
     variants_of,
 )
-from dtfm_lab.domain.network.estimate import BETWEEN, INSIDE, Estimate
+from dtfm_lab.domain.network.estimate import BETWEEN, INSIDE, BandwidthEstimate
 from dtfm_lab.domain.network.estimates import ENDS, at_their_ends, estimated, estimates_of
 from dtfm_lab.domain.network.naming import count_words, name_words, set_words
 from dtfm_lab.domain.network.outgoing import OutgoingLinks, Passage

@@ -233,7 +233,7 @@ class Device:
     position: tuple[float, float] | None = None
     """Position on the canvas, without meaning for any cost."""
     host: str = ""
-    """The machine in which it stands: devices of one host share its network card. Empty where it has one of its own."""
+    """The machine in which it stands: devices of one host share its NIC. Empty where it has one of its own."""
     gpus: int = 1
     """GPUs of one host that act as one, by tensor, context and expert parallelism. ``peak_flop_per_s``,
     ``memory_bytes`` and ``price_per_hour`` are of all of them together. ``Topology.grouped`` makes such devices."""
@@ -314,11 +314,11 @@ def is_plain(text: str) -> bool:
     return not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff" for c in text)
 
 
-def cards_of(hosts: Sequence[str]) -> IntArray | None:
+def nics_of(hosts: Sequence[str]) -> IntArray | None:
     """(N,) the first device of each device's host, itself for those without; None where no host has several."""
     first: dict[str, int] = {}
-    card_of = np.array([first.setdefault(host, i) if host else i for i, host in enumerate(hosts)])
-    return None if (card_of == np.arange(len(hosts))).all() else card_of
+    nic_of = np.array([first.setdefault(host, i) if host else i for i, host in enumerate(hosts)])
+    return None if (nic_of == np.arange(len(hosts))).all() else nic_of
 
 
 def check_count(n: int) -> None:
@@ -359,8 +359,8 @@ def shortened(value: object) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 # GPUs of one host as one device, for tensor parallelism: each holds a part of every layer of a stage.
 #
-# Megatron-LM keeps tensor parallelism within a host, whose links between GPUs are many times faster than its network
-# card (Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", section 5.4,
+# Megatron-LM keeps tensor parallelism within a host, whose links between GPUs are many times faster than its
+# NIC (Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", section 5.4,
 # takeaway 1).
 
 

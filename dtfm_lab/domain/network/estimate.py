@@ -12,7 +12,7 @@ WHERE = INSIDE, BETWEEN = ("inside hosts", "between hosts")
 
 
 @dataclass(frozen=True)
-class Estimate:
+class BandwidthEstimate:
     """A rule's bandwidth for links that nothing tells. A link that has another one by now is no estimate any more.
 
     Raises TopologyError for numbers out of order.

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.domain.network.estimate import INSIDE, Estimate
+from dtfm_lab.domain.network.estimate import INSIDE, BandwidthEstimate
 from dtfm_lab.domain.network.topology import Topology
 
 NEAR = 1e-9
@@ -17,7 +17,7 @@ MOST_SHOWN = 4
 """Most estimates that a note names."""
 
 
-def estimated(topology: Topology) -> tuple[Estimate, ...]:
+def estimated(topology: Topology) -> tuple[BandwidthEstimate, ...]:
     """The estimates that some link of the network still has."""
     return tuple(estimate for estimate in topology.estimates if _links(topology, estimate).any())
 
@@ -46,7 +46,7 @@ def at_their_ends(topology: Topology, *, most: bool) -> Topology:
     return replace(topology, devices=devices, bandwidth_bytes_per_s=bandwidth, estimates=())
 
 
-def _links(topology: Topology, estimate: Estimate) -> npt.NDArray[np.bool_]:
+def _links(topology: Topology, estimate: BandwidthEstimate) -> npt.NDArray[np.bool_]:
     """(N, N) whether a link is one of those that an estimate is of."""
     hosts = np.array([device.host or f"\0{i}" for i, device in enumerate(topology.devices)])
     is_inside = hosts[:, None] == hosts[None, :]

@@ -28,12 +28,12 @@ class Passage(NamedTuple):
 
 
 class OutgoingLinks:
-    """The links of one sending device, with the time at which each is free again; no card of a shared host."""
+    """The links of one sending device, with the time at which each is free again; no NIC of a shared host."""
 
     def __init__(self, links: Links, device: int) -> None:
         self._links, self._device = links, device
         self._latency_s = links.latency_s[device].tolist()
-        self._one_card = links.queueing == "cards"
+        self._one_nic = links.queueing == "nics"
         self.reset()
 
     def reset(self) -> None:
@@ -45,10 +45,10 @@ class OutgoingLinks:
         """Send ``n_bytes`` to device ``to``, not before ``ready_s``.
 
         Call it in the order in which messages become ready. A message sent ``in_turn`` also waits until the previous
-        one sent so has arrived. The wait for the receiver's card is not computed here, so where there are cards,
+        one sent so has arrived. The wait for the receiver's NIC is not computed here, so where there are NICs,
         ``ready_s`` must not be before the last byte of that previous message came in.
         """
-        queue = 0 if self._one_card else to
+        queue = 0 if self._one_nic else to
         start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)
         moving_s = float(self._links.moving_s(self._device, to, n_bytes))
         passage = Passage(start_s, start_s + moving_s, self._latency_s[to])

@@ -28,7 +28,6 @@ from dtfm_lab.domain.network.device import (
     Device,
     as_number,
     between_groups,
-    cards_of,
     check_count,
     check_text,
     group_device,
@@ -36,11 +35,12 @@ from dtfm_lab.domain.network.device import (
     groups_of,
     is_plain,
     matrix_of,
+    nics_of,
     shortened,
     typical_price,
 )
-from dtfm_lab.domain.network.estimate import Estimate
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.network.estimate import BandwidthEstimate
+from dtfm_lab.domain.registry import current_name, unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, to_gbps, to_ms
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Topology:
     then take these times (``transfer_s``); the communication cost, which is the paper's, still follows
     from latency and bandwidth.
 
-    Devices of one host share its network card: their messages to other hosts leave one at a time, and come in one at a
+    Devices of one host share its NIC: their messages to other hosts leave one at a time, and come in one at a
     time. Messages within the host take the pair's own link. The communication cost does not count this wait.
 
     Raises
@@ -95,7 +95,7 @@ class Topology:
     """(N, N) bytes per second. The paper's B."""
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
-    estimates: tuple[Estimate, ...] = field(default=(), kw_only=True)
+    estimates: tuple[BandwidthEstimate, ...] = field(default=(), kw_only=True)
     """Bandwidths that nobody measured, and how far each may be off."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
     """One standard deviation of the logarithm of the seconds of all messages; only an iteration's interval follows."""
@@ -170,7 +170,7 @@ class Topology:
         """Topology from (N, N) latencies and bandwidths, from row to column; the diagonals are not read.
 
         Latencies are given in milliseconds or, by name, in seconds, bandwidths in Gbit/s or bytes/s. DataFrames as
-        ``to_matrices`` makes them name the devices by their index. Devices of one of ``hosts`` share its card, "" for
+        ``to_matrices`` makes them name the devices by their index. Devices of one of ``hosts`` share its NIC, "" for
         none. ``device`` sets further fields of every Device: ``gpu="A100"``, or with a list one for each.
         """
         given = {
@@ -213,15 +213,15 @@ class Topology:
         return tuple(device.name for device in self.devices)
 
     @cached_property
-    def card_of(self) -> IntArray | None:
+    def nic_of(self) -> IntArray | None:
         """(N,) the first device of each device's host, itself for those without; None where no host has several."""
-        return cards_of([device.host for device in self.devices])
+        return nics_of([device.host for device in self.devices])
 
     def grouped(self, gpus: int) -> Topology:
         """The network in which every ``gpus`` devices of a host that are alike are one, for tensor parallelism.
 
         Peak, memory and price are sums; the links within a group become its inner ones. Between two groups lies the
-        fastest link between any of their devices: that of the hosts' cards. Devices left over are left out, and so are
+        fastest link between any of their devices: that of the hosts' NICs. Devices left over are left out, and so are
         times measured by message size. Raises TopologyError where no host has so many.
         """
         groups = groups_of(self.name, self.devices, gpus)
@@ -493,15 +493,15 @@ def checked_times(
 #
 # ``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
 # network); where a job's transport is ``blocking``, the messages of its pipelines also take turns, those of both
-# directions of a pair (``domain.schedule.schedule``). ``cards``: a device has one network card; its messages leave one
+# directions of a pair (``domain.schedule.schedule``). ``nics``: a device has one NIC; its messages leave one
 # at a time, to whatever device, and come in one at a time, in the order in which their first bytes arrive. Devices of
-# one host share its card: in both models, messages to and from other hosts take that card one at a time, and messages
-# within the host take the pair's own link and no card. Otherwise the two directions are independent, a transfer does
+# one host share its NIC: in both models, messages to and from other hosts take that NIC one at a time, and messages
+# within the host take the pair's own link and no NIC. Otherwise the two directions are independent, a transfer does
 # not keep its device from computing, and a message takes its bytes over the
 # bandwidth of its pair, or as long as messages of that size took where they were measured.
 
 
-QUEUEING = ("pairs", "cards")
+QUEUEING = ("pairs", "nics")
 
 
 @dataclass(frozen=True, eq=False)
@@ -516,10 +516,11 @@ class Links:
     charged_bytes: FloatArray | None = None
     """(N, N, K) bytes that, at the pair's bandwidth, take as long as each of these took beyond the latency; NaN where a
     pair was not measured. So a change of bandwidth changes the measured times in proportion."""
-    card_of: IntArray | None = None
-    """(N,) as ``Topology.card_of``: the first device of each device's host; None where no host has several."""
+    nic_of: IntArray | None = None
+    """(N,) as ``Topology.nic_of``: the first device of each device's host; None where no host has several."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "queueing", current_name("queueing", self.queueing))
         if self.queueing not in QUEUEING:
             raise unknown("queueing", self.queueing, QUEUEING)
 
@@ -527,10 +528,10 @@ class Links:
     def of(cls, topology: Topology, queueing: str = "pairs") -> Self:
         latency_s, bandwidth = topology.latency_s, topology.bandwidth_bytes_per_s
         if topology.message_s is None:
-            return cls(latency_s, bandwidth, queueing, card_of=topology.card_of)
+            return cls(latency_s, bandwidth, queueing, nic_of=topology.nic_of)
         moving_s = np.maximum(topology.message_s - latency_s[:, :, None], 0.0)
         charged_bytes = moving_s * bandwidth[:, :, None]
-        return cls(latency_s, bandwidth, queueing, topology.message_bytes, charged_bytes, topology.card_of)
+        return cls(latency_s, bandwidth, queueing, topology.message_bytes, charged_bytes, topology.nic_of)
 
     @classmethod
     def free(cls, n_devices: int) -> Self:
@@ -559,32 +560,32 @@ class Links:
         return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
 
     @property
-    def has_cards(self) -> bool:
+    def has_nics(self) -> bool:
         """Whether messages of several pairs wait for each other anywhere."""
-        return self.queueing == "cards" or self.card_of is not None
+        return self.queueing == "nics" or self.nic_of is not None
 
     def queues(self, sender: IntArray, receiver: IntArray) -> tuple[IntArray, IntArray]:
         """Return the queues of messages on these links: see ``queues_of``."""
-        return queues_of(sender, receiver, len(self.latency_s), self.queueing, self.card_of)
+        return queues_of(sender, receiver, len(self.latency_s), self.queueing, self.nic_of)
 
 
 def queues_of(
-    sender: IntArray, receiver: IntArray, n_devices: int, queueing: str, card_of: IntArray | None
+    sender: IntArray, receiver: IntArray, n_devices: int, queueing: str, nic_of: IntArray | None
 ) -> tuple[IntArray, IntArray]:
     """Numbers of what messages occupy where they leave and where they come in, -1 where nothing.
 
-    Cards come first, those on which messages leave and then those on which they come in; then pairs.
+    NICs come first, those on which messages leave and then those on which they come in; then pairs.
     """
     n = n_devices
     pair = 2 * n + sender * n + receiver
-    if card_of is None:
-        return (sender, n + receiver) if queueing == "cards" else (pair, np.full_like(receiver, -1))
-    apart = card_of[sender] != card_of[receiver]
-    has_card = is_shared(card_of) | (queueing == "cards")
-    leaving = np.where(apart & has_card[sender], card_of[sender], pair)
-    return leaving, np.where(apart & has_card[receiver], n + card_of[receiver], -1)
+    if nic_of is None:
+        return (sender, n + receiver) if queueing == "nics" else (pair, np.full_like(receiver, -1))
+    apart = nic_of[sender] != nic_of[receiver]
+    has_nic = is_shared(nic_of) | (queueing == "nics")
+    leaving = np.where(apart & has_nic[sender], nic_of[sender], pair)
+    return leaving, np.where(apart & has_nic[receiver], n + nic_of[receiver], -1)
 
 
-def is_shared(card_of: IntArray) -> npt.NDArray[np.bool_]:
-    """(N,) whether each device shares its card with another one."""
-    return np.bincount(card_of, minlength=len(card_of))[card_of] > 1
+def is_shared(nic_of: IntArray) -> npt.NDArray[np.bool_]:
+    """(N,) whether each device shares its NIC with another one."""
+    return np.bincount(nic_of, minlength=len(nic_of))[nic_of] > 1

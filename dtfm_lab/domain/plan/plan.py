@@ -13,7 +13,7 @@ from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import QUEUEING, Topology, count_words, set_words
 from dtfm_lab.domain.plan.choices import values_of
 from dtfm_lab.domain.plan.device_table import device_table
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import current_name, unknown
 from dtfm_lab.domain.units import LOOSE_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Plan:
     """No plan of its ``scope`` is faster: of any shape, cut, devices... that the job left open. None where no bound
     was asked for."""
     queueing: str = "pairs"
-    """Which messages wait for each other when it is simulated: those of a pair of devices or of a network card."""
+    """Which messages wait for each other when it is simulated: those of a pair of devices or of a NIC."""
     efficiency: Any = None
     """Share of the peak, or a calibration, that its seconds assume; None for what the lab takes of each GPU. A file
     holds a share only."""
@@ -137,6 +137,7 @@ class Plan:
         for what in ("generation", "evaluations", "seconds"):
             if not 0 <= getattr(self, what) < np.inf:
                 raise PlanError(f"{what} of the search is {getattr(self, what)}; wanted 0 or more")
+        object.__setattr__(self, "queueing", current_name("queueing", self.queueing))
         if self.queueing not in QUEUEING:
             raise unknown("queueing", self.queueing, QUEUEING)
         iteration_s, bound_s = self.iteration_s, self.iteration_lower_bound_s

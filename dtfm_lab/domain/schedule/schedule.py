@@ -36,8 +36,8 @@ for NCCL: all point-to-point operations of a pair of ranks use one communicator 
 directions do not take turns: Megatron-LM's ``p2p_communication`` gives a send and the receive that goes with it to
 ``batch_isend_irecv``, which makes them one NCCL group, and waits for both before it goes on. Receives are
 posted beforehand and wait for no computation of the receiver. SEND_E belongs to synchronisation, which each kind of
-synchronisation orders by itself. Among network cards (``cards``, or those that the devices of a host share), a message
-first waits for its turn and then for the card.
+synchronisation orders by itself. Among NICs (``nics``, or those that the devices of a host share), a message
+first waits for its turn and then for the NIC.
 
 Where replicas update themselves independently for some iterations (``Job.synchronise_every``), STEP needs no
 averages and comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the

@@ -2,7 +2,7 @@
 
 Both walk back over ``Trace.after``, from an action to the one whose end it waited for last. On such a chain the segment
 of an action runs from the end before it to its own end, so that segments leave no gap and do not overlap: all of a
-computation or a send, of a receive the latency (or, where messages queue at the receiving card, the time since the
+computation or a send, of a receive the latency (or, where messages queue at the receiving NIC, the time since the
 previous one was received).
 """
 
@@ -36,7 +36,7 @@ class Cause(StrEnum):
     BANDWIDTH = "bandwidth"
     """The bytes of a pipeline's message occupying their link."""
     QUEUE = "queue"
-    """Another message on the same link or network card, sent before the one waited for."""
+    """Another message on the same link or NIC, sent before the one waited for."""
     SYNCHRONISATION = "synchronisation"
     """Averaging gradients, its messages included, and the optimiser's step."""
     STRAGGLER = "straggler"
@@ -95,7 +95,7 @@ class Chains:
             raise TraceError(f"trace row {row} ({what}) begins at {trace.start_s[row]} s; wanted where {wanted}")
         cause = np.full(len(after), CAUSES.index(Cause.SYNCHRONISATION))
         cause[carries & sends] = CAUSES.index(Cause.BANDWIDTH)
-        # behind another message at the receiving card, what is left of a receive is its own bytes coming in
+        # behind another message at the receiving NIC, what is left of a receive is its own bytes coming in
         behind = receives & waited & receives[after]
         cause[carries & receives] = CAUSES.index(Cause.LATENCY)
         cause[carries & behind] = CAUSES.index(Cause.BANDWIDTH)
@@ -106,7 +106,7 @@ class Chains:
     def queued(self, row: IntArray, waiting: IntArray, was_queued: BoolArray) -> BoolArray:
         """Whether ``waiting`` queued behind ``row``, at whose end it started.
 
-        Behind a message at the receiving card, it queued behind both its receive and its send; so did a pipeline's
+        Behind a message at the receiving NIC, it queued behind both its receive and its send; so did a pipeline's
         message that went out when the one before it on a link of both directions had arrived.
         """
         sent_after = self.sends[row] & self.sends[waiting]

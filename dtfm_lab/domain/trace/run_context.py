@@ -160,8 +160,8 @@ class RunContext:
     """What ran where, under which schedule."""
     queueing: str = "pairs"
     """Which messages wait for each other: see ``domain.network.topology``."""
-    cards: tuple[tuple[str, ...], ...] = ()
-    """(stages, replicas) the first device of each device's host, where devices shared a card; empty where none did."""
+    nics: tuple[tuple[str, ...], ...] = ()
+    """(stages, replicas) the first device of each device's host, where devices shared a NIC; empty where none did."""
     compute_spread: tuple[tuple[float, ...], ...] = ()
     """(stages, replicas) one standard deviation of the logarithm of the seconds of a device's computations; empty where
     none is stated."""
@@ -243,9 +243,9 @@ class RunContext:
         return self.source == "measured" and self.links == "emulated"
 
     @property
-    def has_cards(self) -> bool:
+    def has_nics(self) -> bool:
         """Whether messages of several pairs waited for each other anywhere."""
-        return self.queueing == "cards" or bool(self.cards)
+        return self.queueing == "nics" or bool(self.nics)
 
     @property
     def recorded_schedule(self) -> Schedule:

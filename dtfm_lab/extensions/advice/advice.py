@@ -33,7 +33,7 @@ from dtfm_lab.extensions.advice.ways import (
     MIXED,
     OWN,
     RENTED,
-    Way,
+    FleetOption,
     between,
     duration,
     number,
@@ -81,7 +81,7 @@ class AdviceOptions:
         check_options(self, thing="advice")
 
 
-class Fit(NamedTuple):
+class MemoryFit(NamedTuple):
     """The job as it is or in what it is changed, some bytes that it then needs, and whether each network has them."""
 
     job: str
@@ -89,7 +89,7 @@ class Fit(NamedTuple):
     fits: dict[str, bool]
 
 
-class Gain(NamedTuple):
+class UpgradeGain(NamedTuple):
     """What one thing more or faster makes of an iteration."""
 
     what: str
@@ -120,14 +120,14 @@ class Advice:
     tokens: float
     asked: AdviceOptions
     """With the limits and the price of electricity."""
-    options: tuple[Way, ...]
+    options: tuple[FleetOption, ...]
     wanted: int
     """Ways that are tried; fewer options where it was stopped."""
     changed: str = ""
     """What was changed of the job for these plans, where it fits nowhere as it is."""
-    fits: tuple[Fit, ...] = ()
-    gains: tuple[Gain, ...] | None = None
-    base: Way | None = None
+    fits: tuple[MemoryFit, ...] = ()
+    gains: tuple[UpgradeGain, ...] | None = None
+    base: FleetOption | None = None
     """The way whose gains they are."""
     spot: Spot | None = None
 
@@ -140,7 +140,7 @@ class Advice:
         shown = [way for way in self.options if not way.is_single or way is alone]
         object.__setattr__(self, "options", tuple(sorted(shown, key=self._key)))
 
-    def _key(self, way: Way) -> tuple[Any, ...]:
+    def _key(self, way: FleetOption) -> tuple[Any, ...]:
         if way.plan is None:
             return (2,)
         order = (way.seconds, way.dollars) if self._for_speed else (way.dollars, way.seconds)
@@ -150,7 +150,7 @@ class Advice:
     def _for_speed(self) -> bool:
         return self.asked.budget_dollars is not None and self.asked.deadline_days is None
 
-    def allows(self, way: Way) -> bool:
+    def allows(self, way: FleetOption) -> bool:
         """Whether a way keeps the limits of the rule."""
         days, dollars = self.asked.deadline_days, self.asked.budget_dollars
         if way.plan is None:
@@ -161,7 +161,7 @@ class Advice:
         return way.seconds <= most_s and way.dollars <= (dollars or math.inf)
 
     @property
-    def best(self) -> Way | None:
+    def best(self) -> FleetOption | None:
         """The way that is chosen; None where there is none."""
         return next((way for way in self.options[:1] if self.allows(way)), None)
 
@@ -261,7 +261,7 @@ class Advice:
         return write_text(path, str(self))
 
 
-def _row(way: Way) -> dict[str, Any]:
+def _row(way: FleetOption) -> dict[str, Any]:
     plan, (low, high) = way.plan, way.range_of(1.0)
     days, dollars = way.seconds / DAY_S, way.dollars
     row = {"way": way.name, "kind": way.kind, "fits": plan is not None, "lacks": way.lacks}
@@ -291,9 +291,9 @@ def report_of(advice: Advice) -> Iterator[Part]:
         yield f"{OUTSIDE.strip()} is none of the ways {advice.rule.partition('ways ')[2]}."
     for lacks in dict.fromkeys(way.lacks for way in advice.options if way.lacks):
         yield f"No room on {', '.join(way.name for way in advice.options if way.lacks == lacks)}: {lacks}."
-    told = [way for way in planned if way is advice.best or way.kind != RENTED]
-    if told:
-        yield _section("Plans", *(f"{way.name}: {_plan_of(way)}" for way in told))
+    listed_ways = [way for way in planned if way is advice.best or way.kind != RENTED]
+    if listed_ways:
+        yield _section("Plans", *(f"{way.name}: {_plan_of(way)}" for way in listed_ways))
     if fits := advice.fits:
         names, words = list(fits[0].fits), ("no", "fits")
         cells = [(one.job, format_bytes(one.needs_bytes), *(words[fit] for fit in one.fits.values())) for one in fits]
@@ -319,7 +319,7 @@ def _section(title: str, *parts: Part) -> ReportSection:
     return ReportSection(title, parts, opened=True)
 
 
-def _line(way: Way, mark: str) -> tuple[str, ...]:
+def _line(way: FleetOption, mark: str) -> tuple[str, ...]:
     plan = way.plan
     assert plan is not None
     kwh, more = "" if way.where == "In the cloud" else number(way.kwh), " + ?" * bool(way.unmetered)
@@ -335,7 +335,7 @@ def _line(way: Way, mark: str) -> tuple[str, ...]:
     )
 
 
-def _plan_of(way: Way) -> str:
+def _plan_of(way: FleetOption) -> str:
     plan = way.plan
     assert plan is not None
     job = plan.job
@@ -350,14 +350,14 @@ def _count(tokens: float) -> str:
     return f"{tokens / size:.4g}{unit}"
 
 
-def _time(way: Way) -> str:
+def _time(way: FleetOption) -> str:
     return between(way.seconds, way.range_of(way.seconds), *unit_of(way.seconds))
 
 
-def _dollars(way: Way) -> str:
+def _dollars(way: FleetOption) -> str:
     low, high = (money(end).replace("$", "") for end in way.range_of(way.dollars))
     return f"{money(way.dollars)} ({low}–{high})" if way.dollars >= CENT else money(way.dollars)
 
 
-def _in_short(way: Way) -> str:
+def _in_short(way: FleetOption) -> str:
     return f"{duration(way.seconds)} and {money(way.dollars)}"

@@ -16,9 +16,9 @@ from dtfm_lab.domain.job.options import OF_ONE_SHAPE
 from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.extensions.advice.advice import DEFAULT_SECONDS, Advice, AdviceOptions, Fit, Gain, Spot
+from dtfm_lab.extensions.advice.advice import DEFAULT_SECONDS, Advice, AdviceOptions, MemoryFit, Spot, UpgradeGain
 from dtfm_lab.extensions.advice.keywords import AdviceKeywords
-from dtfm_lab.extensions.advice.ways import RENTED, Way, room_of, ways_of, with_one_more
+from dtfm_lab.extensions.advice.ways import RENTED, FleetOption, room_of, ways_of, with_one_more
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.replaying import replay
 from dtfm_lab.extensions.machines.skypilot import Offers, is_catalogue, read_catalogue
@@ -84,7 +84,7 @@ def growing_advice(network: Topology, job: Job, asked: AdviceOptions) -> Iterato
     for trained, words, _ in _jobs(job):
         if words and not any(room_of(way.topology, trained).fits for way in ways):
             continue
-        done: tuple[Way, ...] = ()
+        done: tuple[FleetOption, ...] = ()
         for way, limit in zip(ways, limits, strict=False):
             done = (*done, way.planned(trained, start=_start(way, done), **limit))
             yield (found := replace(found, options=done, changed=words))
@@ -119,7 +119,7 @@ def _read(path: Path) -> Offers:
     return read_catalogue(text, path)
 
 
-def _start(way: Way, done: Sequence[Way]) -> Plan | None:
+def _start(way: FleetOption, done: Sequence[FleetOption]) -> Plan | None:
     """The fastest plan so far of devices that this way has, too, so that more devices are never slower."""
     names = {*way.topology.names}
     plans = [one.plan for one in done if one.plan is not None and names.issuperset(one.plan.topology.names)]
@@ -140,7 +140,7 @@ def _jobs(job: Job) -> Iterator[tuple[Job, str, int]]:
                 yield other, ", ".join(words), len(chosen)
 
 
-def _fits(job: Job, ways: list[Way]) -> Iterator[Fit]:
+def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
     """The job as it is, each change alone, and the mildest ones together with which another network fits."""
     fitted: set[str] = set()
     for other, words, n_changes in _jobs(job):
@@ -148,11 +148,11 @@ def _fits(job: Job, ways: list[Way]) -> Iterator[Fit]:
         now = {name for name, room in rooms.items() if room.fits}
         if rooms and (n_changes < 2 or now - fitted):
             needs = next(iter(rooms.values())).needs_bytes
-            yield Fit(words or "as it is", needs, {name: room.fits for name, room in rooms.items()})
+            yield MemoryFit(words or "as it is", needs, {name: room.fits for name, room in rooms.items()})
         fitted |= now
 
 
-def _gains(way: Way, limits: dict[str, Any]) -> Iterator[Gain]:
+def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
     """One more of the best own device that serves, and each slow link twice as fast, the greatest gain first."""
     plan = way.plan
     assert plan is not None
@@ -163,14 +163,14 @@ def _gains(way: Way, limits: dict[str, Any]) -> Iterator[Gain]:
         twin = replace(plan.topology.devices[best], name=f"another {plan.topology.names[best]}")
         more = replanned(with_one_more(plan.topology, twin, best), plan, plan, **limits)
         if more is not None and more.iteration_s is not None:
-            yield Gain(f"another {plan.topology.names[best]}", plan.iteration_s, more.iteration_s)
+            yield UpgradeGain(f"another {plan.topology.names[best]}", plan.iteration_s, more.iteration_s)
     # links of two regions together, in place of the one of them that brings as much
     faster = {round(one.change, 6): one for one in gains(plan, factor=FACTOR, what=["bandwidth"])}
     for gain in [one for change, one in sorted(faster.items()) if change < -LEAST_GAIN][:MOST_GAINS]:
-        yield Gain(f"twice the bandwidth on {gain.name}", gain.before_s, gain.iteration_s)
+        yield UpgradeGain(f"twice the bandwidth on {gain.name}", gain.before_s, gain.iteration_s)
 
 
-def _spot(way: Way, seed: int) -> Spot:
+def _spot(way: FleetOption, seed: int) -> Spot:
     """A day or two in which the rented machines that serve are taken away and come back by chance, replayed."""
     plan = way.plan
     assert plan is not None

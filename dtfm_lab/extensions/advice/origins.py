@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology, hardware_of
 from dtfm_lab.domain.units import format_gbps, money, to_gbps, to_ms
-from dtfm_lab.extensions.advice.ways import LINE_BYTES_PER_S, LINE_S, Way, watts_of
+from dtfm_lab.extensions.advice.ways import LINE_BYTES_PER_S, LINE_S, FleetOption, watts_of
 
 HOW = """\
 An iteration: of the fastest plan that a search found, by the link model and what each GPU reaches of its peak; in \
@@ -23,7 +23,7 @@ Spot: lab.replay under the policy goodput, which writes checkpoints and plans an
 
 
 def origins_of(
-    topology: Topology, job: Job, ways: Sequence[Way], per_kwh: float, absent: tuple[str, ...]
+    topology: Topology, job: Job, ways: Sequence[FleetOption], per_kwh: float, absent: tuple[str, ...]
 ) -> Iterator[str]:
     """A line for each kind of number, its formula or its source, but none that begins with one of ``absent``."""
     lines = HOW.format(

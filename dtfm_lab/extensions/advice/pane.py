@@ -73,11 +73,11 @@ class AdvicePanel(Panel):
         self._controls = {"tokens": self.tokens, **limits}
         self.start = button("Where to train?", "", "Plan every way to train so many tokens", "auto", style="primary")
         self.stop = button("Stop", "", "End after the way at hand and keep those so far", "auto")
-        self.told = classed(w.HTML(), "dtfm-advice")
+        self.summary = classed(w.HTML(), "dtfm-advice")
         words = "A deadline, a budget, the price of electricity, and how long is searched"
         menu = more_menu(list(limits.values()), "Limits", words)
         row = toolbar(self.tokens, spacer(), self.start, self.stop, menu)
-        self.view = pane([row, self.told], "dtfm-advice-pane")
+        self.view = pane([row, self.summary], "dtfm-advice-pane")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "busy"])
@@ -138,13 +138,13 @@ class AdvicePanel(Panel):
         if asking is not None:
             so_far = asking.newest
             words = "" if so_far is None else f": {len(so_far.options)} ways so far, of {so_far.wanted - 1} at most"
-            self.told.value = markup.line(f"Planning{words}")
+            self.summary.value = markup.line(f"Planning{words}")
         elif advice is not None:
             stale = self.staleness(self._lab_state)
             said = f"<b>Out of date:</b> {stale}. Ask again." if stale else ""
-            self.told.value = markup.line(said, "stale") + advice._repr_html_()
+            self.summary.value = markup.line(said, "stale") + advice._repr_html_()
         else:
-            self.told.value = markup.line(escape(why_not or NOTHING_YET))
+            self.summary.value = markup.line(escape(why_not or NOTHING_YET))
 
 
 def advice_step(the_lab: Lab) -> LabStep:

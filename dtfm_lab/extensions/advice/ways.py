@@ -14,12 +14,21 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError, TopologyError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import HARDWARE, INSIDE, Device, Estimate, Topology, at_their_ends, hardware_of, known_gpu
+from dtfm_lab.domain.network import (
+    HARDWARE,
+    INSIDE,
+    BandwidthEstimate,
+    Device,
+    Topology,
+    at_their_ends,
+    hardware_of,
+    known_gpu,
+)
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.extensions.machines.links import as_modules, inside
 from dtfm_lab.extensions.machines.network import ESTIMATED_SPREAD
-from dtfm_lab.extensions.machines.seen import Gpu, Host
+from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 from dtfm_lab.extensions.machines.skypilot import Offers, spelled_out
 from dtfm_lab.planning import search, simulated
 from dtfm_lab.planning.iteration.fitting import Room, room_for
@@ -38,7 +47,7 @@ MOST_OFFERS, MOST_SINGLES = 12, 3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Way:
+class FleetOption:
     """A network that may train the job, and its plan. Days, dollars and kWh are those of all tokens."""
 
     name: str
@@ -56,7 +65,7 @@ class Way:
     ends_s: tuple[float, float] = (math.nan, math.nan)
     """Seconds between which an iteration lies with 90 % confidence."""
 
-    def planned(self, job: Job, **limits: Any) -> Way:
+    def planned(self, job: Job, **limits: Any) -> FleetOption:
         """The way with the best plan found for the job within the limits of a search."""
         try:
             # not planning.plan: it returns its best on an interrupt, and the next way would follow
@@ -68,7 +77,7 @@ class Way:
         plan = simulated(last.plan)
         return replace(self, plan=plan, lacks="", ends_s=simulate(plan).interval(0.9))
 
-    def at_end(self, *, most: bool) -> Way:
+    def at_end(self, *, most: bool) -> FleetOption:
         """The way with the same plan, on estimated links as fast or as slow as they may be."""
         if self.plan is None:
             return self
@@ -132,7 +141,7 @@ def watts_of(device: Device) -> float | None:
     return None if row is None or row.watts is None else row.watts * device.gpus
 
 
-def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterator[Way]:
+def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterator[FleetOption]:
     """The ways that a network allows, not planned; with the offers of a catalogue, or else typical kinds, to rent."""
     devices = topology.devices
     own = [i for i, device in enumerate(devices) if not device.price_per_hour]
@@ -140,20 +149,20 @@ def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterato
     offered = list(_offered(offers)) if offers is not None else _typical()
     yours = "your machines" if len(own) > 1 else "".join(devices[i].name for i in own)
     if own:
-        yield Way(name=yours, kind=OWN, topology=topology.subset(own), **shared)
+        yield FleetOption(name=yours, kind=OWN, topology=topology.subset(own), **shared)
     if paid:
-        yield Way(name=f"{_named(devices, paid)} alone", kind=RENTED, topology=topology.subset(paid), **shared)
+        yield FleetOption(name=f"{_named(devices, paid)} alone", kind=RENTED, topology=topology.subset(paid), **shared)
     if own and paid:
-        yield Way(name=f"{yours} + {_named(devices, paid)}", kind=MIXED, topology=topology, **shared)
+        yield FleetOption(name=f"{yours} + {_named(devices, paid)}", kind=MIXED, topology=topology, **shared)
     elif own:
         one = next((each for each in offered if each.name == f"1 x {BESIDE}"), offered[0]).devices[0]
-        yield Way(name=f"{yours} + 1 x {one.gpu}", kind=MIXED, topology=with_one_more(topology, one), **shared)
+        yield FleetOption(name=f"{yours} + 1 x {one.gpu}", kind=MIXED, topology=with_one_more(topology, one), **shared)
     kinds = {(devices[i].gpu, devices[i].peak_flop_per_s, devices[i].memory_bytes): i for i in reversed(own)}
     for i in sorted(kinds.values(), key=lambda i: -devices[i].peak_flop_per_s)[: MOST_SINGLES * (len(own) > 1)]:
         alone = topology.subset([i])
-        yield Way(name=f"{devices[i].name} alone", kind=OWN, topology=alone, is_single=True, **shared)
+        yield FleetOption(name=f"{devices[i].name} alone", kind=OWN, topology=alone, is_single=True, **shared)
     for rented in offered:
-        yield Way(name=rented.name, kind=RENTED, topology=rented, **shared)
+        yield FleetOption(name=rented.name, kind=RENTED, topology=rented, **shared)
 
 
 def _named(devices: Sequence[Device], which: Sequence[int]) -> str:
@@ -184,9 +193,9 @@ def _offered(offers: Offers) -> Iterator[Topology]:
 def _rented(gpu: str, n: int, price_per_hour: float, name: str) -> Topology:
     host = "rented host" if n > 1 else ""
     devices = [Device(name=f"rented {gpu} {i}", gpu=gpu, host=host, price_per_hour=price_per_hour) for i in range(n)]
-    speed = inside(Host(name=name, gpus=(Gpu(as_modules(gpu, n)),) * n))
+    speed = inside(ReportedHost(name=name, gpus=(ReportedGpu(as_modules(gpu, n)),) * n))
     latency_s, bytes_per_s = (np.full((n, n), one) for one in speed[:2])
-    estimates = (Estimate(INSIDE, speed.bytes_per_s, *speed.ends),) if n > 1 and speed.ends is not None else ()
+    estimates = (BandwidthEstimate(INSIDE, speed.bytes_per_s, *speed.ends),) if n > 1 and speed.ends is not None else ()
     return Topology(
         tuple(devices), latency_s, bytes_per_s, name=name, link_spread=ESTIMATED_SPREAD, estimates=estimates
     )

@@ -44,7 +44,7 @@ class Number:
     wanted: float
     slips: Mapping[str, float]
     """What well-known mistakes lead to, by the names of the sentences that help; never the answer itself."""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    text_values: Mapping[str, Any] = field(default_factory=dict)
     """What the texts name in braces, beside ``wanted`` and what the reader is given."""
     within: float = 0.01
     """Largest share by which an answer may differ from what is wanted."""
@@ -66,9 +66,9 @@ class Trial:
     """Where the function is wrong, the beginning of the sentence that says so."""
 
 
-Told = Mapping[str, Any]
+TextValues = Mapping[str, Any]
 """What a text of a mission names in braces, beside what the reader is given."""
-Checked = Callable[[Any, Given], Told]
+Checked = Callable[[Any, Given], TextValues]
 Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 
@@ -104,9 +104,9 @@ class MissionsOf:
         def register(wanted_of: Callable[[Given], Number]) -> Callable[[Given], Number]:
             def worded(given: Given) -> Number:
                 number = wanted_of(given)
-                told = {**vars(given), "wanted": number.wanted, **number.told}
-                sentences = {slip: slips[which].format(**told) for which, slip in number.slips.items()}
-                return replace(number, said=said.format(**told), sentences=sentences)
+                text_values = {**vars(given), "wanted": number.wanted, **number.text_values}
+                sentences = {slip: slips[which].format(**text_values) for which, slip in number.slips.items()}
+                return replace(number, said=said.format(**text_values), sentences=sentences)
 
             def check(found: float, given: Given) -> str:
                 number = worded(given)

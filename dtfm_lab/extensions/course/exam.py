@@ -22,7 +22,7 @@ from dtfm_lab.files.reading import read_mapping
 Numbers = Mapping[str, Any]
 
 
-class Question(NamedTuple):
+class ExamQuestion(NamedTuple):
     """A question and its answer, both templates, in Markdown."""
 
     asks: str
@@ -93,14 +93,14 @@ def worked(numbers: Numbers) -> Numbers:
     }  # fmt: skip
 
 
-QUESTIONS = tuple(Question(**each) for each in _EXAM["questions"])
+QUESTIONS = tuple(ExamQuestion(**each) for each in _EXAM["questions"])
 
 
-def questions(numbers: Numbers) -> Iterator[Question]:
+def questions(numbers: Numbers) -> Iterator[ExamQuestion]:
     """Yield the questions with these numbers in them, and their answers."""
     everything = worked(numbers)
     for each in QUESTIONS:
-        yield Question(each.asks.format(**everything), each.answer.format(**everything))
+        yield ExamQuestion(each.asks.format(**everything), each.answer.format(**everything))
 
 
 def printed(numbers: Mapping[str, Numbers], *, answers: bool) -> str:

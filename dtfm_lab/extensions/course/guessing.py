@@ -26,7 +26,7 @@ Answer = float | Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Question:
+class GuessQuestion:
     """What is asked, and its answer: a number, or a function without arguments that computes it after the guess."""
 
     name: str

@@ -25,9 +25,9 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.extensions.elasticity.api import Costs, TableFleet
+from dtfm_lab.extensions.elasticity.api import ReconfigurationCosts, TableFleet
 from dtfm_lab.extensions.elasticity.history import Operation
-from dtfm_lab.extensions.elasticity.policy import Asked, Keeps, Response, Situation
+from dtfm_lab.extensions.elasticity.policy import PolicyEvent, Response, Situation, WorkKept
 from dtfm_lab.extensions.systems.api import Budget, Outcome, Strategy, strategies
 from dtfm_lab.files import (
     load_job,
@@ -58,9 +58,11 @@ COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "froze
 HELD: dict[Any, str] = {deque: "list"} | {kind: name for name, kind in COLLECTIONS.items()}
 """What collections are handed in as."""
 RECORDS: dict[str, type] = {
-    each.__name__: each for each in (Situation, Response, Operation, Costs, TableFleet, Outcome, Budget)
+    each.__name__: each for each in (Situation, Response, Operation, ReconfigurationCosts, TableFleet, Outcome, Budget)
 }
-CHOICES: dict[str, type[Enum]] = {each.__name__: each for each in (Keeps, Asked)}
+CHOICES: dict[str, type[Enum]] = {each.__name__: each for each in (WorkKept, PolicyEvent)}
+FORMER_NAMES = {"Costs": "ReconfigurationCosts", "Keeps": "WorkKept", "Asked": "PolicyEvent"}
+"""What these were called when earlier hand-ins were written."""
 STRATEGY = "strategy"
 FUNCTION = "function"
 MOST_BITS = 10_000
@@ -142,7 +144,7 @@ def unpack(packed: object, ask: Ask | None = None) -> Any:
 
 
 def _unpack(packed: Any, ask: Ask | None) -> Any:
-    kind = packed["is"]
+    kind = FORMER_NAMES.get(packed["is"], packed["is"])
     if kind == "value":
         if type(value := packed["value"]) not in (type(None), bool, int, float, str):
             raise TypeError

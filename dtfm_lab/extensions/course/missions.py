@@ -29,7 +29,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.extensions.course.api import LESSONS, Given, Verdict, in_order
 from dtfm_lab.extensions.course.api import missions as registry
 from dtfm_lab.extensions.course.graded import assignment_of, drawn_for, require_shown
-from dtfm_lab.extensions.course.guessing import Answer, Question
+from dtfm_lab.extensions.course.guessing import Answer, GuessQuestion
 from dtfm_lab.extensions.course.progress import (
     Assignment,
     Attempts,
@@ -284,7 +284,7 @@ def guess(
     there is a slider, even in factors where they are a hundredfold apart. ``lab.missions.progress().guesses`` are all.
     Without ipywidgets the question is shown as text, and ``.guess(12)`` answers it. Raises LabError.
     """
-    asked = Question(name, question, answer, unit, low, high)
+    asked = GuessQuestion(name, question, answer, unit, low, high)
     try:
         return import_module("dtfm_lab.extensions.course.views.guess").GuessView(asked)
     except ModuleNotFoundError as error:

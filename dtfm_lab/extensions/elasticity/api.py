@@ -3,15 +3,15 @@
 from dtfm_lab.extensions.elasticity import policies as _registered  # noqa: F401  registers them
 from dtfm_lab.extensions.elasticity.bound import foresight, most_samples
 from dtfm_lab.extensions.elasticity.planned import PlannedFleet
-from dtfm_lab.extensions.elasticity.policy import Costs, Fleet, Policy, policies, policy_of
+from dtfm_lab.extensions.elasticity.policy import Fleet, Policy, ReconfigurationCosts, policies, policy_of
 from dtfm_lab.extensions.elasticity.replay import replay
 from dtfm_lab.extensions.elasticity.table import TableFleet
 
 __all__ = [
-    "Costs",
     "Fleet",
     "PlannedFleet",
     "Policy",
+    "ReconfigurationCosts",
     "TableFleet",
     "foresight",
     "most_samples",

@@ -196,13 +196,13 @@ COLUMNS = {"seconds": "seconds", "time_s": "seconds", "event": "event", "node": 
 def _read_csv(path: Path) -> Availability:
     """What the first line after the comments says it holds. Raises FileError, with the line."""
     text = read_text(path)
-    told: dict[str, Any] = {"name": title_of(path)}
+    read_fields: dict[str, Any] = {"name": title_of(path)}
     sources: list[str] = []
     n_comments = 0
     while text.startswith("#"):
         comment, _, text = text.partition("\n")
         n_comments += 1
-        _comment(comment.lstrip("#").strip(), n_comments, path, told, sources)
+        _comment(comment.lstrip("#").strip(), n_comments, path, read_fields, sources)
     table = list(cells_of(text, path, n_comments))
     if not table:
         raise FileError(f"{path.name}: holds no rows; wanted seconds,event,node or seconds,count, and rows of them")
@@ -216,7 +216,7 @@ def _read_csv(path: Path) -> Availability:
         sources += [] if OLDEST_FIRST in sources else [OLDEST_FIRST]
     else:
         events = _events(table, path)
-    return _availability_of(events, until_s, path, **told, source="; ".join(sources))
+    return _availability_of(events, until_s, path, **read_fields, source="; ".join(sources))
 
 
 def _write_csv(availability: Availability, path: Path) -> Path:
@@ -241,23 +241,23 @@ def _write_csv(availability: Availability, path: Path) -> Path:
     return write_text(path, rows.getvalue())
 
 
-def _comment(text: str, line: int, path: Path, told: dict[str, Any], sources: list[str]) -> None:
+def _comment(text: str, line: int, path: Path, read_fields: dict[str, Any], sources: list[str]) -> None:
     """Take what a comment tells; what it does not is source."""
     key, _, value = (part.strip() for part in text.partition(":"))
     where = f"{path.name}: line {line}: {key}"
     if key == "end_seconds":
-        told["end_s"] = _number(value)
-        if told["end_s"] is None or not 0 < told["end_s"] <= LONGEST_S:
+        read_fields["end_s"] = _number(value)
+        if read_fields["end_s"] is None or not 0 < read_fields["end_s"] <= LONGEST_S:
             wanted = f"a number above 0, at most {LONGEST_S:.3g} (ten years)"
             raise FileError(f"{where} is {shortened(value)}; wanted {wanted}")
     elif key == "left_out":
         if not value.isdecimal() or len(value) > 9:
             raise FileError(f"{where} is {shortened(value)}; wanted a count of events")
-        told["left_out"] = int(value)
+        read_fields["left_out"] = int(value)
     elif key == "name":
-        told["name"] = _name(value, where)
+        read_fields["name"] = _name(value, where)
     elif key == "devices":
-        told["devices"] = _devices(value, where)
+        read_fields["devices"] = _devices(value, where)
     elif text:
         sources.append(value if key in ("source", "note") else text)
 

@@ -14,13 +14,13 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.moments import moments
-from dtfm_lab.extensions.elasticity.policy import Costs, Fleet
+from dtfm_lab.extensions.elasticity.policy import Fleet, ReconfigurationCosts
 
 
 def foresight(
     availability: Availability,
     fleet: Fleet,
-    costs: Costs,
+    costs: ReconfigurationCosts,
     *,
     full_batch: bool = True,
     progress: Callable[[float], object] | None = None,
@@ -56,6 +56,8 @@ def foresight(
     return np.array(times), np.array(samples)
 
 
-def most_samples(availability: Availability, fleet: Fleet, costs: Costs, *, full_batch: bool = True) -> float:
+def most_samples(
+    availability: Availability, fleet: Fleet, costs: ReconfigurationCosts, *, full_batch: bool = True
+) -> float:
     """An upper bound of the samples of every policy: the last value of ``foresight``."""
     return float(foresight(availability, fleet, costs, full_batch=full_batch)[1][-1])

@@ -51,15 +51,15 @@ def hours(
     given: dict[str, Any] = {
         name: plain_value(text) for name, text in assigned("--set", settings, "restart_s=60").items()
     }
-    told, segments = [], []
+    reports, segments = [], []
     with row_progress("simulate --hours", noun="policies", total=len(chosen or (OURS,))) as show:
         for policy in chosen or (OURS,):
             history = replay(network, job_name, availability, policy, seed=seed, **given)
-            told.append(history.to_dict())
+            reports.append(history.to_dict())
             segments.append(history.to_frame().assign(policy=policy))
             show(history)
     if csv is not None:
         write_text(csv, concat(segments).to_csv(index=False))
     if as_json:
-        return print_json({"histories": told})
-    print_table(DataFrame([{name: one[name] for name in HOURS_SHOWN} for one in told]))
+        return print_json({"histories": reports})
+    print_table(DataFrame([{name: one[name] for name in HOURS_SHOWN} for one in reports]))

@@ -9,11 +9,11 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import FloatArray, format_s, signed_share
-from dtfm_lab.extensions.elasticity.history import History, State
+from dtfm_lab.extensions.elasticity.history import History, TimeUse
 
 SAME = 1e-3
 """Share of the hours below which two durations count as one."""
-SHOWN = (State.TRAINING, State.REDONE, State.RECONFIGURING, State.IDLE)
+SHOWN = (TimeUse.TRAINING, TimeUse.REDONE, TimeUse.RECONFIGURING, TimeUse.IDLE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def _steps(history: History, edges: FloatArray) -> FloatArray:
     return np.asarray(np.bincount(which, weights=history.steps, minlength=len(edges) - 1).astype(float))
 
 
-def _seconds(history: History, state: State, edges: FloatArray) -> FloatArray:
+def _seconds(history: History, state: TimeUse, edges: FloatArray) -> FloatArray:
     lasts = np.where(history.state == state, history.end_s - history.start_s, 0.0)
     so_far = np.interp(edges, np.append(0.0, history.end_s), np.append(0.0, np.cumsum(lasts)))
     return np.asarray(np.diff(so_far))

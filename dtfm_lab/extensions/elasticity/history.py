@@ -17,7 +17,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, format_share
 from dtfm_lab.extensions.elasticity.availability import Availability
 
 
-class State(IntEnum):
+class TimeUse(IntEnum):
     """What a second of a history went to."""
 
     TRAINING = 0
@@ -105,7 +105,7 @@ class History:
     """(K,) ascending, the first 0."""
     end_s: FloatArray
     state: IntArray
-    """(K,) values of ``State``."""
+    """(K,) values of ``TimeUse``."""
     operation: IntArray
     """(K,) index into ``operations``; -1 where none is at work."""
     steps: IntArray
@@ -157,7 +157,7 @@ class History:
     @property
     def begun_s(self) -> float:
         """When the first step begins, whether it counts in the end or not; the end where none does."""
-        worked = np.flatnonzero((self.state == State.TRAINING) | (self.state == State.REDONE))
+        worked = np.flatnonzero((self.state == TimeUse.TRAINING) | (self.state == TimeUse.REDONE))
         return float(self.start_s[worked[0]]) if len(worked) else self.availability.end_s
 
     @property
@@ -170,10 +170,10 @@ class History:
     def seconds(self) -> dict[str, float]:
         """Seconds of each state, which add up to the end, and of them ``redundant``, which is part of training."""
         lasts = self.end_s - self.start_s
-        by_state = np.bincount(self.state, weights=lasts, minlength=len(State))
-        training = self.state == State.TRAINING
+        by_state = np.bincount(self.state, weights=lasts, minlength=len(TimeUse))
+        training = self.state == TimeUse.TRAINING
         redundant = float((lasts * self._of_operations("redundant_share"))[training].sum())
-        return {state.name.lower(): float(by_state[state]) for state in State} | {"redundant": redundant}
+        return {state.name.lower(): float(by_state[state]) for state in TimeUse} | {"redundant": redundant}
 
     @property
     def skipping_samples(self) -> float:
@@ -247,7 +247,7 @@ class History:
             {
                 "start_s": self.start_s,
                 "end_s": self.end_s,
-                "state": [State(value).name.lower() for value in self.state],
+                "state": [TimeUse(value).name.lower() for value in self.state],
                 "operation": self.operation,
                 "devices": serving[self.operation],
                 "steps": self.steps,

@@ -10,7 +10,7 @@ import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.elasticity.availability import Availability
-from dtfm_lab.extensions.elasticity.history import History, Loss, Operation, State
+from dtfm_lab.extensions.elasticity.history import History, Loss, Operation, TimeUse
 from dtfm_lab.runtime.client.record import Event
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -69,14 +69,14 @@ class _Rows:
         self.since_s = 0.0
         self.losses = [Loss(*departure, 0.0, 0.0, 0.0) for departure in booked.departures]
         self.last_loss: int | None = None
-        self._row(booked.started_s, State.STOPPED)
-        self._book(booked.first_step_s, State.RECONFIGURING)
+        self._row(booked.started_s, TimeUse.STOPPED)
+        self._book(booked.first_step_s, TimeUse.RECONFIGURING)
 
     def add(self, time_s: float, event: Event) -> None:
         """Book what has ended with an event."""
         match event["event"]:
             case "iteration":
-                self._book(time_s, State.TRAINING, steps=1)
+                self._book(time_s, TimeUse.TRAINING, steps=1)
             case "lost":
                 self._lose(time_s)
             case "replanned":
@@ -86,13 +86,13 @@ class _Rows:
                 if self.last_loss is not None and self.changing:
                     loss = self.losses[self.last_loss]
                     self.losses[self.last_loss] = loss._replace(pause_s=loss.pause_s + time_s - self.since_s)
-                self._book(time_s, State.RECONFIGURING)
+                self._book(time_s, TimeUse.RECONFIGURING)
                 self.changing, self.last_loss = False, None
 
     def history(self) -> History:
         """All of it, to the end of the hours."""
         booked = self.booked
-        last = State.RECONFIGURING if self.changing or self.last_loss is not None else State.TRAINING
+        last = TimeUse.RECONFIGURING if self.changing or self.last_loss is not None else TimeUse.TRAINING
         self._book(booked.availability.end_s, last)
         start_s, end_s, state, operation, steps = (np.array(column) for column in zip(*self.rows, strict=True))
         return History(
@@ -107,17 +107,17 @@ class _Rows:
             losses=tuple(self.losses),
         )
 
-    def _book(self, until_s: float, state: State, *, steps: int = 0) -> None:
+    def _book(self, until_s: float, state: TimeUse, *, steps: int = 0) -> None:
         """Let what is under way end then; where nobody could work, it is idleness and not a change."""
         until_s = max(until_s, self.since_s)
-        if state is State.RECONFIGURING:
+        if state is TimeUse.RECONFIGURING:
             for begin_s, end_s in self.booked.waits:
                 if self.since_s < end_s and begin_s < until_s:
                     self._row(min(max(begin_s, self.since_s), until_s), state)
-                    self._row(min(end_s, until_s), State.IDLE)
+                    self._row(min(end_s, until_s), TimeUse.IDLE)
         self._row(until_s, state, steps)
 
-    def _row(self, until_s: float, state: State, steps: int = 0) -> None:
+    def _row(self, until_s: float, state: TimeUse, steps: int = 0) -> None:
         if until_s > self.since_s or steps:
             self.rows.append([self.since_s, until_s, state, self.operation, steps])
             self.since_s = until_s
@@ -132,13 +132,13 @@ class _Rows:
         if not self.changing and left_s > self.since_s:
             loss = self.losses[self.last_loss]
             self.losses[self.last_loss] = loss._replace(redone_s=loss.redone_s + left_s - self.since_s)
-            self._book(left_s, State.REDONE)
+            self._book(left_s, TimeUse.REDONE)
 
     def _undo(self, n_steps: int) -> None:
         """So many steps are void: a checkpoint was older."""
         counted = [row for row in self.rows if row[4]]
         for row in counted[len(counted) - n_steps :]:
-            row[2], row[4] = State.REDONE, 0
+            row[2], row[4] = TimeUse.REDONE, 0
             if self.last_loss is not None:
                 loss, samples = self.losses[self.last_loss], self.booked.followed[row[3]].samples
                 redone_s = loss.redone_s + row[1] - row[0]
@@ -148,7 +148,11 @@ class _Rows:
         """The operation that the run follows from now on: the first of its plan after the last one."""
         plan = RunSpec.from_line(line).plan
         for index in range(self.operation, len(self.booked.followed)):
-            told = plan_of(self.booked.followed[index], self.booked.availability)
-            if told is not None and (told.stages, told.job, told.absent) == (plan.stages, plan.job, plan.absent):
+            recorded = plan_of(self.booked.followed[index], self.booked.availability)
+            if recorded is not None and (recorded.stages, recorded.job, recorded.absent) == (
+                plan.stages,
+                plan.job,
+                plan.absent,
+            ):
                 return index
         return self.operation

@@ -21,12 +21,19 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, RunError, UnknownName
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.extensions.elasticity.api import Costs, Fleet, Policy
+from dtfm_lab.extensions.elasticity.api import Fleet, Policy, ReconfigurationCosts
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.history import History, Operation
 from dtfm_lab.extensions.elasticity.measured_history import Booked, Departure, measured_history, plan_of
 from dtfm_lab.extensions.elasticity.moments import NOBODY, Moment, moments
-from dtfm_lab.extensions.elasticity.policy import REMEMBERED, REMEMBERED_LOSSES, Asked, Keeps, Response, Situation
+from dtfm_lab.extensions.elasticity.policy import (
+    REMEMBERED,
+    REMEMBERED_LOSSES,
+    PolicyEvent,
+    Response,
+    Situation,
+    WorkKept,
+)
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.record import Event
 from dtfm_lab.runtime.client.run import Run
@@ -36,7 +43,7 @@ OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_f
 """Options of a run that the hours set themselves."""
 LATE = 0.05
 """Share of computations that took longer than on their devices, from which on a reader is warned."""
-ASKED_AT = {"iteration": Asked.STEP, "checkpoint": Asked.CHECKPOINT}
+ASKED_AT = {"iteration": PolicyEvent.STEP, "checkpoint": PolicyEvent.CHECKPOINT}
 """Why a policy that wanted to be is asked again, by what has happened."""
 SOON_S = 1e-3
 """Seconds of the run after which one that wants to be asked at once is asked."""
@@ -66,7 +73,7 @@ def run_hours(
     availability: Availability,
     fleet: Fleet,
     policy: Policy,
-    costs: Costs,
+    costs: ReconfigurationCosts,
     *,
     name: str,
     progress: Callable[[Event], None] | None = None,
@@ -106,7 +113,7 @@ class Hours(Booked):
 
     fleet: Fleet
     policy: Policy
-    costs: Costs
+    costs: ReconfigurationCosts
     progress: Callable[[Event], None] | None
     options: dict[str, Any]
     folder: str
@@ -140,9 +147,9 @@ class Hours(Booked):
     changed: threading.Condition = field(default_factory=threading.Condition)
     failure: BaseException | None = None
     is_ending: bool = False
-    asked: Asked | None = None
+    asked: PolicyEvent | None = None
     """Why the policy is to be asked once more, as it wanted, though nothing has changed."""
-    again: Asked | float | None = None
+    again: PolicyEvent | float | None = None
     """When the policy wants to be asked again; a float is a time of the run."""
     heard: threading.Thread = field(default_factory=threading.Thread)
 
@@ -206,7 +213,7 @@ class Hours(Booked):
                 (_, response), self.later = self.later, None
                 self._follow(response)
             elif isinstance(self.again, float) and self.again <= until_s < moment_s:
-                self._ask(Asked.TIME)
+                self._ask(PolicyEvent.TIME)
             else:
                 return
 
@@ -229,9 +236,9 @@ class Hours(Booked):
             for device in sorted(moment.left):
                 with contextlib.suppress(UnknownName):  # it was in no plan
                     self.run.leave(self.availability.devices[device])
-        self._ask(Asked.CHANGE, moment.left)
+        self._ask(PolicyEvent.CHANGE, moment.left)
 
-    def _ask(self, why: Asked, left: frozenset[int] = NOBODY) -> None:
+    def _ask(self, why: PolicyEvent, left: frozenset[int] = NOBODY) -> None:
         """Let the policy decide, and do what it says."""
         self.later = self.again = None
         response = self.policy.decide(self._situation(why, left))
@@ -244,7 +251,7 @@ class Hours(Booked):
             return
         self._follow(response)
 
-    def _situation(self, why: Asked, left: frozenset[int]) -> Situation:
+    def _situation(self, why: PolicyEvent, left: frozenset[int]) -> Situation:
         operation = self.operation
         lost = NOBODY if operation is None else operation.devices - self.present
         worked_s = self.at_s - max(self.step_began_s, self.pause_until_s)
@@ -288,7 +295,7 @@ class Hours(Booked):
         if self.run is None:
             self._start(plan, response.operation.step_s, response.pause_s)
             return
-        back = response.keeps is Keeps.CHECKPOINT
+        back = response.keeps is WorkKept.CHECKPOINT
         self.setbacks += back
         self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 

@@ -97,7 +97,7 @@ class Fleet(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
+class ReconfigurationCosts:
     """Seconds that do not follow from the plan. The defaults are assumptions, to be replaced by measured ones.
 
     Raises TraceError for one that is no number, negative or without an end.
@@ -130,7 +130,7 @@ class Costs:
         return self.regroup_s(n_devices) if callable(self.regroup_s) else self.regroup_s
 
 
-class Keeps(Enum):
+class WorkKept(Enum):
     """What is left of the work when an answer takes effect."""
 
     STEP = auto()
@@ -141,7 +141,7 @@ class Keeps(Enum):
     """What the newest checkpoint holds."""
 
 
-class Asked(Enum):
+class PolicyEvent(Enum):
     """Why a policy is asked, or when it wants to be asked again though nothing has changed."""
 
     CHANGE = auto()
@@ -162,7 +162,7 @@ class Response:
     """None: wait until something changes."""
     pause_s: float = 0.0
     """Seconds until it is at work."""
-    keeps: Keeps = Keeps.STEPS
+    keeps: WorkKept = WorkKept.STEPS
     meanwhile: bool = False
     """Whether the operation of before goes on through the pause, its steps counting: the next one is prepared beside
     it. It must be able to, as after a coming or an announced departure."""
@@ -173,7 +173,7 @@ class Response:
     """Whether a checkpoint follows the first step."""
     every_s: float | None = None
     """Seconds of training between two checkpoints from now on; None for what it was."""
-    again: Asked | float | None = None
+    again: PolicyEvent | float | None = None
     """When to ask again: at a step's end, at a checkpoint, or after so many seconds."""
 
 
@@ -182,9 +182,9 @@ class Situation:
     """What a policy knows when it is asked: the present and the past."""
 
     time_s: float
-    asked: Asked
+    asked: PolicyEvent
     fleet: Fleet
-    costs: Costs
+    costs: ReconfigurationCosts
     present: frozenset[int]
     """Devices that can serve now."""
     operation: Operation | None

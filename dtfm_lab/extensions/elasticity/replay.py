@@ -20,18 +20,18 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import name_words
 from dtfm_lab.domain.units import FloatArray, counted
 from dtfm_lab.extensions.elasticity.availability import Availability
-from dtfm_lab.extensions.elasticity.history import History, Loss, Operation, State
+from dtfm_lab.extensions.elasticity.history import History, Loss, Operation, TimeUse
 from dtfm_lab.extensions.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.extensions.elasticity.policy import (
     REMEMBERED,
     REMEMBERED_LOSSES,
-    Asked,
-    Costs,
     Fleet,
-    Keeps,
     Policy,
+    PolicyEvent,
+    ReconfigurationCosts,
     Response,
     Situation,
+    WorkKept,
 )
 
 SAME_S = 1e-9
@@ -42,14 +42,14 @@ MOST_TURNS = 1_000_000
 COLLECTED_AFTER = 50_000
 """New objects between two collections while hours are replayed; 700 is Python's default."""
 # as plain numbers, which are quicker to compare
-TRAINING, CHECKPOINT, REDONE, RECONFIGURING, IDLE, STOPPED = (int(state) for state in State)
+TRAINING, CHECKPOINT, REDONE, RECONFIGURING, IDLE, STOPPED = (int(state) for state in TimeUse)
 
 
 def replay(
     availability: Availability,
     fleet: Fleet,
     policy: Policy,
-    costs: Costs | None = None,
+    costs: ReconfigurationCosts | None = None,
     *,
     name: str = "",
     price_per_hour: FloatArray | None = None,
@@ -65,7 +65,9 @@ def replay(
             f"{availability.name} has {counted(len(availability.devices), 'device')}, the fleet {fleet.n_devices}; "
             "wanted availability.on(network)"
         )
-    run = _Run(availability, fleet, policy, Costs() if costs is None else costs, name or type(policy).__name__)
+    run = _Run(
+        availability, fleet, policy, ReconfigurationCosts() if costs is None else costs, name or type(policy).__name__
+    )
     with _collected_rarely():
         for moment in moments(availability, run.costs.start_s, run.costs.notice_s):
             run.advance(moment.time_s)
@@ -94,7 +96,9 @@ def _collected_rarely() -> Iterator[None]:
 class _Run:
     """The state of a replay: what is at work, how far the step under way is, and what has been booked."""
 
-    def __init__(self, availability: Availability, fleet: Fleet, policy: Policy, costs: Costs, name: str) -> None:
+    def __init__(
+        self, availability: Availability, fleet: Fleet, policy: Policy, costs: ReconfigurationCosts, name: str
+    ) -> None:
         self.availability, self.fleet, self.policy, self.costs, self.name = availability, fleet, policy, costs, name
         self.time_s, self.turns = 0.0, 0
         self.present = self.leaving = NOBODY
@@ -109,7 +113,7 @@ class _Run:
         self.since_checkpoint = self.worked = 0
         self.every_s = policy.every_s
         self.checkpoint_next = False
-        self.again: Asked | float | None = None  # a float is a time
+        self.again: PolicyEvent | float | None = None  # a float is a time
         self.later: tuple[float, Response] | None = None  # from when a step's end brings it
         self.losses: list[list[Any]] = []  # fields of a Loss
         self.n_losses = self.setbacks = 0
@@ -144,9 +148,9 @@ class _Run:
         self.present = present | moment.ready if moment.ready else present
         if left or moment.leaving or self.leaving:
             self.leaving = (self.leaving - left) | moment.leaving
-        self.ask(Asked.CHANGE, left)
+        self.ask(PolicyEvent.CHANGE, left)
 
-    def ask(self, why: Asked, left: frozenset[int] = NOBODY) -> None:
+    def ask(self, why: PolicyEvent, left: frozenset[int] = NOBODY) -> None:
         """Let the policy decide, and do what it says."""
         operation, self.again, self.later = self.operation if self.next is None else self.next, None, None
         # all of an operation were there before this change
@@ -179,7 +183,7 @@ class _Run:
                 self._must_be_there(operation)
             if self.next is not None and self.operation is not None and not self.operation.devices <= self.present:
                 # the one of before can go on no longer, and the next is not ready
-                self._end_step(State.REDONE)
+                self._end_step(TimeUse.REDONE)
                 self.operation, self.next, self.writing_until_s = self.next, None, None
             return
         self._must_be_there(response.operation)
@@ -200,16 +204,16 @@ class _Run:
             return
         self.checkpoint_next |= response.checkpoint_next
         self.every_s = self.every_s if response.every_s is None else response.every_s
-        if isinstance(response.again, float | int) and not isinstance(response.again, Asked):
+        if isinstance(response.again, float | int) and not isinstance(response.again, PolicyEvent):
             # late in the hours a float has no room for SAME_S
             self.again = max(self.time_s + max(response.again, SAME_S), math.nextafter(self.time_s, math.inf))
         else:
             self.again = response.again
-        if new is old and response.pause_s <= 0 and response.keeps is Keeps.STEP:
+        if new is old and response.pause_s <= 0 and response.keeps is WorkKept.STEP:
             return  # as before, only asked again
-        self.reading = response.keeps is Keeps.CHECKPOINT or (self.reading and self.paused_until_s > self.time_s)
+        self.reading = response.keeps is WorkKept.CHECKPOINT or (self.reading and self.paused_until_s > self.time_s)
         self.paused_until_s = self.time_s + response.pause_s
-        if response.keeps is Keeps.CHECKPOINT:
+        if response.keeps is WorkKept.CHECKPOINT:
             self.setbacks += old is not None
             self._void(self.first_since_checkpoint, self.first_of_step)
             self.first_since_checkpoint = self.first_of_step
@@ -221,17 +225,17 @@ class _Run:
             self.next = new
             return
         self.next, self.writing_until_s = None, None
-        if response.keeps is not Keeps.STEP or new is None:
-            self._end_step(State.REDONE)
+        if response.keeps is not WorkKept.STEP or new is None:
+            self._end_step(TimeUse.REDONE)
         self.operation = new
 
     def _working(self) -> bool:
         """Whether steps and checkpoints are made now, or would be but for this change."""
         return self.next is not None or bool(self.states and self.states[-1] in (TRAINING, CHECKPOINT))
 
-    def _end_step(self, state: State) -> None:
+    def _end_step(self, state: TimeUse) -> None:
         """The step under way is given up, and its seconds go to a state."""
-        if state is State.REDONE:
+        if state is TimeUse.REDONE:
             self._void(self.first_of_step, len(self.ends_s))
         for i in range(self.first_of_step, len(self.ends_s)):
             if self.states[i] == TRAINING:
@@ -268,17 +272,17 @@ class _Run:
             if self.next is not None:
                 if self.paused_until_s <= self.time_s:
                     # what the last step had done is lost with the change
-                    self._end_step(State.RECONFIGURING)
+                    self._end_step(TimeUse.RECONFIGURING)
                     self.operation, self.next, self.writing_until_s = self.next, None, None
                     continue
                 until_s = min(until_s, self.paused_until_s)
             asked = self._pass(until_s)
             if asked is None and isinstance(self.again, float) and self.time_s >= self.again:
-                asked = Asked.TIME
+                asked = PolicyEvent.TIME
             if asked is not None:
                 self.ask(asked)
 
-    def _pass(self, to_s: float) -> Asked | None:
+    def _pass(self, to_s: float) -> PolicyEvent | None:
         """Let time pass until then or until the policy is to be asked: why it is, None where it need not be."""
         operation = self.operation
         if operation is None:
@@ -292,7 +296,7 @@ class _Run:
             return None if self.time_s < self.writing_until_s else self._written()
         return self._work(operation, to_s)
 
-    def _work(self, operation: Operation, to_s: float) -> Asked | None:
+    def _work(self, operation: Operation, to_s: float) -> PolicyEvent | None:
         """Steps until then, until a checkpoint is due, or one step where the policy wants to be asked after it."""
         first_s = (1 - self.done) * operation.step_s
         left_s = to_s - self.time_s + SAME_S
@@ -302,7 +306,7 @@ class _Run:
             return None
         due = 1 if self.checkpoint_next else self._steps_to_checkpoint(operation)
         ready = self.later is not None and self.later[0] <= self.time_s
-        most = 1 if ready or self.again is Asked.STEP else due
+        most = 1 if ready or self.again is PolicyEvent.STEP else due
         steps = min(1 + math.floor((left_s - first_s) / operation.step_s), most)
         self._book(TRAINING, min(to_s, self.time_s + first_s + (steps - 1) * operation.step_s), operation)
         self._count(steps)
@@ -316,7 +320,7 @@ class _Run:
             self.writing_until_s = self.time_s + self.costs.checkpoint_s
             if self.costs.checkpoint_s <= 0 and (asked := self._written()):
                 return asked
-        return Asked.STEP if self.again is Asked.STEP else None
+        return PolicyEvent.STEP if self.again is PolicyEvent.STEP else None
 
     def _steps_to_checkpoint(self, operation: Operation) -> int:
         """Whole steps until the next checkpoint is due."""
@@ -327,11 +331,11 @@ class _Run:
             due = min(due, max(1, round(self.every_s / operation.step_s) - self.since_checkpoint))
         return due
 
-    def _written(self) -> Asked | None:
+    def _written(self) -> PolicyEvent | None:
         """The checkpoint stands: nothing before it can be lost."""
         self.writing_until_s, self.since_checkpoint = None, 0
         self.first_since_checkpoint = self.first_of_step = len(self.ends_s)
-        return Asked.CHECKPOINT if self.again is Asked.CHECKPOINT else None
+        return PolicyEvent.CHECKPOINT if self.again is PolicyEvent.CHECKPOINT else None
 
     def _count(self, steps: int) -> None:
         self.steps[-1] += steps

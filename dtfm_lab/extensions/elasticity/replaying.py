@@ -17,10 +17,10 @@ from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.elasticity import played as hours
 from dtfm_lab.extensions.elasticity.api import (
-    Costs,
     Fleet,
     PlannedFleet,
     Policy,
+    ReconfigurationCosts,
     TableFleet,
     foresight,
     policy_of,
@@ -193,7 +193,7 @@ def replay(
     fleet, here, prices, state_s = _fleet(topology, job, availability, seed, chosen, name_of(policy))
     if price_per_hour is not None:
         prices = np.full(len(here.devices), _priced(price_per_hour))
-    costs = Costs(
+    costs = ReconfigurationCosts(
         start_s=start_s,
         restart_s=PROCESSES_START_S + state_s if restart_s is None else restart_s,
         regroup_s=regroup_s,
@@ -244,7 +244,7 @@ def run_hours(
     chosen, name = policy_of(policy), name_of(policy)
     fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name)
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
-    costs = Costs(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
+    costs = ReconfigurationCosts(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
     hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # every fleet is planned by then
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 

@@ -13,7 +13,7 @@ from dtfm_lab.cli.options import (
     json_option,
     plan_argument,
     schedule_option,
-    told,
+    with_help,
 )
 from dtfm_lab.cli.terminal import out, print_json
 from dtfm_lab.domain.errors import FileError
@@ -28,7 +28,7 @@ from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 
 PAGE = ".html"
-EXPORTED = told(command_line_options(RunSettings), iterations="Iterations to train.")
+EXPORTED = with_help(command_line_options(RunSettings), iterations="Iterations to train.")
 """Options of a run that an exported run folder holds."""
 TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
 """Options that a folder for another framework takes, too."""
@@ -111,13 +111,19 @@ def _export_to(of: Launched, targets: tuple[str, ...], folder: str, force: bool,
     written = sorted(one.name for one in path.iterdir())
     lines = {host.name: f"bash launch.sh {host.name}" for host in of.hosts}
     if as_json:
-        told = {"folder": str(path), "files": written, "lost": of.told.lost, "lacks": of.lacks, "commands": lines}
-        return print_json(told)
-    for lost in of.told.lost:
+        answer = {
+            "folder": str(path),
+            "files": written,
+            "lost": of.framework_launch.lost,
+            "lacks": of.lacks,
+            "commands": lines,
+        }
+        return print_json(answer)
+    for lost in of.framework_launch.lost:
         out.print(f"not as planned: {lost}")
     if of.lacks:
         out.print(f"out of memory: {of.lacks}")
-    out.print(f"{path}: {', '.join(written)}; {of.told.order}")
+    out.print(f"{path}: {', '.join(written)}; {of.framework_launch.order}")
     for name, line in lines.items():
         out.print(f"{name}: {line}")
 

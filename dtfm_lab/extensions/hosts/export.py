@@ -28,7 +28,7 @@ from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.units import counted
-from dtfm_lab.extensions.hosts.hosts import AWAIT_S, SILENT_S, Host, filled, hosts_file, workers_by_device
+from dtfm_lab.extensions.hosts.hosts import AWAIT_S, SILENT_S, RunHost, filled, hosts_file, workers_by_device
 from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import dump, explained, write_text
 from dtfm_lab.runtime.client.run_checks import (
@@ -73,7 +73,7 @@ def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any)
 def export(
     spec: RunSpec,
     folder: str | os.PathLike[str],
-    hosts: Sequence[Host],
+    hosts: Sequence[RunHost],
     *,
     port: int = PORT,
     await_s: float = AWAIT_S,
@@ -136,12 +136,12 @@ def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
     return folder
 
 
-def host_command(host: Host, folder: str = ".") -> str:
+def host_command(host: RunHost, folder: str = ".") -> str:
     """The command line that starts the workers of one host; on the first host the coordinator, too."""
     return f"python3 -m dtfm_lab.extensions.hosts.hosted {quote(folder)} --host {host.name}"
 
 
-def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, silent_s: float) -> str:
+def readme(spec: RunSpec, hosts: Sequence[RunHost], port: int, await_s: float, silent_s: float) -> str:
     """The instructions, step by step."""
     plan, folder = spec.plan, spec.checkpoint_folder
     table = [f"| {host.name} | {host.address} | {_describe_workers(spec, host).replace('|', '/')} |" for host in hosts]
@@ -177,7 +177,7 @@ def _what_is_encrypted(spec: RunSpec) -> str:
     )
 
 
-def run_script(spec: RunSpec, host: Host) -> str:
+def run_script(spec: RunSpec, host: RunHost) -> str:
     """A shell script that starts the workers of one host, wherever the run folder is."""
     return f"""#!/bin/sh
 # Host {host.name}: {_describe_workers(spec, host)}
@@ -188,7 +188,7 @@ exec {host_command(host)}
 """
 
 
-def _describe_workers(spec: RunSpec, host: Host) -> str:
+def _describe_workers(spec: RunSpec, host: RunHost) -> str:
     """``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``."""
     workers = []
     for worker in host.workers:

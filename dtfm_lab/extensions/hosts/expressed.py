@@ -174,7 +174,7 @@ class Expressed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class FrameworkLaunch:
     """What a framework is told of a plan."""
 
     order: str

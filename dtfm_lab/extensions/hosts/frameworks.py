@@ -13,7 +13,7 @@ import yaml
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model.families import llama
 from dtfm_lab.domain.units import counted
-from dtfm_lab.extensions.hosts.expressed import BY_PIPELINE, BY_STAGE, TORCHRUN, ZERO, Expressed, Told
+from dtfm_lab.extensions.hosts.expressed import BY_PIPELINE, BY_STAGE, TORCHRUN, ZERO, Expressed, FrameworkLaunch
 from dtfm_lab.extensions.hosts.hosts import filled
 
 ACCELERATE = (
@@ -23,10 +23,10 @@ ACCELERATE = (
 )
 
 
-def script(of: Expressed) -> Told:
+def script(of: Expressed) -> FrameworkLaunch:
     """A script of one's own under torchrun, which finds all that it has to know in its environment: nothing is lost."""
     job = of.job
-    told = {
+    arguments = {
         "N_STAGES": job.n_stages,
         "N_REPLICAS": job.n_replicas,
         "TENSOR_PARALLEL": of.tensor_parallel,
@@ -41,11 +41,13 @@ def script(of: Expressed) -> Told:
         "CHECKPOINTING": job.checkpoints,
         "DTYPE": job.dtype,
     }
-    lines = "".join(f'export {name}="{value}"\n' for name, value in told.items())
-    return Told(order=BY_PIPELINE, script='"${TRAIN:-train.py}"', job=job, lost=of.losses(), files={"plan.env": lines})
+    lines = "".join(f'export {name}="{value}"\n' for name, value in arguments.items())
+    return FrameworkLaunch(
+        order=BY_PIPELINE, script='"${TRAIN:-train.py}"', job=job, lost=of.losses(), files={"plan.env": lines}
+    )
 
 
-def torchtitan(of: Expressed) -> Told:
+def torchtitan(of: Expressed) -> FrameworkLaunch:
     """A module of torchtitan 0.3.0's registry of configurations, which are Python: ``--module plan --config plan``."""
     of.usual()
     of.inside("context_parallel")
@@ -92,10 +94,10 @@ def torchtitan(of: Expressed) -> Told:
         pipelined=job.n_stages > 1,
     )
     run = "-m torchtitan.train --module plan --config plan"
-    return Told(order=BY_STAGE, script=run, job=job, lost=of.losses(), files={"plan.py": text})
+    return FrameworkLaunch(order=BY_STAGE, script=run, job=job, lost=of.losses(), files={"plan.py": text})
 
 
-def megatron(of: Expressed) -> Told:
+def megatron(of: Expressed) -> FrameworkLaunch:
     """Megatron-LM's arguments, with the mapping of ranks that is the plan's own."""
     of.usual()
     sizes = of.sizes("gpt", "llama", "moe")
@@ -146,13 +148,13 @@ def megatron(of: Expressed) -> Told:
         **{"tokenizer-type": "NullTokenizer", "vocab-size": sizes["vocab_size"], "mock-data": True},
         **{"train-iters": 20, "lr": 1e-4, "log-interval": 1, "eval-iters": 0},
     }
-    told = {name: value for name, value in given.items() if value is not None and value is not False}
-    text = "".join(f"--{name}\n" if value is True else f"--{name} {value}\n" for name, value in told.items())
+    arguments = {name: value for name, value in given.items() if value is not None and value is not False}
+    text = "".join(f"--{name}\n" if value is True else f"--{name} {value}\n" for name, value in arguments.items())
     run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
     files = {"megatron.args": text}
     shared = of.tensor_parallel > 1 or job.context_parallel > 1  # refused without, on GPUs before Blackwell
     starter = ("CUDA_DEVICE_MAX_CONNECTIONS=1 " if shared else "") + TORCHRUN
-    return Told(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files=files, starter=starter)
+    return FrameworkLaunch(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files=files, starter=starter)
 
 
 def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,7 +172,7 @@ def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def deepspeed(of: Expressed) -> Told:
+def deepspeed(of: Expressed) -> FrameworkLaunch:
     """A ds_config.json. The cut into stages is the script's, by ``PipelineModule``, which divides layers evenly."""
     of.usual()
     of.inside()
@@ -205,10 +207,10 @@ def deepspeed(of: Expressed) -> Told:
     }
     run = '"${TRAIN:-train.py}" --deepspeed --deepspeed_config ds_config.json'
     files = {"ds_config.json": json.dumps(config, indent=2) + "\n"}
-    return Told(order=BY_STAGE, script=run, job=job, lost=of.losses(), files=files)
+    return FrameworkLaunch(order=BY_STAGE, script=run, job=job, lost=of.losses(), files=files)
 
 
-def accelerate(of: Expressed) -> Told:
+def accelerate(of: Expressed) -> FrameworkLaunch:
     """An accelerate configuration: DDP, or FSDP2 with its parallelism. It has no pipeline of its own."""
     if of.job.n_stages > 1:
         raise of.refuse(
@@ -246,7 +248,7 @@ def accelerate(of: Expressed) -> Told:
             }
     elif checkpointing == "block":
         of.lose("checkpointing is block; with DDP it is your model's own, such as gradient_checkpointing_enable()")
-    return Told(
+    return FrameworkLaunch(
         order=BY_PIPELINE,
         script='"${TRAIN:-train.py}"',
         job=job,
@@ -257,7 +259,7 @@ def accelerate(of: Expressed) -> Told:
     )
 
 
-FRAMEWORKS: dict[str, Callable[[Expressed], Told]] = {
+FRAMEWORKS: dict[str, Callable[[Expressed], FrameworkLaunch]] = {
     "torchtitan": torchtitan,
     "megatron": megatron,
     "deepspeed": deepspeed,

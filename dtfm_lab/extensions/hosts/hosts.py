@@ -48,7 +48,7 @@ def filled(file: str, /, **values: Any) -> str:
     return (TEXTS / file).read_text(encoding="utf-8").format(**values)
 
 
-class Host(Section):
+class RunHost(Section):
     """One machine. Raises LabError for a name or an address that is unsafe in a shell script."""
 
     name: str
@@ -82,12 +82,12 @@ class HostsFile(Section):
     hosts: list[HostEntry] = Field(min_length=1)
 
 
-def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:
+def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[RunHost, ...]:
     """The hosts of a file that have workers of a run, starting with the host of worker 0; see ``read_hosts``."""
     return read_hosts(path, workers_by_device(spec), spec.plan.topology.names)
 
 
-def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: Collection[str]) -> tuple[Host, ...]:
+def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: Collection[str]) -> tuple[RunHost, ...]:
     """The hosts of a file that have workers, of which the ranks are given by device, starting with that of worker 0.
 
     Raises FileError or LabError, naming the file, for a device that is missing, repeated or not in the network.
@@ -109,7 +109,7 @@ def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: 
         if missing := [device for device in workers if device not in names]:
             raise FileError(f"device {missing[0]} is on no host; wanted all {len(workers)} that the plan uses")
         hosts = [
-            Host(
+            RunHost(
                 name=host.name,
                 address=host.address,
                 workers=tuple(sorted(workers[device] for device in host.devices if device in workers)),
@@ -119,7 +119,7 @@ def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: 
         return _first_worker_first(hosts)
 
 
-def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[Host, ...]:
+def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[RunHost, ...]:
     """Hosts of ``per_host`` devices in the network's order; the first device gives the host's name and address."""
     workers = workers_by_device(spec)
     return named_hosts(by_count([name for name in spec.plan.topology.names if name in workers], per_host), workers)
@@ -133,18 +133,18 @@ def by_count(devices: Sequence[str], per_host: int) -> list[tuple[str, list[str]
     return [(devices[first], list(devices[first : first + per_host])) for first in firsts]
 
 
-def named_hosts(groups: Iterable[tuple[str, Sequence[str]]], workers: Mapping[str, int]) -> tuple[Host, ...]:
+def named_hosts(groups: Iterable[tuple[str, Sequence[str]]], workers: Mapping[str, int]) -> tuple[RunHost, ...]:
     """Hosts of these devices, under names and addresses that are safe in a shell script."""
-    hosts: list[Host] = []
+    hosts: list[RunHost] = []
     for given, devices in groups:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", given).strip("-.")
         name = plain if plain and plain not in {host.name for host in hosts} else f"host-{len(hosts)}"
         own = tuple(sorted(workers[device] for device in devices))
-        hosts.append(Host(name=name, address=name, workers=own))
+        hosts.append(RunHost(name=name, address=name, workers=own))
     return _first_worker_first(hosts)
 
 
-def hosts_file(hosts: Sequence[Host], workers: Mapping[str, int]) -> str:
+def hosts_file(hosts: Sequence[RunHost], workers: Mapping[str, int]) -> str:
     """The YAML that ``read_hosts`` reads, for the user to edit."""
     named = {rank: device for device, rank in workers.items()}
     rows = [
@@ -159,7 +159,7 @@ def workers_by_device(spec: RunSpec) -> dict[str, int]:
     return {spec.device_name(position, replica): rank for rank, (position, replica) in enumerate(spec.workers)}
 
 
-def _first_worker_first(hosts: Sequence[Host]) -> tuple[Host, ...]:
+def _first_worker_first(hosts: Sequence[RunHost]) -> tuple[RunHost, ...]:
     """Hosts with workers. The coordinator is where worker 0 is."""
     serving = [host for host in hosts if host.workers]
     return tuple(sorted(serving, key=lambda host: 0 not in host.workers))
@@ -174,7 +174,7 @@ class RunFile(Section):
     crew_address: str
     """The coordinator's address; the key dates from its earlier name."""
     crew_port: int = Field(ge=1, le=65535)
-    hosts: list[Host]
+    hosts: list[RunHost]
     """The hosts, the coordinator's first."""
     await_s: float = Field(default=AWAIT_S, gt=0, allow_inf_nan=False)
     """Seconds for a worker to come, or to come back."""

@@ -22,9 +22,9 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import by_key, counted
-from dtfm_lab.extensions.hosts.expressed import BY_STAGE, Expressed, Told
+from dtfm_lab.extensions.hosts.expressed import BY_STAGE, Expressed, FrameworkLaunch
 from dtfm_lab.extensions.hosts.frameworks import FRAMEWORKS, script
-from dtfm_lab.extensions.hosts.hosts import Host, by_count, filled, hosts_file, named_hosts, read_hosts
+from dtfm_lab.extensions.hosts.hosts import RunHost, by_count, filled, hosts_file, named_hosts, read_hosts
 from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.simulation.memory import memory
 
@@ -32,7 +32,7 @@ from dtfm_lab.simulation.memory import memory
 class Agent(NamedTuple):
     """One call of torchrun on a host."""
 
-    host: Host
+    host: RunHost
     rank: int
     """Its own, among all agents."""
     first_gpu: int
@@ -45,8 +45,8 @@ class Launched:
     """A plan as a framework is told of it, on hosts."""
 
     plan: Plan
-    told: Told
-    hosts: tuple[Host, ...]
+    framework_launch: FrameworkLaunch
+    hosts: tuple[RunHost, ...]
     """In the order of their first ranks; their workers are placed devices, in the order of ranks."""
     port: int
     framework: str
@@ -61,7 +61,7 @@ class Launched:
         """Whether one agent a host is enough: its ranks follow each other, as torchrun numbers them."""
         sizes = {len(host.workers) for host in self.hosts}
         follow = all(host.workers[-1] - host.workers[0] + 1 == len(host.workers) for host in self.hosts)
-        return follow and (len(sizes) == 1 or not self.told.equal)
+        return follow and (len(sizes) == 1 or not self.framework_launch.equal)
 
     @cached_property
     def agents(self) -> list[Agent]:
@@ -82,7 +82,7 @@ class Launched:
         """What the worst device lacks of the memory for what the framework is told; empty where all have enough, or
         where that cannot be counted."""
         try:
-            held = memory(self.plan.changed(job=self.told.job))
+            held = memory(self.plan.changed(job=self.framework_launch.job))
         except LabError:
             return ""
         return "" if held.fits else held.sentence
@@ -90,13 +90,13 @@ class Launched:
     @property
     def header(self) -> list[str]:
         """What stands at the top of every file."""
-        job, told = self.plan.job, self.told
-        lost = [f"Not as planned: {line}" for line in told.lost]
+        job, framework_launch = self.plan.job, self.framework_launch
+        lost = [f"Not as planned: {line}" for line in framework_launch.lost]
         return [
             f"{job.name} on {self.plan.topology.name}: {counted(job.n_stages, 'stage')} x "
             f"{counted(job.n_replicas, 'pipeline')} x {counted(self.gpus, 'GPU')}, for {self.framework}. Exported by "
             "dtfm_lab.",
-            f"{told.order}; a placed device has {self.gpus} of these ranks, one after the other.",
+            f"{framework_launch.order}; a placed device has {self.gpus} of these ranks, one after the other.",
             *(lost or ["All of the plan is expressed."]),
             *([f"Out of memory: {self.lacks}."] if self.lacks else []),
         ]
@@ -107,8 +107,8 @@ class Launched:
     @property
     def files(self) -> dict[str, str]:
         """What the framework reads, under the header where it knows comments."""
-        told = self.told.files.items()
-        return {name: text if name.endswith(".json") else self.commented(text) for name, text in told}
+        framework_launch = self.framework_launch.files.items()
+        return {name: text if name.endswith(".json") else self.commented(text) for name, text in framework_launch}
 
     def per_host(self) -> int:
         """GPUs of each host. Raises LabError where they differ."""
@@ -122,7 +122,7 @@ class Launched:
     def launch(self) -> str:
         """The script that starts what one host runs."""
         cases = []
-        grid = _places(self.plan, self.told.order)
+        grid = _places(self.plan, self.framework_launch.order)
         for host in self.hosts:
             held = ", ".join(f"stage {grid[rank][0]} of pipeline {grid[rank][1]}" for rank in host.workers)
             cases.append(f"  {host.name})  # {held}")
@@ -132,10 +132,15 @@ class Launched:
             cases.append("    ;;")
         text = filled(
             "launch.txt",
-            **{"told": self.told, "port": self.port, "n_agents": len(self.agents), "address": self.hosts[0].address},
+            **{
+                "told": self.framework_launch,
+                "port": self.port,
+                "n_agents": len(self.agents),
+                "address": self.hosts[0].address,
+            },
             names=" ".join(host.name for host in self.hosts),
             world=sum(agent.processes for agent in self.agents),
-            environment=". ./plan.env\n" if "plan.env" in self.told.files else "",
+            environment=". ./plan.env\n" if "plan.env" in self.framework_launch.files else "",
             cases="\n".join(cases),
         )
         return "#!/usr/bin/env bash\n" + self.commented(text)
@@ -265,9 +270,9 @@ def launched(
     if len(chosen) > 1:
         raise LabError(f"--to {' and --to '.join(chosen)} are two frameworks; wanted one, and any scheduler")
     name = chosen[0] if chosen else "torchrun"
-    told = FRAMEWORKS.get(name, script)(Expressed(plan, name))
+    framework_launch = FRAMEWORKS.get(name, script)(Expressed(plan, name))
     names = plan.topology.names
-    ranks = _ranks(plan, told.order)
+    ranks = _ranks(plan, framework_launch.order)
     if hosts_path is not None:
         hosts = read_hosts(hosts_path, ranks, names)
     elif per_host is not None:
@@ -276,13 +281,13 @@ def launched(
         placed = [device for device in plan.topology.devices if device.name in ranks]
         hosts = named_hosts(by_key((device.host or device.name, device.name) for device in placed).items(), ranks)
     ordered = tuple(sorted(hosts, key=lambda host: host.workers[0]))
-    return Launched(plan=plan, told=told, hosts=ordered, port=port, framework=name)
+    return Launched(plan=plan, framework_launch=framework_launch, hosts=ordered, port=port, framework=name)
 
 
 def write_launch(of: Launched, targets: Sequence[str], folder: str, *, overwrite: bool) -> Path:
     """Write the folder; one that holds something else is refused, and an earlier one where it is not to be replaced."""
     path = Path(folder)
-    texts = {"launch.sh": of.launch(), "hosts.yaml": hosts_file(of.hosts, _ranks(of.plan, of.told.order))}
+    texts = {"launch.sh": of.launch(), "hosts.yaml": hosts_file(of.hosts, _ranks(of.plan, of.framework_launch.order))}
     if of.whole:
         slots = "".join(f"{host.address} slots={len(host.workers) * of.gpus}\n" for host in of.hosts)
         texts["hostfile"] = of.commented(slots)

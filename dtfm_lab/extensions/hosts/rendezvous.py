@@ -172,7 +172,7 @@ class Rendezvous:
         self._knocks: dict[int, tuple[RemoteWorker, float]] = {}
         self._living: dict[int, RemoteWorker] = {}
         self._verdict: tuple[int, str] | None = None
-        self._told: set[int] = set()
+        self._answered: set[int] = set()
         self._failure = ""
         self._changed = threading.Condition()
         where = folder.address if is_loopback(folder.address) else any_address()  # that of others may be a NAT's
@@ -213,17 +213,17 @@ class Rendezvous:
         """Tell all workers to exit with this status, also those that come in the next seconds; then close."""
         with self._changed:
             self._verdict = status, why
-            told = {rank: worker for rank, (worker, _) in self._knocks.items()} | self._living
+            known = {rank: worker for rank, (worker, _) in self._knocks.items()} | self._living
             self._knocks = {}
-        for worker in told.values():
+        for worker in known.values():
             worker.dismiss(status, why)
         deadline_s = time.monotonic() + LINGER_S
         while time.monotonic() < deadline_s:
-            for rank, worker in told.items():
+            for rank, worker in known.items():
                 worker.pump()
                 if worker.heard_exit:
-                    self._told.add(rank)
-            if len(self._told) == len(self._names):
+                    self._answered.add(rank)
+            if len(self._answered) == len(self._names):
                 break
             time.sleep(POLL_S / 4)
         self._listener.close()
@@ -249,7 +249,7 @@ class Rendezvous:
             raise ValueError(rank)
         if self._verdict is not None:
             channel.send(over=self._verdict[0], why=self._verdict[1])
-            self._told.add(rank)
+            self._answered.add(rank)
             return None
         changes = {name: getattr(self._spec, name) for name in ("resume_from", "first_iteration", "iterations")}
         with _token_in(self._spec.checkpoint_folder) as shared:

@@ -14,7 +14,7 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen, Told
+from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost, SourceReport, ToolOutput
 from dtfm_lab.files.reading import parse
 
 MOST_GPUS = 64
@@ -33,7 +33,7 @@ FEATURE = re.compile(r"([a-z]{1,3}[0-9]{2,4})[_-]?(?:sxm[0-9]?|pcie)?[_-]?([0-9]
 """A node's feature that tells its GPUs' memory: ``a100-80gb``."""
 
 
-class _RayNode(Told):
+class _RayNode(ToolOutput):
     state: str = Field(default="ALIVE")
     alive: bool = Field(default=True, alias="Alive")
     node_ip: str = ""
@@ -49,7 +49,7 @@ def is_ray(data: object) -> bool:
     return "resources_total" in data[0] or {"NodeManagerAddress", "Resources"} <= data[0].keys()
 
 
-def read_ray(data: object, path: Path) -> Seen:
+def read_ray(data: object, path: Path) -> SourceReport:
     """Living nodes with their GPUs, as the resource ``accelerator_type:...`` names them."""
     hosts, without = [], []
     for node in parse(list[_RayNode], data, path.name):
@@ -69,8 +69,8 @@ def read_ray(data: object, path: Path) -> Seen:
             raise FileError(
                 f"{path.name}: node {name} names {len(kinds)} kinds of GPU; wanted one accelerator_type:..."
             )
-        gpu = Gpu(re.sub(r"\b(\d+)G\b", r"\1GB", kinds[0]))
-        hosts.append(Host(name=name, addresses=frozenset({address} - {name}), gpus=(gpu,) * int(count)))
+        gpu = ReportedGpu(re.sub(r"\b(\d+)G\b", r"\1GB", kinds[0]))
+        hosts.append(ReportedHost(name=name, addresses=frozenset({address} - {name}), gpus=(gpu,) * int(count)))
     return cluster(path, hosts, without)
 
 
@@ -88,9 +88,9 @@ class _Listed(NamedTuple):
     features: str = ""
 
 
-def read_slurm(text: str, path: Path) -> Seen:
+def read_slurm(text: str, path: Path) -> SourceReport:
     """Nodes that take jobs, with their generic resources (Gres); ``scontrol`` has addresses and states, too."""
-    hosts: dict[str, Host] = {}
+    hosts: dict[str, ReportedHost] = {}
     without, asleep = [], []
     for name, resources, address, state, features in _listed(text, path):
         if "[" in name:
@@ -108,7 +108,7 @@ def read_slurm(text: str, path: Path) -> Seen:
             without.append(f"{name} ({slices[0]} is a slice of MIG)")
             continue
         gpus = [
-            Gpu(_with_memory(kind, features).replace("_", " "))
+            ReportedGpu(_with_memory(kind, features).replace("_", " "))
             for kind, count in kinds
             for _ in range(min(int(count), MOST_GPUS + 1))
         ]
@@ -120,7 +120,7 @@ def read_slurm(text: str, path: Path) -> Seen:
         if "~" in state or ASLEEP.search(state.lower()):
             asleep.append(name)
         # a node stands in a line for each of its partitions
-        hosts[name] = Host(name=name, addresses=frozenset({address} - {name, ""}), gpus=tuple(gpus))
+        hosts[name] = ReportedHost(name=name, addresses=frozenset({address} - {name, ""}), gpus=tuple(gpus))
     notes = [f"{path.name}: powered down, and started by Slurm for a job: {in_a_row(asleep, 6)}"] if asleep else []
     return cluster(path, [*hosts.values()], list(dict.fromkeys(each for each in without if each not in hosts)), notes)
 
@@ -151,10 +151,10 @@ def _is_out(state: str) -> bool:
 
 def _with_memory(kind: str, features: str) -> str:
     """A GPU's type, with the memory that a feature of its node has for it."""
-    told = [
+    sizes = [
         found for found in FEATURE.finditer(features.lower()[:1000]) if found[1] in re.split(r"[^a-z0-9]", kind.lower())
     ]
-    return f"{kind} {told[0][2]}GB" if told and not re.search(r"[0-9]gb?\b", kind.lower()) else kind
+    return f"{kind} {sizes[0][2]}GB" if sizes and not re.search(r"[0-9]gb?\b", kind.lower()) else kind
 
 
 def _is_cut(resources: str) -> bool:
@@ -178,7 +178,9 @@ def _columns(text: str) -> dict[str, int] | None:
 OTHER_HEADINGS = {"HOSTNAMES": "NODELIST", "NODE": "NODELIST", "ACTIVE_FEATURES": "AVAIL_FEATURES"}
 
 
-def cluster(path: Path, hosts: Sequence[Host], without: Sequence[str], notes: Sequence[str] = ()) -> Seen:
+def cluster(
+    path: Path, hosts: Sequence[ReportedHost], without: Sequence[str], notes: Sequence[str] = ()
+) -> SourceReport:
     """Hosts of one cluster, with notes of what was left out. Raises FileError where no host is left."""
     if not hosts:
         left = f": {in_a_row(without, 6)}" if any(" (" in each for each in without) else ""
@@ -186,16 +188,16 @@ def cluster(path: Path, hosts: Sequence[Host], without: Sequence[str], notes: Se
     found = [*notes]
     if without:
         found.insert(0, f"{path.name}: left out, as they have no whole GPU or take no work: {in_a_row(without, 6)}")
-    return Seen(hosts=tuple(hosts), are_near=True, notes=tuple(found))
+    return SourceReport(hosts=tuple(hosts), are_near=True, notes=tuple(found))
 
 
 def is_ssh(text: str) -> bool:
     return re.search(r"^[ \t]*Host[ \t=]+\S", text, re.MULTILINE | re.IGNORECASE) is not None
 
 
-def read_ssh(text: str, path: Path) -> Seen:
+def read_ssh(text: str, path: Path) -> SourceReport:
     """Each host under its first name that is no pattern; ``Include`` and ``Match`` are not followed (ssh_config(5))."""
-    hosts: list[Host] = []
+    hosts: list[ReportedHost] = []
     current: list[str] = []
     for line in text.splitlines():
         found = re.match(r"(\w+)[\s=]+(.+)", line.strip())
@@ -203,9 +205,9 @@ def read_ssh(text: str, path: Path) -> Seen:
         if key in ("host", "match"):
             current = [name for name in value.split() if not set(name) & set("*?!")] if key == "host" else []
             if current:
-                hosts.append(Host(name=current[0], addresses=frozenset(current[1:])))
+                hosts.append(ReportedHost(name=current[0], addresses=frozenset(current[1:])))
         elif key == "hostname" and current:
-            hosts[-1] = Host(name=current[0], addresses=frozenset([*current[1:], value]) - {current[0]})
+            hosts[-1] = ReportedHost(name=current[0], addresses=frozenset([*current[1:], value]) - {current[0]})
     if not hosts:
         raise FileError(f"{path.name}: names no host but patterns; wanted Host lines with a name")
-    return Seen(hosts=tuple(hosts))
+    return SourceReport(hosts=tuple(hosts))

@@ -116,8 +116,8 @@ def _report(made: Topology, output: str | None, as_json: bool) -> None:
     written = None if output is None else str(files.save(made, output))
     notes = made.description.split("; ")
     if as_json:
-        told = {"name": made.name, "devices": len(made), "gpus": count_gpus(made), "notes": notes, "written": written}
-        return print_json(told)
+        answer = {"name": made.name, "devices": len(made), "gpus": count_gpus(made), "notes": notes, "written": written}
+        return print_json(answer)
     out.print(f"{counted(len(made), 'device')}: {gpu_words(made)}")
     for note in notes:
         out.print(f"- {note}", soft_wrap=True, highlight=False)

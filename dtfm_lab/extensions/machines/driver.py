@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen
+from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost, SourceReport
 from dtfm_lab.extensions.machines.text import unprefixed
 
 MIB = 2**20
@@ -28,7 +28,7 @@ def is_smi(text: str) -> bool:
     return "<nvidia_smi_log" in text[:2000]
 
 
-def read_smi(text: str, path: Path) -> Seen:
+def read_smi(text: str, path: Path) -> SourceReport:
     """The GPUs of ``nvidia-smi -q -x``, each with its memory, and the PCIe that they all reach.
 
     The narrowest slot decides. Its generation is the most that GPU and slot have, as it falls while a GPU is idle; its
@@ -40,7 +40,7 @@ def read_smi(text: str, path: Path) -> Seen:
         root = ElementTree.fromstring(text.lstrip("\ufeff \t\r\n"))
     except (ElementTree.ParseError, ValueError) as error:
         raise FileError(f"{path.name}: broken XML: {error}") from None
-    gpus: dict[int, Gpu] = {}
+    gpus: dict[int, ReportedGpu] = {}
     links, slices = [], []
     for number, gpu in enumerate(root.findall("gpu")):
         name, total = gpu.findtext("product_name", ""), gpu.findtext("fb_memory_usage/total", "")
@@ -53,7 +53,7 @@ def read_smi(text: str, path: Path) -> Seen:
             slices.append(f"GPU {number}")
             continue
         mib = re.fullmatch(r"\s*([0-9]{1,12}) MiB\s*", total)
-        gpus[number] = Gpu(" ".join(name.split()), float(mib[1]) * MIB if mib and int(mib[1]) else None)
+        gpus[number] = ReportedGpu(" ".join(name.split()), float(mib[1]) * MIB if mib and int(mib[1]) else None)
         links += _slot(gpu)
     if not gpus and slices:
         raise FileError(
@@ -64,13 +64,13 @@ def read_smi(text: str, path: Path) -> Seen:
         raise FileError(f"{path.name}: names no GPU; wanted the output of nvidia-smi -q -x of a host that has one")
     host = host_of(path)
     notes = (f"left out of {host}, as MIG cuts them into slices: {', '.join(slices)}",) if slices else ()
-    seen = Host(
+    seen = ReportedHost(
         name=host,
         gpus=tuple(gpus.values()),
         numbers=tuple(gpus) if slices else None,
         pcie=min(links, key=lambda link: link[1] * 2 ** link[0], default=None),
     )
-    return Seen(hosts=(seen,), notes=notes)
+    return SourceReport(hosts=(seen,), notes=notes)
 
 
 def _slot(gpu: ElementTree.Element) -> list[tuple[int, int]]:
@@ -91,7 +91,7 @@ def is_topo(text: str) -> bool:
     return "GPU0" in text and any(line.split()[:1] == ["GPU0"] for line in unprefixed(text).splitlines())
 
 
-def read_topo(text: str, path: Path) -> Seen:
+def read_topo(text: str, path: Path) -> SourceReport:
     """The matrix of ``nvidia-smi topo -m``: how every two GPUs are connected."""
     if ROCM.search(text):
         refuse_rocm(path)
@@ -118,7 +118,7 @@ def read_topo(text: str, path: Path) -> Seen:
                 )
             if i != j:
                 between[i, j] = code
-    return Seen(hosts=(Host(name=host_of(path), between=between),))
+    return SourceReport(hosts=(ReportedHost(name=host_of(path), between=between),))
 
 
 def is_rocm(text: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import HARDWARE, as_number, hardware_of, known_gpu, variants_of
 from dtfm_lab.domain.units import TERA, GiB
-from dtfm_lab.extensions.machines.seen import Gpu, Host
+from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 
 
 class GivenHardware:
@@ -16,7 +16,7 @@ class GivenHardware:
         self._peak_tflops = {name.casefold(): value for name, value in peak_tflops.items()}
         self._memory_gib = {name.casefold(): value for name, value in memory_gib.items()}
 
-    def lacking(self, host: Host) -> dict[str, str]:
+    def lacking(self, host: ReportedHost) -> dict[str, str]:
         """By the name of each GPU of a host that cannot be a device: what is wanted. Raises TopologyError."""
         found = {}
         for gpu in dict.fromkeys(host.gpus):
@@ -27,7 +27,7 @@ class GivenHardware:
                 found[gpu.name] = " and ".join(missing)
         return found
 
-    def wanted(self, hosts: Sequence[Host]) -> str:
+    def wanted(self, hosts: Sequence[ReportedHost]) -> str:
         """What a user can say of GPUs that are not in the table, for a refusal."""
         lacking = {name: what for host in hosts for name, what in self.lacking(host).items()}
         example = f"--gpu {next(iter(lacking))!r}".replace("'", '"').rstrip('"')
@@ -37,31 +37,31 @@ class GivenHardware:
         values = {"peak_tflops": "TFLOPS", "memory_gib": "TFLOPS,GIB"}[fields[-1]]
         return f'{whose} {" and ".join(fields)} ({example}={values}")'
 
-    def fields(self, gpu: Gpu) -> dict[str, Any]:
+    def fields(self, gpu: ReportedGpu) -> dict[str, Any]:
         """What a device of it has; without a peak or memory that nothing tells. Raises TopologyError."""
-        told = self._given(gpu.name)
+        stated = self._given(gpu.name)
         known = known_gpu(*gpu)
         if known is None and hardware_of(gpu.name) is not None:  # a whole computer, by the table's own name
             known = gpu.name
         memory = {} if gpu.memory_bytes is None else {"memory_bytes": gpu.memory_bytes}
-        fields: dict[str, Any] = {"gpu": known or gpu.name, **memory, **told}
-        if told and known is not None:  # a peak of one's own, and the table's memory
+        fields: dict[str, Any] = {"gpu": known or gpu.name, **memory, **stated}
+        if stated and known is not None:  # a peak of one's own, and the table's memory
             row = hardware_of(known)
             assert row is not None, "it is in the table"
             fields = {"peak_flop_per_s": row.peak_flop_per_s, "memory_bytes": row.memory_bytes} | fields
         return fields
 
-    def notes(self, hosts: Sequence[Host]) -> Iterator[str]:
+    def notes(self, hosts: Sequence[ReportedHost]) -> Iterator[str]:
         """Of names that leave open how much memory a GPU has, what it was taken for."""
-        told = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
-        for name in sorted(each for each in told if each.casefold() not in self._memory_gib):
+        stated = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
+        for name in sorted(each for each in stated if each.casefold() not in self._memory_gib):
             if (known := known_gpu(name)) is None or not (variants := variants_of(name)):
                 continue
             gib, others = HARDWARE[known].memory_bytes / GiB, " or ".join(each for each in variants if each != known)
             yield f"{name!r} does not say how much memory: taken as {known} with {gib:.0f} GiB, it may be {others}"
 
     def _given(self, name: str) -> dict[str, float]:
-        told = {}
+        stated = {}
         for what, given, scale, unit in (
             ("peak_flop_per_s", self._peak_tflops, TERA, "peak_tflops"),
             ("memory_bytes", self._memory_gib, GiB, "memory_gib"),
@@ -72,9 +72,9 @@ class GivenHardware:
             if number is None or not 0 < number * scale < 1e30:
                 wanted = "TFLOP/s in half precision" if unit == "peak_tflops" else "GiB of memory"
                 raise TopologyError(f"{unit} of {name!r} is {value!r}; wanted {wanted}")
-            told[what] = number * scale
-        return told
+            stated[what] = number * scale
+        return stated
 
 
-def _is_in_table(gpu: Gpu) -> bool:
+def _is_in_table(gpu: ReportedGpu) -> bool:
     return known_gpu(*gpu) is not None or hardware_of(gpu.name) is not None

@@ -10,7 +10,7 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import format_gbps, to_gbps
-from dtfm_lab.extensions.machines.seen import Measurement, Seen, Told
+from dtfm_lab.extensions.machines.seen import Measurement, SourceReport, ToolOutput
 from dtfm_lab.files.reading import parse
 
 STATES_LIMITS = 3, 10
@@ -20,12 +20,12 @@ OF_A_ROUND_RATE = 0.003
 version does not say. An unlimited test ends at the rate of the line without its headers, such as 941 Mbit/s."""
 
 
-class _Ends(Told):
+class _Ends(ToolOutput):
     local_host: str
     remote_host: str
 
 
-class _Test(Told):
+class _Test(ToolOutput):
     protocol: str = "TCP"
     reverse: int = 0
     num_streams: int = 1
@@ -35,7 +35,7 @@ class _Test(Told):
     """Of each stream, which ``--fq-rate`` limits."""
 
 
-class _Start(Told):
+class _Start(ToolOutput):
     connected: list[_Ends] = Field(min_length=1)
     version: str = ""
     accepted_connection: dict[str, Any] | None = None
@@ -43,21 +43,21 @@ class _Start(Told):
     test_start: _Test
 
 
-class _Rate(Told):
+class _Rate(ToolOutput):
     bits_per_second: float = Field(ge=0, allow_inf_nan=False)
     lost_percent: float = Field(default=0, ge=0, le=100, allow_inf_nan=False)
 
 
-class _Sender(Told):
+class _Sender(ToolOutput):
     min_rtt: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Microseconds."""
 
 
-class _Stream(Told):
+class _Stream(ToolOutput):
     sender: _Sender = _Sender()
 
 
-class _End(Told):
+class _IperfEnd(ToolOutput):
     sum_received: _Rate | None = None
     sum_sent: _Rate | None = None
     sum: _Rate | None = None
@@ -66,9 +66,9 @@ class _End(Told):
     streams: list[_Stream] = Field(default_factory=list)
 
 
-class _Iperf(Told):
+class _Iperf(ToolOutput):
     start: _Start
-    end: _End
+    end: _IperfEnd
 
 
 def is_iperf(data: object) -> bool:
@@ -94,7 +94,7 @@ def tests_of(events: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield test
 
 
-def read_iperf(data: object, path: Path) -> Seen:
+def read_iperf(data: object, path: Path) -> SourceReport:
     """The rate that was received, from the sender to the receiver, with ``--bidir`` back, too, and half the least round
     trip that TCP saw.
 
@@ -104,21 +104,21 @@ def read_iperf(data: object, path: Path) -> Seen:
         raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")
     if isinstance(data, dict) and "end" not in data:
         raise FileError(f"{path.name}: holds a test of iperf3 that has no end; wanted a finished test")
-    told = parse(_Iperf, data, path.name)
-    ends, test = told.start.connected[0], told.start.test_start
-    rate = _received(told.end.sum_received or told.end.sum, told.end.sum_sent)
-    back = _received(told.end.sum_received_bidir_reverse, told.end.sum_sent_bidir_reverse)
+    measured = parse(_Iperf, data, path.name)
+    ends, test = measured.start.connected[0], measured.start.test_start
+    rate = _received(measured.end.sum_received or measured.end.sum, measured.end.sum_sent)
+    back = _received(measured.end.sum_received_bidir_reverse, measured.end.sum_sent_bidir_reverse)
     if not rate:
         raise FileError(f"{path.name}: nothing was received; wanted a test in which something was")
     client, server = ends.local_host, ends.remote_host
-    if told.start.accepted_connection is not None and told.start.connecting_to is None:
+    if measured.start.accepted_connection is not None and measured.start.connecting_to is None:
         client, server = server, client
     source, target = (server, client) if test.reverse else (client, server)
-    tool = _checked(told.start, max(rate, back), path)
-    round_trips = [stream.sender.min_rtt for stream in told.end.streams if stream.sender.min_rtt]
+    tool = _checked(measured.start, max(rate, back), path)
+    round_trips = [stream.sender.min_rtt for stream in measured.end.streams if stream.sender.min_rtt]
     latency_s = min(round_trips) / 2e6 if round_trips else None
     both = [(source, target, rate), (target, source, back)]
-    return Seen(measurements=tuple(Measurement(a, b, way / 8, latency_s, tool) for a, b, way in both if way))
+    return SourceReport(measurements=tuple(Measurement(a, b, way / 8, latency_s, tool) for a, b, way in both if way))
 
 
 def _received(received: _Rate | None, sent: _Rate | None) -> float:

@@ -11,7 +11,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.machines.cloud_names import INSTANCE_LABELS, PRODUCT_LABELS, gpu_of_instance, gpu_of_label
 from dtfm_lab.extensions.machines.clusters import cluster
-from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen, Told
+from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost, SourceReport, ToolOutput
 from dtfm_lab.files.reading import parse
 
 MIB = 2**20
@@ -37,46 +37,46 @@ AWAY = frozenset(
 MIG = re.compile(r"mig-[0-9]|[0-9]g\.[0-9]{1,3}gb", re.IGNORECASE)
 
 
-class _Address(Told):
+class _Address(ToolOutput):
     type: str
     address: str
 
 
-class _Condition(Told):
+class _Condition(ToolOutput):
     type: str
     status: str
 
 
-class _Status(Told):
+class _Status(ToolOutput):
     capacity: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] | None = None
     conditions: list[_Condition] | None = None
     addresses: list[_Address] | None = None
 
 
-class _Taint(Told):
+class _Taint(ToolOutput):
     key: str = ""
 
 
-class _Spec(Told):
+class _Spec(ToolOutput):
     unschedulable: bool = False
     taints: list[_Taint] | None = None
 
 
-class _Metadata(Told):
+class _Metadata(ToolOutput):
     name: str
     labels: dict[str, str] = Field(default_factory=dict)
     deletion: str = Field(default="", alias="deletionTimestamp")
 
 
-class _Node(Told):
+class _Node(ToolOutput):
     kind: str = "Node"
     metadata: _Metadata
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
 
-class _Nodes(Told):
+class _Nodes(ToolOutput):
     items: list[_Node]
 
 
@@ -87,7 +87,7 @@ def is_kubernetes(data: object) -> bool:
     return is_list or (data.get("kind") == "Node" and "metadata" in data)
 
 
-def read_kubernetes(data: Any, path: Path) -> Seen:
+def read_kubernetes(data: Any, path: Path) -> SourceReport:
     """Nodes that take work, with the GPUs that their device plugin offers and has not withdrawn.
 
     Their kind is what NVIDIA's feature discovery or AMD's labeller names, or what the cloud sells as this instance or
@@ -121,7 +121,7 @@ def read_kubernetes(data: Any, path: Path) -> Seen:
             short.append(f"{name} ({count} of {offered})")
         region = next((labels[label + "region"] for label in LABELS if label + "region" in labels), "")
         addresses = frozenset(each.address for each in node.status.addresses or ()) - {name}
-        hosts.append(Host(name=name, addresses=addresses, gpus=(gpu,) * count, region=region))
+        hosts.append(ReportedHost(name=name, addresses=addresses, gpus=(gpu,) * count, region=region))
     if short:
         notes.append(f"{path.name}: GPUs that their device plugin has withdrawn do not count: {', '.join(short)}")
     return cluster(path, hosts, without, notes)
@@ -169,15 +169,15 @@ def _count(node: _Node, path: Path) -> tuple[int, int]:
 SHARED_BY = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
 
 
-def _gpu(node: _Node, path: Path) -> Gpu | None:
+def _gpu(node: _Node, path: Path) -> ReportedGpu | None:
     """The kind of a node's GPUs, and their memory where a label has it; None where nothing names them."""
     labels = node.metadata.labels
     product = labels.get("nvidia.com/gpu.product", "").removesuffix("-SHARED")
     instance = next((gpu for label in INSTANCE_LABELS if (gpu := gpu_of_instance(labels.get(label, "")))), "")
     beta = next((key.rpartition("product-name.")[2] for key in labels if "amd.com/gpu.product-name." in key), "")
-    told = [gpu_of_label(label, labels[label]) for label in PRODUCT_LABELS if labels.get(label)]
-    gpu = product or instance or next(iter(told), "") or beta
-    return Gpu(gpu, _memory(node, path)) if gpu else None
+    labelled = [gpu_of_label(label, labels[label]) for label in PRODUCT_LABELS if labels.get(label)]
+    gpu = product or instance or next(iter(labelled), "") or beta
+    return ReportedGpu(gpu, _memory(node, path)) if gpu else None
 
 
 def _memory(node: _Node, path: Path) -> float | None:

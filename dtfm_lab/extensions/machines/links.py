@@ -1,4 +1,4 @@
-"""Speeds of the links of a kind of GPU: NVLink, PCIe and the network cards of hosts that clouds sell with it.
+"""Speeds of the links of a kind of GPU: NVLink, PCIe and the NICs of hosts that clouds sell with it.
 
 Where nothing is measured they are estimates, each with the least and the most that it may be.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import GB, format_gbps, from_gbps, to_gbps
-from dtfm_lab.extensions.machines.seen import Gpu, Host
+from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 
 NVLINK_S, PCIE_S = 1e-5, 2e-5
 """Seconds of a message of no length inside a host, as the networks that come with the lab have them."""
@@ -46,7 +46,7 @@ FABRIC_GBPS = {
     "GB300": (3200.0, 6400.0, 6400.0),
     **dict.fromkeys(("MI300X", "MI325X", "MI350X", "MI355X"), (1600.0, 3200.0, 3200.0)),
 }
-"""Gbit/s of the network cards of a host with eight: the least, the usual and the most with which clouds sell their fast
+"""Gbit/s of the NICs of a host with eight: the least, the usual and the most with which clouds sell their fast
 network. Usual are AWS's p4d and p4de (400), p5, p5e and p6 (3,200), p6-b300 (6,400); the least for A100 and H100 are
 Google's a2 (100) and a3-highgpu (800), the most for A100 are Azure's ND A100 v4 and Oracle's BM.GPU4.8 (1,600)."""
 
@@ -71,7 +71,7 @@ NVLINKS = _nvlinks()
 """NVLink, or Infinity Fabric, by GPU; the file names each one's source."""
 
 
-class Speed(NamedTuple):
+class LinkSpeed(NamedTuple):
     """What a link is taken to be, and from where."""
 
     latency_s: float
@@ -81,7 +81,7 @@ class Speed(NamedTuple):
     """Least and most bytes a second that it may be; None where it is no estimate."""
 
 
-def _row_of(gpu: Gpu) -> _NvLink | None:
+def _row_of(gpu: ReportedGpu) -> _NvLink | None:
     """The NVLink of a GPU by its tool's name; None for a card without it."""
     name = gpu.name.lower()
     for of_china in ("A800", "H800"):  # as A100 and H100 but for their NVLink
@@ -93,13 +93,13 @@ def _row_of(gpu: Gpu) -> _NvLink | None:
     return found
 
 
-def nvlink_bytes_per_s(gpu: Gpu) -> float | None:
+def nvlink_bytes_per_s(gpu: ReportedGpu) -> float | None:
     """Bytes a second that all NVLinks of a GPU together send; None where it has none, or is not in the table."""
     row = _row_of(gpu)
     return None if row is None else row.links * row.bytes_per_s
 
 
-def bridge_bytes_per_s(gpu: Gpu, links: int) -> float:
+def bridge_bytes_per_s(gpu: ReportedGpu, links: int) -> float:
     """Bytes a second of so many bonded NVLinks in one direction; 25 GB/s each for a GPU that is not in the table."""
     row = _row_of(gpu)
     return links * (25 * GB if row is None else row.bytes_per_s)
@@ -109,7 +109,7 @@ def pcie_bytes_per_s(generation: int, lanes: int) -> float:
     return PCIE_GB_PER_S.get(generation, PCIE_GB_PER_S[4]) * lanes * GB
 
 
-def fabric_bytes_per_s(gpu: Gpu, n_gpus: int) -> float | None:
+def fabric_bytes_per_s(gpu: ReportedGpu, n_gpus: int) -> float | None:
     """Most bytes a second from a host of so many GPUs to another; None for kinds that are sold with any network."""
     kind = known_gpu(*gpu) or ""
     if kind in RACKS:
@@ -117,7 +117,7 @@ def fabric_bytes_per_s(gpu: Gpu, n_gpus: int) -> float | None:
     return None if kind not in FABRIC_GBPS else from_gbps(FABRIC_GBPS[kind][2]) * n_gpus / 8
 
 
-def between_near(a: Host, b: Host) -> Speed:
+def between_near(a: ReportedHost, b: ReportedHost) -> LinkSpeed:
     """The estimate of a link between two hosts of one cluster that nobody timed."""
     kinds = [FABRIC_GBPS.get(known_gpu(*gpu) or "") for host in (a, b) for gpu in host.gpus[:1]]
     n = min(len(a.gpus), len(b.gpus))
@@ -126,13 +126,13 @@ def between_near(a: Host, b: Host) -> Speed:
     if fast and len(fast) == 2 and a.has_best_network and b.has_best_network:
         least, usual, most = (min(each[i] for each in fast) for i in range(3))
         said = f"estimated {usual:,.0f} Gbit/s, the fast network that such hosts are sold with"
-        return Speed(NVLINK_S * 2, from_gbps(usual), said, (from_gbps(least), from_gbps(most)))
+        return LinkSpeed(NVLINK_S * 2, from_gbps(usual), said, (from_gbps(least), from_gbps(most)))
     most = max(most, MOST_NEAR_GBPS)
     said = f"estimated {NEAR_GBPS:.0f} Gbit/s in one cluster"
-    return Speed(NEAR_S, from_gbps(NEAR_GBPS), said, (from_gbps(LEAST_NEAR_GBPS), from_gbps(most)))
+    return LinkSpeed(NEAR_S, from_gbps(NEAR_GBPS), said, (from_gbps(LEAST_NEAR_GBPS), from_gbps(most)))
 
 
-def inside(host: Host) -> Speed:
+def inside(host: ReportedHost) -> LinkSpeed:
     """The link between two GPUs of a host for which no matrix and no test tells more."""
     least = host.least_inside_bytes_per_s or 0.0
     rates = [nvlink_bytes_per_s(gpu) for gpu in host.gpus]
@@ -143,17 +143,17 @@ def inside(host: Host) -> Speed:
             f"{_name_of(host)} at {format_gbps(to_gbps(ends[1]))}, estimated: {len(host.gpus)} such GPUs in a host are "
             "sold joined by it"
         )
-        return Speed(NVLINK_S, ends[1], said, ends)
+        return LinkSpeed(NVLINK_S, ends[1], said, ends)
     rate = pcie_bytes_per_s(*(host.pcie or USUAL_PCIE))
     if least > rate:
         said = "at least what NCCL's tests over several hosts reached"
-        return Speed(NVLINK_S, least, said, (least, max(nvlink, least)))
+        return LinkSpeed(NVLINK_S, least, said, (least, max(nvlink, least)))
     said = "PCIe {} x{}".format(*(host.pcie or USUAL_PCIE))
     if host.pcie:
         may_have = f" ({_name_of(host)} may join them: nvidia-smi topo -m tells)" if nvlink else ""
-        return Speed(PCIE_S, rate, said + may_have, (rate, nvlink) if nvlink > rate else None)
+        return LinkSpeed(PCIE_S, rate, said + may_have, (rate, nvlink) if nvlink > rate else None)
     ends = max(pcie_bytes_per_s(*LEAST_PCIE), least), max(pcie_bytes_per_s(*MOST_PCIE), nvlink)
-    return Speed(PCIE_S, rate, f"{said}, estimated: nothing tells more", ends)
+    return LinkSpeed(PCIE_S, rate, f"{said}, estimated: nothing tells more", ends)
 
 
 def as_modules(gpu: str, n_gpus: int) -> str:
@@ -163,11 +163,11 @@ def as_modules(gpu: str, n_gpus: int) -> str:
     return f"{gpu} SXM" if is_bare and n_gpus > 1 else gpu
 
 
-def _name_of(host: Host) -> str:
+def _name_of(host: ReportedHost) -> str:
     return "Infinity Fabric" if (known_gpu(*host.gpus[0]) or "").startswith("MI") else "NVLink"
 
 
-def _is_module(gpu: Gpu, n_gpus: int) -> bool:
+def _is_module(gpu: ReportedGpu, n_gpus: int) -> bool:
     """Whether a GPU is a module on a board that joins it to the host's other ones, by its name or their number."""
     kind, row = known_gpu(*gpu), _row_of(gpu)
     words = {*re.findall(r"[a-z0-9]+", gpu.name.lower())}

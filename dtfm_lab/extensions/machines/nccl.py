@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import GB, format_gbps, to_gbps
 from dtfm_lab.extensions.machines.links import fabric_bytes_per_s, nvlink_bytes_per_s
-from dtfm_lab.extensions.machines.seen import Gpu, Host, Measurement, Seen
+from dtfm_lab.extensions.machines.seen import Measurement, ReportedGpu, ReportedHost, SourceReport
 from dtfm_lab.extensions.machines.text import plain_lines, unprefixed
 
 TOOL = "NCCL's tests"
@@ -35,7 +35,7 @@ class _Rank(NamedTuple):
     gpu: str
 
 
-class _Row(NamedTuple):
+class _NcclRow(NamedTuple):
     """One row's message and its faster half: out of place, or in place."""
 
     n_bytes: int
@@ -52,7 +52,7 @@ def is_nccl(text: str) -> bool:
     return "busbw" in text and "Rank" in text and any(_rank_of(line) for line in unprefixed(text).splitlines())
 
 
-def read_nccl(text: str, path: Path) -> Seen:
+def read_nccl(text: str, path: Path) -> SourceReport:
     """The GPUs of the ranks and, of the largest message, the bandwidth of the slowest link that the test used.
 
     The bus bandwidth is the rate at which a ring has every rank send. Of a test inside one host it is that between two
@@ -71,14 +71,14 @@ def read_nccl(text: str, path: Path) -> Seen:
             f"{path.name}: the bus bandwidth of {row.n_bytes:,} bytes is 0, as of one rank alone; wanted a test over "
             "two GPUs or more"
         )
-    kinds, n = [Gpu(rank.gpu) for rank in ranks], len(ranks)
+    kinds, n = [ReportedGpu(rank.gpu) for rank in ranks], len(ranks)
     test = _test_of("\n".join(plain_lines(text)), row, n, path)
     if len(hosts) == 1:
         ((name, gpus),) = hosts.items()
         most = min(nvlink_bytes_per_s(gpu) or math.inf for gpu in kinds)  # no switch makes PCIe faster than it is
         rate, notes = _capped(row.bus_bytes_per_s, most, f"inside {name}", "NVLink")
-        seen = [Host(name=name, gpus=gpus, inside_bytes_per_s=rate)]
-        return Seen(hosts=tuple(seen), are_near=True, notes=notes)
+        seen = [ReportedHost(name=name, gpus=gpus, inside_bytes_per_s=rate)]
+        return SourceReport(hosts=tuple(seen), are_near=True, notes=notes)
     fewest = min(len(gpus) for gpus in hosts.values())
     needed = _needed_bytes_per_s(test, row, n, len(hosts), fewest)
     if test in ("alltoall", "gather", "scatter"):
@@ -89,11 +89,11 @@ def read_nccl(text: str, path: Path) -> Seen:
     else:
         # less than the most that such a host is sold with never counts as too much, nor what the test cannot do without
         most = max(min(_most_between(gpu) for gpu in kinds), needed)
-        rate, notes = _capped(row.bus_bytes_per_s, most, f"between {len(hosts)} hosts", "network cards")
+        rate, notes = _capped(row.bus_bytes_per_s, most, f"between {len(hosts)} hosts", "NICs")
     inside = None if test in ("alltoall", "gather", "scatter") else rate
-    seen = [Host(name=name, gpus=gpus, least_inside_bytes_per_s=inside) for name, gpus in hosts.items()]
+    seen = [ReportedHost(name=name, gpus=gpus, least_inside_bytes_per_s=inside) for name, gpus in hosts.items()]
     tests = [Measurement(a, b, rate, None, TOOL) for a, b in permutations(hosts, 2)]
-    return Seen(hosts=tuple(seen), measurements=tuple(tests), are_near=True, notes=notes)
+    return SourceReport(hosts=tuple(seen), measurements=tuple(tests), are_near=True, notes=notes)
 
 
 def _rank_of(line: str) -> _Rank | None:
@@ -115,7 +115,7 @@ def _rank_of(line: str) -> _Rank | None:
     return _Rank(int(rank), host, int(device), name)
 
 
-def _hosts(ranks: Sequence[_Rank], path: Path) -> Mapping[str, tuple[Gpu, ...]]:
+def _hosts(ranks: Sequence[_Rank], path: Path) -> Mapping[str, tuple[ReportedGpu, ...]]:
     """By host its GPUs, in the driver's order. Raises FileError for ranks that do not take part in one test."""
     if len(ranks) > 1 and {rank.rank for rank in ranks} == {0}:
         raise FileError(
@@ -125,16 +125,16 @@ def _hosts(ranks: Sequence[_Rank], path: Path) -> Mapping[str, tuple[Gpu, ...]]:
     number, count = Counter(rank.rank for rank in ranks).most_common(1)[0]
     if count > 1:
         raise FileError(f"{path.name}: rank {number} is there {count} times; wanted the output of one test")
-    hosts: dict[str, dict[int, Gpu]] = {}
+    hosts: dict[str, dict[int, ReportedGpu]] = {}
     for rank in ranks:
         gpus = hosts.setdefault(rank.host, {})
         if rank.device in gpus:
             raise FileError(f"{path.name}: two ranks use device {rank.device} of {rank.host}; wanted a GPU for each")
-        gpus[rank.device] = Gpu(rank.gpu)
+        gpus[rank.device] = ReportedGpu(rank.gpu)
     return {host: tuple(gpus[number] for number in sorted(gpus)) for host, gpus in hosts.items()}
 
 
-def _rows(lines: Sequence[str]) -> Iterator[_Row]:
+def _rows(lines: Sequence[str]) -> Iterator[_NcclRow]:
     """The rows below each header that names their columns; a row that is cut off is none."""
     columns: list[str] = []
     for line in lines:
@@ -145,7 +145,7 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
             yield from _row(columns, words)
 
 
-def _row(columns: Sequence[str], words: Sequence[str]) -> Iterator[_Row]:
+def _row(columns: Sequence[str], words: Sequence[str]) -> Iterator[_NcclRow]:
     """The row of a message. Its first columns stand as in the header: a name of ``none`` is written, a blank is not."""
     n_halves = columns.count("busbw")
     own = columns[: columns.index("time")]
@@ -168,7 +168,7 @@ def _row(columns: Sequence[str], words: Sequence[str]) -> Iterator[_Row]:
     if not found or len(first["size"]) > 18:
         return
     algorithm, bus = max(found, key=lambda pair: pair[1] or 0.0)
-    yield _Row(
+    yield _NcclRow(
         n_bytes=int(first["size"]),
         bytes_per_s=(algorithm or 0.0) * GB,
         bus_bytes_per_s=(bus or 0.0) * GB,
@@ -182,7 +182,7 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"[0-9]{1,12}(?:\.[0-9]{0,9})?(?:e[+-]?[0-9]{1,2})?", text) else None
 
 
-def _test_of(text: str, row: _Row, n: int, path: Path) -> str:
+def _test_of(text: str, row: _NcclRow, n: int, path: Path) -> str:
     """Which test it is: by its program's name where the text has one, else as its columns and bandwidths tell.
 
     Raises FileError for a test that tells no bandwidth of a link.
@@ -201,7 +201,7 @@ def _test_of(text: str, row: _Row, n: int, path: Path) -> str:
     return test
 
 
-def _needed_bytes_per_s(test: str, row: _Row, n: int, n_hosts: int, n_here: int) -> float:
+def _needed_bytes_per_s(test: str, row: _NcclRow, n: int, n_hosts: int, n_here: int) -> float:
     """Least bytes a second that a host of ``n_here`` of the ``n`` ranks must send to others in such a test."""
     away = (n - n_here) / n
     if test == "alltoall":
@@ -213,8 +213,8 @@ def _needed_bytes_per_s(test: str, row: _Row, n: int, n_hosts: int, n_here: int)
     return row.bytes_per_s * (n_hosts - 1) / n_hosts
 
 
-def _most_between(gpu: Gpu) -> float:
-    """Bytes a second that no ring of such GPUs has between hosts: of kinds with switches that add, the cards'."""
+def _most_between(gpu: ReportedGpu) -> float:
+    """Bytes a second that no ring of such GPUs has between hosts: of kinds with switches that add, the NICs'."""
     adds = (known_gpu(*gpu) or "").startswith(("H", "B", "G"))
     return (fabric_bytes_per_s(gpu, 8) if adds else nvlink_bytes_per_s(gpu)) or math.inf
 

@@ -13,8 +13,8 @@ from dtfm_lab.domain.errors import FileError, TopologyError
 from dtfm_lab.domain.network import (
     BETWEEN,
     LINK_SPREAD,
+    BandwidthEstimate,
     Device,
-    Estimate,
     Topology,
     check_count,
     find_place,
@@ -27,12 +27,12 @@ from dtfm_lab.extensions.machines.links import (
     NVLINK_S,
     PCIE_S,
     USUAL_PCIE,
-    Speed,
+    LinkSpeed,
     between_near,
     bridge_bytes_per_s,
     inside,
 )
-from dtfm_lab.extensions.machines.seen import Gpu, Host, Measurement, Seen
+from dtfm_lab.extensions.machines.seen import Measurement, ReportedGpu, ReportedHost, SourceReport
 from dtfm_lab.extensions.machines.sources import READ, read_sources
 from dtfm_lab.files.reading import located
 
@@ -50,7 +50,7 @@ def network_from(
     at: Mapping[str, str] | None = None,
     peak_tflops: Mapping[str, float] | None = None,
     memory_gib: Mapping[str, float] | None = None,
-    probed: Mapping[str, Seen] | None = None,
+    probed: Mapping[str, SourceReport] | None = None,
     name: str = "my-machines",
 ) -> Topology:
     """The network of the machines of which these files, outputs of tools, tell; see ``READ`` for the tools.
@@ -78,15 +78,15 @@ class _Assembly:
 
     def __init__(
         self,
-        seen: Sequence[Seen],
+        seen: Sequence[SourceReport],
         at: dict[str, str],
         peak_tflops: Mapping[str, float],
         memory_gib: Mapping[str, float],
     ) -> None:
         self.notes = [note for each in seen for note in each.notes]
         self.clusters: list[set[str]] = []
-        self._told = GivenHardware(peak_tflops, memory_gib)
-        hosts = _merged(list(chain.from_iterable(_told_apart(each.hosts) for each in seen)))
+        self._stated = GivenHardware(peak_tflops, memory_gib)
+        hosts = _merged(list(chain.from_iterable(_distinct(each.hosts) for each in seen)))
         of_address = {known: host.name for host in hosts for known in (host.name, *host.addresses)}
         if strange := sorted(at.keys() - of_address.keys()):
             raise unknown("host", strange[0], of_address)
@@ -97,10 +97,10 @@ class _Assembly:
         with_gpus = [host for host in hosts if host.gpus]
         if not with_gpus:
             raise TopologyError("no source tells of a GPU; wanted nvidia-smi -q -x of each host, or a list of nodes")
-        self.hosts = [host for host in with_gpus if not self._told.lacking(host)]
-        if unknown_hosts := [host for host in with_gpus if self._told.lacking(host)]:
+        self.hosts = [host for host in with_gpus if not self._stated.lacking(host)]
+        if unknown_hosts := [host for host in with_gpus if self._stated.lacking(host)]:
             self._leave(unknown_hosts)
-        self.notes += self._told.notes(self.hosts)
+        self.notes += self._stated.notes(self.hosts)
         check_count(sum(len(host.gpus) for host in self.hosts))
         self.tests: dict[tuple[str, str], Measurement] = {}
         strange_ends: dict[str, None] = {}
@@ -112,13 +112,13 @@ class _Assembly:
         if strange_ends:
             self.notes.append(f"left out, as no host has this address: measurements of {', '.join(strange_ends)}")
 
-    def _leave(self, hosts: Sequence[Host]) -> None:
+    def _leave(self, hosts: Sequence[ReportedHost]) -> None:
         """Note the hosts whose GPUs nothing tells. Raises TopologyError where no other is left."""
         of_gpu: dict[str, list[str]] = {}
         for host in hosts:
-            for gpu in self._told.lacking(host):
+            for gpu in self._stated.lacking(host):
                 of_gpu.setdefault(gpu, []).append(host.name)
-        wanted = self._told.wanted(hosts)
+        wanted = self._stated.wanted(hosts)
         if self.hosts:
             named = ", ".join(f"{gpu!r} ({_few(names, 'hosts')})" for gpu, names in of_gpu.items())
             self.notes.append(f"left out, as these are not in the table of GPUs: {named}, wanted {wanted}")
@@ -129,7 +129,7 @@ class _Assembly:
             f"{where}: {named} {'is' if len(of_gpu) == 1 else 'are'} not in the table of GPUs; wanted {wanted}"
         )
 
-    def _placed(self, hosts: list[Host], at: dict[str, str]) -> list[Host]:
+    def _placed(self, hosts: list[ReportedHost], at: dict[str, str]) -> list[ReportedHost]:
         """The hosts where ``at`` says they are. With a host whose region is no known place go those of its cluster that
         are there, too."""
         places = dict(at)
@@ -147,33 +147,35 @@ class _Assembly:
         at = {device.name: i for i, device in enumerate(devices)}
         places = {host.name: [at[own] for own in _names(host)] for host in self.hosts}
         latency_s, bytes_per_s = np.zeros((2, len(devices), len(devices)))
-        told: dict[str, list[str]] = {}
-        estimates: dict[Estimate, None] = {}
+        noted: dict[str, list[str]] = {}
+        estimates: dict[BandwidthEstimate, None] = {}
         for host in self.hosts:
             if len(here := places[host.name]) > 1:
                 speeds, said = self._inside(host)
-                told.setdefault(said, []).append(host.name)
+                noted.setdefault(said, []).append(host.name)
                 for (i, j), speed in speeds.items():
                     latency_s[here[i], here[j]], bytes_per_s[here[i], here[j]] = speed.latency_s, speed.bytes_per_s
                     estimates |= (
-                        {} if speed.ends is None else {Estimate("inside hosts", speed.bytes_per_s, *speed.ends): None}
+                        {}
+                        if speed.ends is None
+                        else {BandwidthEstimate("inside hosts", speed.bytes_per_s, *speed.ends): None}
                     )
-        self.notes += [f"inside {_few(hosts, 'hosts')}: {said}" for said, hosts in told.items()]
-        told.clear()
+        self.notes += [f"inside {_few(hosts, 'hosts')}: {said}" for said, hosts in noted.items()]
+        noted.clear()
         untold = []
         for a, b in permutations(self.hosts, 2):
             if (link := self._between(a, b)) is None:
                 untold.append((a, b))
                 continue
-            told.setdefault(link.said, []).append(f"{a.name} -> {b.name}")
+            noted.setdefault(link.said, []).append(f"{a.name} -> {b.name}")
             grid = np.ix_(places[a.name], places[b.name])
             latency_s[grid], bytes_per_s[grid] = link.latency_s, link.bytes_per_s
             if link.ends is not None:
-                estimates[Estimate(BETWEEN, link.bytes_per_s, *link.ends)] = None
+                estimates[BandwidthEstimate(BETWEEN, link.bytes_per_s, *link.ends)] = None
         if untold:
             raise TopologyError(self._wanted(untold))
-        self.notes += [f"{_few(ways, 'links')}: {said}" for said, ways in told.items()]
-        is_estimated = any(said.startswith("estimated") for said in told)
+        self.notes += [f"{_few(ways, 'links')}: {said}" for said, ways in noted.items()]
+        is_estimated = any(said.startswith("estimated") for said in noted)
         return Topology(
             devices,
             latency_s,
@@ -184,49 +186,49 @@ class _Assembly:
             estimates=tuple(estimates),
         )
 
-    def _devices(self, host: Host) -> Iterator[Device]:
+    def _devices(self, host: ReportedHost) -> Iterator[Device]:
         for own, gpu in zip(_names(host), host.gpus, strict=True):
-            fields = self._told.fields(gpu)
+            fields = self._stated.fields(gpu)
             if host.price_per_hour is not None:
                 fields["price_per_hour"] = host.price_per_hour
             yield Device(name=own, region=host.region, host=host.name if len(host.gpus) > 1 else "", **fields)
 
-    def _inside(self, host: Host) -> tuple[dict[tuple[int, int], Speed], str]:
+    def _inside(self, host: ReportedHost) -> tuple[dict[tuple[int, int], LinkSpeed], str]:
         """The links between every two GPUs of a host, and from where they are."""
         pairs = list(permutations(range(len(host.gpus)), 2))
         measured = host.inside_bytes_per_s
         of_test = "" if measured is None else f"{format_gbps(to_gbps(measured))} by NCCL's tests"
         codes = {*host.between.values()}
         if measured is not None and (len(codes) < 2 or not any(code.startswith("NV") for code in codes)):
-            return dict.fromkeys(pairs, Speed(NVLINK_S, measured, of_test)), of_test
+            return dict.fromkeys(pairs, LinkSpeed(NVLINK_S, measured, of_test)), of_test
         if not codes:
             speed = inside(host)
             return dict.fromkeys(pairs, speed), speed.said
         generation, lanes = host.pcie or USUAL_PCIE
         said = f"PCIe {generation} x{lanes}" + ("" if host.pcie else ", estimated: nothing tells more")
-        pcie = inside(replace(host, gpus=(Gpu("PCIe"),) * 2))  # of a kind without NVLink
+        pcie = inside(replace(host, gpus=(ReportedGpu("PCIe"),) * 2))  # of a kind without NVLink
         least = max(measured or 0.0, host.least_inside_bytes_per_s or 0.0)
         speeds, some_pcie = {}, False
         for pair in pairs:
             if (code := host.between[pair]).startswith("NV"):
                 rate = min(bridge_bytes_per_s(host.gpus[i], int(code[2:])) for i in pair)
-                speeds[pair] = Speed(NVLINK_S, max(rate, least), said)
+                speeds[pair] = LinkSpeed(NVLINK_S, max(rate, least), said)
             else:
                 some_pcie = True
-                speeds[pair] = Speed(
+                speeds[pair] = LinkSpeed(
                     PCIE_S, max(pcie.bytes_per_s, least), said, pcie.ends if pcie.bytes_per_s > least else None
                 )
         standards = f"{', '.join(sorted(codes))} as nvidia-smi says, at their standards' speeds"
         rest = [of_test] if of_test else []
         return speeds, ", ".join([standards, *([said] if some_pcie or host.pcie else []), *rest])
 
-    def _wanted(self, untold: Sequence[tuple[Host, Host]]) -> str:
+    def _wanted(self, untold: Sequence[tuple[ReportedHost, ReportedHost]]) -> str:
         """What tells the links that nothing tells: the place of each host that has none, of a cluster of one."""
-        (a, b), named, told = untold[0], [], set()
+        (a, b), named, noted = untold[0], [], set()
         for host in chain.from_iterable(untold):
-            if host.name not in told and find_place(host.region) is None:
+            if host.name not in noted and find_place(host.region) is None:
                 together = [cluster for cluster in self.clusters if host.name in cluster]
-                told |= {host.name}.union(*together)
+                noted |= {host.name}.union(*together)
                 named.append(host.name + (f" ({host.region} is no known place)" if host.region else ""))
         given = " ".join(f"--at {name.partition(' ')[0]}=CITY" for name in named[:MOST_NAMED])
         return (
@@ -234,7 +236,7 @@ class _Assembly:
             f"{listed(named, MOST_NAMED)} {'is' if len(named) == 1 else 'are'}: {given}, at= in Python"
         )
 
-    def _between(self, a: Host, b: Host) -> Speed | None:
+    def _between(self, a: ReportedHost, b: ReportedHost) -> LinkSpeed | None:
         """The link from one host to another; None where nothing tells."""
         there, back = self.tests.get((a.name, b.name)), self.tests.get((b.name, a.name))
         test = there or back
@@ -244,27 +246,29 @@ class _Assembly:
             speed = between_near(a, b)
         elif places[0] is not None and places[1] is not None:
             _, latency_s, rate = link_between(places[0], places[1])
-            speed = Speed(latency_s, rate, "estimated from their distance", (rate / FARTHER, rate * FARTHER))
+            speed = LinkSpeed(latency_s, rate, "estimated from their distance", (rate / FARTHER, rate * FARTHER))
         elif test is None or timed_s is None:
             return None
         if test is None:
             return speed
         how = f"measured by {test.tool}" + ("" if there else " the other way")
         if timed_s is None:
-            return Speed(speed.latency_s, test.bytes_per_s, f"{how}, latency estimated as {format_s(speed.latency_s)}")
-        return Speed(timed_s, test.bytes_per_s, how)
+            return LinkSpeed(
+                speed.latency_s, test.bytes_per_s, f"{how}, latency estimated as {format_s(speed.latency_s)}"
+            )
+        return LinkSpeed(timed_s, test.bytes_per_s, how)
 
 
-def _told_apart(hosts: Sequence[Host]) -> Iterator[Host]:
+def _distinct(hosts: Sequence[ReportedHost]) -> Iterator[ReportedHost]:
     """Hosts of one source, without addresses that several of them have, such as that of a gateway."""
     often = Counter(chain.from_iterable(host.addresses for host in hosts))
     for host in hosts:
         yield replace(host, addresses=frozenset(each for each in host.addresses if often[each] == 1))
 
 
-def _merged(hosts: Sequence[Host]) -> list[Host]:
+def _merged(hosts: Sequence[ReportedHost]) -> list[ReportedHost]:
     """One of each host; sources that name one alike, or share an address, speak of the same."""
-    merged: list[Host] = []
+    merged: list[ReportedHost] = []
     for host in hosts:
         same = [one for one in merged if ({one.name} | one.addresses) & ({host.name} | host.addresses)]
         where = merged.index(same[0]) if same else len(merged)
@@ -275,7 +279,7 @@ def _merged(hosts: Sequence[Host]) -> list[Host]:
     return merged
 
 
-def _joined(a: Host, b: Host) -> Host:
+def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
     """Both in one, under the first one's name."""
     gpus = a.gpus or b.gpus
     if a.gpus and b.gpus:
@@ -293,7 +297,7 @@ def _joined(a: Host, b: Host) -> Host:
         )
     if a.region and b.region and a.region != b.region:
         raise TopologyError(f"{a.name} is in {a.region} by one source and in {b.region} by another; wanted one region")
-    return Host(
+    return ReportedHost(
         name=a.name,
         addresses=(a.addresses | b.addresses | {b.name}) - {a.name},
         gpus=gpus,
@@ -319,7 +323,7 @@ def _of_numbers(
     return {(i, j): between[numbers[i], numbers[j]] for i, j in permutations(range(len(numbers)), 2)}
 
 
-def _names(host: Host) -> list[str]:
+def _names(host: ReportedHost) -> list[str]:
     """The devices of a host: the host's own name where it has one GPU."""
     return [host.name] if len(host.gpus) == 1 else [f"{host.name}-{number}" for number in range(len(host.gpus))]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 
-class Gpu(NamedTuple):
+class ReportedGpu(NamedTuple):
     """A GPU as a tool names it."""
 
     name: str
@@ -15,13 +15,13 @@ class Gpu(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
+class ReportedHost:
     """What one source says of a machine; empty where it says nothing."""
 
     name: str
     addresses: frozenset[str] = frozenset()
     """Further names and IP addresses, by which other sources may know it."""
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[ReportedGpu, ...] = ()
     numbers: tuple[int, ...] | None = None
     """The driver's numbers of ``gpus``, where some of the host's GPUs were left out."""
     region: str = ""
@@ -51,10 +51,10 @@ class Measurement(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SourceReport:
     """All that one source says."""
 
-    hosts: tuple[Host, ...] = ()
+    hosts: tuple[ReportedHost, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     are_near: bool = False
     """Whether its hosts are one cluster, as far as no region says otherwise."""
@@ -62,7 +62,7 @@ class Seen:
     """What was left out, and why."""
 
 
-class Told(BaseModel):
+class ToolOutput(BaseModel):
     """A part of a tool's output. Keys that are not read are the tool's own business."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, coerce_numbers_to_str=True)

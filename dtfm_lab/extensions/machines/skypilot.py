@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import HARDWARE, as_number, known_gpu, shortened, variants_of
 from dtfm_lab.domain.units import GiB
 from dtfm_lab.extensions.machines.links import as_modules
-from dtfm_lab.extensions.machines.seen import Gpu, Host, Seen, Told
+from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost, SourceReport, ToolOutput
 from dtfm_lab.files.reading import cells_of, parse
 
 MOST_NODES = 512
@@ -24,7 +24,7 @@ Offers = dict[tuple[str, float, str], tuple[float | None, float | None]]
 Accelerators = str | dict[str, float | None] | list[str] | None
 
 
-class _Resources(Told):
+class _Resources(ToolOutput):
     accelerators: Accelerators = None
     region: str = ""
     zone: str = ""
@@ -33,7 +33,7 @@ class _Resources(Told):
     network_tier: str = ""
 
 
-class _Task(Told):
+class _Task(ToolOutput):
     name: str = ""
     num_nodes: int = Field(default=1, ge=1, le=MOST_NODES)
     resources: _Resources
@@ -66,7 +66,7 @@ def _listed(choices: object) -> list[dict[str, Any]]:
     return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
 
 
-def read_task(data: Any, path: Path, offers: Offers) -> Seen:
+def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
     """Its nodes, at the catalogue's price where there is one. Of an ordered list the first choice counts.
 
     Source of the format: SkyPilot's documentation, Task YAML.
@@ -91,13 +91,13 @@ def read_task(data: Any, path: Path, offers: Offers) -> Seen:
         price = min(known) / count
     base = task.name or path.name.partition(".")[0]
     names = [base] if task.num_nodes == 1 else [f"{base}-{i}" for i in range(task.num_nodes)]
-    gpu = Gpu(_as_sold(name, count))
+    gpu = ReportedGpu(_as_sold(name, count))
     is_best = needs.network_tier.casefold() == "best"
     hosts = [
-        Host(name=each, gpus=(gpu,) * count, region=region, price_per_hour=price, has_best_network=is_best)
+        ReportedHost(name=each, gpus=(gpu,) * count, region=region, price_per_hour=price, has_best_network=is_best)
         for each in names
     ]
-    return Seen(hosts=tuple(hosts), are_near=True, notes=tuple(notes))
+    return SourceReport(hosts=tuple(hosts), are_near=True, notes=tuple(notes))
 
 
 def _decided(data: Any, path: Path) -> tuple[Any, list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.extensions.machines import clusters, driver, iperf, kubernetes, nccl, skypilot
-from dtfm_lab.extensions.machines.seen import Seen
+from dtfm_lab.extensions.machines.seen import SourceReport
 from dtfm_lab.extensions.machines.text import documents
 from dtfm_lab.files.reading import MOST_YAML_BYTES, mapping_of, read_text
 
@@ -17,7 +17,7 @@ MOST_BYTES = 2**26
 MOST_DOCUMENTS = 10_000
 """Most JSON values of a file: a line of ``iperf3 --json-stream`` is one, and it prints one a second."""
 
-OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], Seen]]] = (
+OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], SourceReport]]] = (
     (driver.is_smi, driver.read_smi),
     (nccl.is_nccl, nccl.read_nccl),
     (driver.is_rocm, driver.read_rocm),
@@ -25,7 +25,7 @@ OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], Seen]]] = (
     (clusters.is_slurm, clusters.read_slurm),
     (clusters.is_ssh, clusters.read_ssh),
 )
-OF_DATA: Sequence[tuple[Callable[[object], bool], Callable[[Any, Path], Seen]]] = (
+OF_DATA: Sequence[tuple[Callable[[object], bool], Callable[[Any, Path], SourceReport]]] = (
     (iperf.is_iperf, iperf.read_iperf),
     (kubernetes.is_kubernetes, kubernetes.read_kubernetes),
     (clusters.is_ray, clusters.read_ray),
@@ -36,7 +36,7 @@ READ = (
 )
 
 
-def read_sources(paths: Sequence[Path]) -> list[Seen]:
+def read_sources(paths: Sequence[Path]) -> list[SourceReport]:
     """What each file says; tasks of SkyPilot come last, at the prices of the catalogues. Raises FileError."""
     offers: skypilot.Offers = {}
     tasks: list[tuple[Any, Path]] = []
@@ -102,14 +102,14 @@ def _yaml_documents(text: str, path: Path) -> list[Any]:
     return [mapping_of(part, path) for part in parts] or [mapping_of(text, path)]
 
 
-def _read_data(data: object, path: Path) -> Seen:
+def _read_data(data: object, path: Path) -> SourceReport:
     for is_known, read in OF_DATA:
         if is_known(data):
             return read(data, path)
     raise FileError(f"{path.name}: is the output of no tool that is read; wanted {READ}")
 
 
-def _read_text(text: str, path: Path) -> Seen:
+def _read_text(text: str, path: Path) -> SourceReport:
     for is_written, read in OF_TEXT:
         if is_written(text):
             return read(text, path)

@@ -79,17 +79,17 @@ def opened(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> Le
     A ``unit`` must be that of the sealed prediction; the title says what was not measured and what was not sealed.
     Raises FileError where the sealed file is not what its hash says, or where not one row was measured.
     """
-    file, told = _file(path), _file(measured)
+    file, results = _file(path), _file(measured)
     sealed = read_mapping(file)
     require_version(sealed, KEY, file.name)
     content = sealed.get("content")
     if not isinstance(content, dict) or sealed.get("sha256") != _hash(content):
         raise FileError(f"{file.name} is not what was sealed: its content has another hash; wanted the file as written")
     predictions = {_key(one): one for one in content["predictions"]}
-    numbers = _measured(told, {key: one["unit"] for key, one in predictions.items()})
+    numbers = _measured(results, {key: one["unit"] for key, one in predictions.items()})
     known = [one for key, one in predictions.items() if key in numbers]
     if not known:
-        raise FileError(f"{told.name} measures no row of {file.name}; wanted the same settings and quantities")
+        raise FileError(f"{results.name} measures no row of {file.name}; wanted the same settings and quantities")
     rows = partial(_rows, known, numbers)
     said = (
         f"Sealed on {content['made_at']}, sha256 {sealed['sha256'][:12]}",
@@ -97,7 +97,7 @@ def opened(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> Le
         *_said("not measured", [key for key in predictions if key not in numbers]),
         *_said("measured, but not sealed", [key for key in numbers if key not in predictions]),
     )
-    source = Source(name=file.name, title="; ".join(said), cite=told.name, licence="", rows=rows)
+    source = Source(name=file.name, title="; ".join(said), cite=results.name, licence="", rows=rows)
     return Ledger(tuple(source), (source,))
 
 
@@ -130,7 +130,7 @@ def _of_rows(rows: Sequence[own_files.OwnRow]) -> Iterator[Prediction]:
 
 
 def _of_records(document: sailor_records.Document) -> Iterator[Prediction]:
-    sharing = sailor_records.shared_cards([*sailor.packaged().rows, *document.rows])
+    sharing = sailor_records.shared_nics([*sailor.packaged().rows, *document.rows])
     for record in document.rows:
         if record.measured_iteration_s is not None or record.measured_memory_bytes is not None:
             raise FileError(f"{record.case}: holds a measurement; wanted none, to predict the record blind")

@@ -281,10 +281,10 @@ def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
         for row in rows
     ]
     own = [(row, "; ".join(each for each in said if each not in shared)) for row, said in zip(rows, words, strict=True)]
-    told = [f"{row.setting}: {said}." for row, said in own if said]
+    notes = [f"{row.setting}: {said}." for row, said in own if said]
     missed = group.inside < group.n or not group.reached
     title = f"{group.source}: {group.group}, {group.quantity}, {group.inside} of {group.n} inside"
-    return ReportSection(title, [f"{'; '.join(shared)}.", Table(ROWS, lines), *told], opened=missed)
+    return ReportSection(title, [f"{'; '.join(shared)}.", Table(ROWS, lines), *notes], opened=missed)
 
 
 def _words(row: Row) -> list[str]:

@@ -16,7 +16,7 @@ n_layers, d_model, n_heads, vocab_size
              A GPT of this shape in place of a model's name; with ``d_ff`` or ``n_kv_heads`` a Llama.
 (job field)  Any field of the job, such as n_stages, n_replicas, microbatch, global_batch, sharding, transport.
 schedule     A schedule's name; the job's own by default.
-queueing     ``pairs`` or ``cards``; ``pairs`` by default.
+queueing     ``pairs`` or ``nics``; ``pairs`` by default.
 rank_map     Rank of each device, pipeline x n_stages + stage, a dash where idle: ``0 1 2 3``; ``listed`` for
              Megatron-LM's order: GPUs of a layer beside each other, then replicas, then stages. Planned if not given.
 efficiency   Share of the peak; ``fit`` for the median of the other rows of the group that say so. By default what the
@@ -41,7 +41,7 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, JobChanges, ModelSpec, gpt, llama
 from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.options import Option, options_of
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import current_name, unknown
 from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.extensions.published.row import Band, band_of
 from dtfm_lab.extensions.published.units import PER_HOST, UNITS, hosts_of
@@ -211,6 +211,7 @@ def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> Ow
 
 
 def _named(noun: str, text: str, known: Any) -> str:
+    text = current_name(noun, text)
     if text not in known:
         raise unknown(noun, text, known)
     return text

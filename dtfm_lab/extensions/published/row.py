@@ -274,7 +274,7 @@ class Row:
         """The row as plain values for JSON and tables, in the order of ``COLUMNS``."""
         low, high = self.interval or (None, None)
         known = self.known_miss.reason if self.known_miss else ""
-        told = {
+        values = {
             "class": str(self.evidence),
             "low": low,
             "high": high,
@@ -282,7 +282,7 @@ class Row:
             "assumptions": "; ".join(self.assumptions),
             "note": "; ".join(filter(None, [self.note, known])),
         }
-        return {name: told[name] if name in told else getattr(self, name) for name in COLUMNS}
+        return {name: values[name] if name in values else getattr(self, name) for name in COLUMNS}
 
 
 def numbers(name: str) -> list[dict[str, str]]:

@@ -10,9 +10,9 @@ measure follows from how the system works, by the choices below; none of them is
   group gathers the whole inside its host before it computes (the same file, ``reconstruct_tensor`` in
   ``_exec_forward_pass`` and ``_exec_backward_pass``; Narayanan et al. 2021, section 4.1). Of ``t`` ranks each receives
   (t - 1) / t of the message, at the bandwidth of ``INSIDE_A_HOST``.
-- **Shared cards.** Each rank of a group averages its gradients with its peers of the other replicas, all ranks at once.
-  Where the GPUs of a host share its card, these messages take turns. The curves tell: those of a host whose GPUs have
-  cards of their own are so many times faster for groups of several GPUs than for one.
+- **Shared NICs.** Each rank of a group averages its gradients with its peers of the other replicas, all ranks at once.
+  Where the GPUs of a host share its NIC, these messages take turns. The curves tell: those of a host whose GPUs have
+  NICs of their own are so many times faster for groups of several GPUs than for one.
 - **Ring.** Gradients are averaged by NCCL's ring in numbers of 4 bytes, as activations are (``hop_bytes`` are 4 bytes a
   number of GPT-Neo's 2560 x 2048 x 4).
 """
@@ -174,10 +174,10 @@ def document_of(data: Any, where: str) -> Document:
 CURVE = re.compile(r"(.+) x(\d+) -> (.+) x(\d+)")
 
 
-def shared_cards(records: Iterable[Record]) -> set[str]:
-    """The GPUs whose hosts have one card for all of them, told from curves.
+def shared_nics(records: Iterable[Record]) -> set[str]:
+    """The GPUs whose hosts have one NIC for all of them, told from curves.
 
-    With cards of their own, k GPUs send a message k times as fast as one; with one card they send it as fast. The limit
+    With NICs of their own, k GPUs send a message k times as fast as one; with one NIC they send it as fast. The limit
     between the two is their geometric mean, the root of k times as fast.
     """
     slowness: dict[str, list[float]] = {}
@@ -193,7 +193,7 @@ def shared_cards(records: Iterable[Record]) -> set[str]:
 
 
 def plan_of(record: Record, message_bytes: Sequence[float], sharing: set[str]) -> Plan:
-    """The record's job on its devices, in their places; ``sharing`` are GPUs whose hosts have one card.
+    """The record's job on its devices, in their places; ``sharing`` are GPUs whose hosts have one NIC.
 
     Raises LabError for a record that cannot be.
     """

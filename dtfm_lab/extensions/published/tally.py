@@ -59,8 +59,8 @@ class Group:
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain values."""
         key = {"source": self.source, "group": self.group, "quantity": self.quantity}
-        told = ("inside", "mean_error", "their_mean_error", "goal", "verdict")
-        return {**key, "classes": [*self.classes], "rows": self.n, **{name: getattr(self, name) for name in told}}
+        names = ("inside", "mean_error", "their_mean_error", "goal", "verdict")
+        return {**key, "classes": [*self.classes], "rows": self.n, **{name: getattr(self, name) for name in names}}
 
 
 def groups_of(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Group, ...]:

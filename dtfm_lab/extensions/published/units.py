@@ -109,8 +109,8 @@ def shares_of(plan: Plan) -> tuple[str, ...]:
     """What a prediction without a given efficiency assumes: a share of the peak, and whose measurements it is from."""
     devices = (plan.topology.devices[int(i)] for i in plan.placement.devices.flat)
     of_kind = {(device.gpu, device.gpus): device for device in devices}
-    told = sorted((efficiency_of(plan.job, device) for device in of_kind.values()), reverse=True)
-    return tuple(dict.fromkeys(f"{format_share(share, 0)} of the peak: {source}" for share, _, source in told))
+    ranked = sorted((efficiency_of(plan.job, device) for device in of_kind.values()), reverse=True)
+    return tuple(dict.fromkeys(f"{format_share(share, 0)} of the peak: {source}" for share, _, source in ranked))
 
 
 def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, float] | None:
@@ -145,7 +145,7 @@ def hosts_of(
     n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float, per_host: int = PER_HOST
 ) -> Topology:
     """So many GPUs in hosts of eight, or as given: the links inside a host are those between two GPUs, all others are
-    the cards of a whole host."""
+    the NICs of a whole host."""
     host = np.arange(n) // per_host
     same = host[:, None] == host[None, :]
     return Topology.from_matrices(

@@ -194,9 +194,9 @@ def _overlap(outcome: Outcome) -> Trials:
         yield "gradients were averaged during the last backward", beside
 
 
-def _cards(outcome: Outcome) -> Trials:
+def _nics(outcome: Outcome) -> Trials:
     topology = outcome.plan.topology
-    if topology.card_of is not None or outcome.budget.queueing != "pairs":
+    if topology.nic_of is not None or outcome.budget.queueing != "pairs":
         apart = replace(topology, devices=tuple(replace(device, host="") for device in topology.devices))
         yield "every pair of devices had a link of its own", outcome.plan.changed(topology=apart, queueing="pairs")
 
@@ -241,7 +241,7 @@ ABLATIONS: dict[str, tuple[str, str, Trying]] = {
             transport="overlapped",
         ),
     ),
-    "cards": ("ideal", "shared cards", _cards),
+    "nics": ("ideal", "shared NICs", _nics),
     "latency": ("ideal", "latency", _network("links had no latency", _without_latency)),
     "bandwidth": ("ideal", "bandwidth", _network("links had infinite bandwidth", _without_transfer)),
     "messages": ("ideal", "messages", _network("messages took no time", with_free_messages)),

@@ -4,7 +4,7 @@ for leaving out what cannot be the best, and what cannot fit.
 A device's first forward comes when the stages before it have passed one micro-batch on; from then on it computes all of
 its passes, and sends what holds it; behind its last backward the stages before it compute theirs, and the slowest
 group averages. A link carries a message of every micro-batch, and behind the last of them lies the rest of that
-micro-batch's way. Messages that wait for each other on a card, coding and the exchange of tied embeddings only add to
+micro-batch's way. Messages that wait for each other on a NIC, coding and the exchange of tied embeddings only add to
 that.
 """
 
@@ -46,7 +46,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     busy_s = n_passes * (forward_s + backward_s).reshape(-1, job.n_stages, job.n_replicas).sum(axis=0)
     first = slice(0, job.n_stages)  # the first stages of all devices
     n_bytes = np.array(boundary_bytes(job, n_stages))[1 : job.n_stages, None]
-    hops = Hops.of(plan.placement.devices, n_bytes, links)
+    hops = NeighbourMessages.of(plan.placement.devices, n_bytes, links)
     arrival_s = behind(forward_s[first] + hops.onward_s)
     if not in_order:
         return float((arrival_s + busy_s).max())
@@ -92,7 +92,7 @@ def behind(seconds: FloatArray) -> FloatArray:
     return np.vstack([np.zeros((1, seconds.shape[1])), np.cumsum(seconds, axis=0)[:-1]])
 
 
-class Hops(NamedTuple):
+class NeighbourMessages(NamedTuple):
     """Messages between a device of a pipeline and its neighbours; each (stages, replicas), 0 where there is none."""
 
     onward_s: FloatArray
@@ -109,7 +109,7 @@ class Hops(NamedTuple):
         return np.vstack([self.back_s[1:], np.zeros((1, self.back_s.shape[1]))])
 
     @classmethod
-    def of(cls, devices: IntArray, n_bytes: float | FloatArray, links: Links) -> Hops:
+    def of(cls, devices: IntArray, n_bytes: float | FloatArray, links: Links) -> NeighbourMessages:
         """The messages of so many bytes, or of (stages - 1, 1), between (stages, replicas) devices."""
         here, there = devices[:-1], devices[1:]
         none = np.zeros((1, devices.shape[1]))
@@ -124,7 +124,7 @@ class Hops(NamedTuple):
 
 def _by_links(
     job: Job,
-    hops: Hops,
+    hops: NeighbourMessages,
     forward_s: FloatArray,
     backward_s: FloatArray,
     arrival_s: FloatArray,

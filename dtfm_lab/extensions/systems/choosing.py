@@ -13,7 +13,7 @@ from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.systems.bound import fits, least_lacking_bytes, sentence_of
 from dtfm_lab.extensions.systems.outcome import Outcome
 from dtfm_lab.extensions.systems.strategy import NOT_MODELLED, Branch, Budget, Strategy, priced, strategies, work_of
-from dtfm_lab.simulation.executors import Executor, Lost, results_of
+from dtfm_lab.simulation.executors import Executor, TaskLost, results_of
 
 ROUNDING = 1e-9
 """Relative rounding of a lower bound."""
@@ -127,8 +127,10 @@ def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget)
 def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
     """What a strategy was told that no shape has: parallelism within hosts, stages or interleaving; empty where it is
     something else."""
-    told = {name: getattr(strategy, name, None) for name in ("tensor_parallel", "context_parallel", "expert_parallel")}
-    degrees = {name: one for name, one in told.items() if isinstance(one, int) and not isinstance(one, bool)}
+    stated = {
+        name: getattr(strategy, name, None) for name in ("tensor_parallel", "context_parallel", "expert_parallel")
+    }
+    degrees = {name: one for name, one in stated.items() if isinstance(one, int) and not isinstance(one, bool)}
     model, gpus = work.modelled(), math.prod(degrees.values())
     if gpus not in topology.group_sizes:
         named = " and ".join(f"{name} {one}" for name, one in degrees.items() if one > 1)
@@ -206,7 +208,7 @@ def outcomes_in_order(
     for (strategy, _, _, budget), found in zip(
         tasks, results_of(executor, outcome_of, tasks, named=lambda i: f"system {tasks[i][0].heading}"), strict=True
     ):
-        if isinstance(found, Lost):
+        if isinstance(found, TaskLost):
             yield Outcome(strategy=strategy, budget=budget, found=None, reason=found.reason)
         else:
             yield found

@@ -274,9 +274,9 @@ def systems_command(names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _described(name: str, one: Strategy) -> dict[str, Any]:
-    told = {"name": name, "title": one.title, "cite": one.cite, "url": one.url, "mathematics": one.mathematics}
+    answer = {"name": name, "title": one.title, "cite": one.cite, "url": one.url, "mathematics": one.mathematics}
     choices = {each.name: None if each.choices is None else list(each.choices) for each in one.assumptions}
-    return told | {"assumptions": [each | {"choices": choices[each["name"]]} for each in one.assumed]}
+    return answer | {"assumptions": [each | {"choices": choices[each["name"]]} for each in one.assumed]}
 
 
 def _save_plans(found: Outcomes, folder: Path) -> None:

@@ -13,7 +13,7 @@ from dtfm_lab.domain.job.sizes import device_gradient_elements
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key
-from dtfm_lab.extensions.systems.bound import Hops, behind, rounds_s
+from dtfm_lab.extensions.systems.bound import NeighbourMessages, behind, rounds_s
 from dtfm_lab.extensions.systems.strategy import Branch, Budget
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.iteration.structured.candidates import device_sets
@@ -180,7 +180,7 @@ class GridBound:
         n_passes = np.array(job.microbatch_counts, dtype=float)
         if self.topology.message_s is not None:  # messages may take less than their bandwidth says
             return float((n_passes * pass_s).max())
-        hops = Hops.of(grid, job.least_activation_bytes, self._links)
+        hops = NeighbourMessages.of(grid, job.least_activation_bytes, self._links)
         there_and_back_s = hops.onward_s + hops.back_after_s
         busy_s = n_passes * pass_s
         if not any(one.get("transport", job.transport) == "overlapped" for one in ways):

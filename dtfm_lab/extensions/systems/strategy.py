@@ -108,9 +108,9 @@ class Budget:
         Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
     ] = None
     queueing: Annotated[
-        str, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
-    ] = "cards"
-    """A card a device, as hardware has it; ``pairs`` gives a device as many full-rate links as it has neighbours, which
+        str, Option(help="Which messages wait for each other, those of a pair or of a NIC.", choices=QUEUEING)
+    ] = "nics"
+    """A NIC a device, as hardware has it; ``pairs`` gives a device as many full-rate links as it has neighbours, which
     flatters systems that send to many of them."""
 
     def __post_init__(self) -> None:

@@ -144,9 +144,9 @@ def _medians(name: str, steps: list[PlanStep], axis: SearchAxis, color: str) -> 
     if not kept:
         return []
     label, unit = f"median of {literal(name)}", measure_of(kept[-1].objective).unit
-    told = f"{label}'s population: %{{y:.4g}} {unit}<extra></extra>"
+    hover = f"{label}'s population: %{{y:.4g}} {unit}<extra></extra>"
     look: dict[str, Any] = {"legendgroup": name, "showlegend": False, "opacity": 0.7, "steps": True}
-    return [curve(**_seen(axis, kept, "median_s")[1], name=label, color=color, width=1.3, hovertemplate=told, **look)]
+    return [curve(**_seen(axis, kept, "median_s")[1], name=label, color=color, width=1.3, hovertemplate=hover, **look)]
 
 
 def _bound_line(found: Bounds, axis: SearchAxis, of: str, measure: ObjectiveWords) -> go.Scatter:
@@ -155,8 +155,8 @@ def _bound_line(found: Bounds, axis: SearchAxis, of: str, measure: ObjectiveWord
     x = np.array([axis.low, *(at for at, _ in found[1:]), axis.high], dtype=np.float32)
     y = np.array([*bounds_s, bounds_s[-1]], dtype=np.float32)
     name = f"lower bound{literal(of)} {measure.words(bounds_s[-1])}"
-    told = f"no plan is {measure.better} than %{{y:.4g}} {measure.unit}<extra></extra>"
-    return curve(x, y, name, LINE_GREY, 1.5, dash="dash", steps=True, hovertemplate=told)
+    hover = f"no plan is {measure.better} than %{{y:.4g}} {measure.unit}<extra></extra>"
+    return curve(x, y, name, LINE_GREY, 1.5, dash="dash", steps=True, hovertemplate=hover)
 
 
 def _task(step: PlanStep) -> SearchedTask:

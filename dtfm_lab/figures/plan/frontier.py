@@ -106,8 +106,8 @@ def _bound(frontier: Frontier, x: dict[str, Any]) -> go.Scatter:
     at = np.geomspace(max(low, high / 1e4), high, 200)
     seconds = np.array([frontier.lower_bound_s(float(price)) for price in at])
     kept = np.isfinite(seconds)
-    told = "with $%{x:,.2f} an hour no plan is faster than %{y:.4g} s<extra></extra>"
-    return curve(at[kept], seconds[kept], "no plan is below", LINE_GREY, 1.5, dash="dash", hovertemplate=told)
+    hover = "with $%{x:,.2f} an hour no plan is faster than %{y:.4g} s<extra></extra>"
+    return curve(at[kept], seconds[kept], "no plan is below", LINE_GREY, 1.5, dash="dash", hovertemplate=hover)
 
 
 def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:

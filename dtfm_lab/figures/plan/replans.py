@@ -45,7 +45,7 @@ def _iterations(plan: Plan, seconds: float) -> float:
     return max(0.0, seconds) / plan.iteration_s
 
 
-class _Row(NamedTuple):
+class _ReplanRow(NamedTuple):
     """What becomes of one plan, in iterations of the horizon, in the mean over the changes."""
 
     before: Plan
@@ -59,13 +59,13 @@ class _Row(NamedTuple):
     n: int
 
 
-def _row(found: Sequence[Replan], every_s: float) -> _Row:
+def _row(found: Sequence[Replan], every_s: float) -> _ReplanRow:
     before = found[0].before
     redo_s = [every_s / 2 * bool(one.moves.from_checkpoint.any()) for one in found]
     made = [_iterations(one.plan, one.horizon_s - one.move_s - redo) for one, redo in zip(found, redo_s, strict=True)]
     moving = [_iterations(one.plan, min(one.move_s, one.horizon_s)) for one in found]
     redone = [_iterations(one.plan, min(redo, one.horizon_s)) for one, redo in zip(found, redo_s, strict=True)]
-    return _Row(
+    return _ReplanRow(
         before=before,
         undisturbed=_iterations(before, found[0].horizon_s),
         made=float(np.mean(made)),

@@ -168,7 +168,7 @@ PARTS = {
     ("link", "latency"): ("latency", SKY),
     ("link", "both"): ("messages and their latency", VERMILLION),
     ("link", "delay"): ("messages leave late", ORANGE),
-    ("card", "delay"): ("messages come in another order", GREEN),
+    ("nic", "delay"): ("messages come in another order", GREEN),
 }
 NEGLIGIBLE = 1e-9
 """Share of an iteration up to which a difference counts as none."""
@@ -207,7 +207,7 @@ def blame(comparison: Comparison) -> go.Figure:
     figure.update_xaxes(title_text=f"makes an iteration longer than predicted by ({unit})", zeroline=True)
     figure.update_xaxes(zerolinecolor=LINE_GREY, zerolinewidth=1.5)
     short_names = zip(shown["of"], short(shown["name"]), strict=True)
-    ticks = [f"card of {name}" if of == "card" else name for of, name in short_names]
+    ticks = [f"NIC of {name}" if of == "nic" else name for of, name in short_names]
     figure.update_yaxes(**by_name(names, 0.6), tickvals=names, ticktext=ticks)
     suspects = comparison.suspects
     named = [str(sentence).replace("->", "→") for sentence in suspects["sentence"]]
@@ -234,7 +234,7 @@ def _bars(rows: pd.DataFrame, names: list[str], scale: float, words: str, color:
 
 
 def _name(of: str, name: str) -> str:
-    return literal(f"card of {name}" if of == "card" else name.replace("->", "→"))
+    return literal(f"NIC of {name}" if of == "nic" else name.replace("->", "→"))
 
 
 def _times(ratio: float, what: str) -> str:

@@ -46,9 +46,9 @@ def bubble(trace: Trace) -> go.Figure:
         x, y = (seconds * scale).to_numpy(np.float32), np.array(at, dtype=np.float32)
         look = {"width": 0.85, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
         look |= {"texttemplate": None if crowded else "%{customdata:.0%}", "marker": edged(CAUSE_COLORS[cause])}
-        told = f"stage %{{y}} · {words} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>"
+        hover = f"stage %{{y}} · {words} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>"
         data = shares[cause].to_numpy(np.float32)
-        figure.add_bar(orientation="h", x=x, y=y, name=words, customdata=data, hovertemplate=told, **look)
+        figure.add_bar(orientation="h", x=x, y=y, name=words, customdata=data, hovertemplate=hover, **look)
     names = [f"{stage} · {literal(device)}" for stage, device in zip(frame["stage"], frame["device"], strict=True)]
     figure.update_yaxes(
         tickvals=np.array(at, dtype=np.float32), ticktext=names, tickfont_size=9 if crowded else 11,

@@ -153,12 +153,12 @@ def _drawn(held: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
     ends = {name: slice(None) if np.ptp(of) else slice(None, None, len(of)) for name, of in held.bands.items()}
     traces = []
     for name, of in held.bands.items():
-        told = {"legendgroup": name, "hovertemplate": f"{name} %{{y:.3g}} {unit}<extra></extra>"}
+        hover = {"legendgroup": name, "hovertemplate": f"{name} %{{y:.3g}} {unit}<extra></extra>"}
         look = {"stackgroup": "held", "stackgaps": "interpolate", "fillcolor": BANDS[name]}
         y = (np.append(of, of[-1]) / per_unit).astype(np.float32)
         at = ends[name]
         traces.append(
-            curve(x.astype(np.float32)[at], y[at], name, BANDS[name], 0, steps=True, showlegend=first, **told, **look)
+            curve(x.astype(np.float32)[at], y[at], name, BANDS[name], 0, steps=True, showlegend=first, **hover, **look)
         )
     if held.limit_bytes > axes.top_bytes:
         return traces

@@ -18,7 +18,7 @@ from dtfm_lab.planning.explain import iteration_sentences, sentences
 from dtfm_lab.planning.explain.communication import CostAnalysis, group_bottlenecks, hop_bottlenecks
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
 from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table
-from dtfm_lab.simulation.sensitivity import WHAT, Gain, gains, sensitivity_table
+from dtfm_lab.simulation.sensitivity import WHAT, SensitivityGain, gains, sensitivity_table
 from dtfm_lab.simulation.task_runner import table_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Explanation(CostAnalysis):
         *,
         factor: float = 1.1,
         what: str | Sequence[str] = WHAT,
-        progress: Callable[[Gain], object] | None = None,
+        progress: Callable[[SensitivityGain], object] | None = None,
         like: Trace | None = None,
         queueing: str | None = None,
         efficiency: float | None = None,

@@ -94,8 +94,8 @@ class IterationAnalysis:
 
     @cached_property
     def unshared_s(self) -> float | None:
-        """Seconds of the iteration if no two devices shared a card; None where none of the plan's do."""
-        if not self.trace.context.cards:
+        """Seconds of the iteration if no two devices shared a NIC; None where none of the plan's do."""
+        if not self.trace.context.nics:
             return None
         topology = self.plan.topology
         alone = tuple(replace(device, host="") for device in topology.devices)

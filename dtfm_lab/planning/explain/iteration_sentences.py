@@ -36,7 +36,7 @@ NEGLIGIBLE = 5e-4
 def of_iteration(analysis: IterationAnalysis) -> str:
     """One line each for the seconds, the job's choices, what binds them, memory, idle time, idle devices, the bound and
     the money."""
-    said = (_seconds, _choices, binding, _shared_cards, _memory, _idle_time, _blocking, _left_out, _bound, _price)
+    said = (_seconds, _choices, binding, _shared_nics, _memory, _idle_time, _blocking, _left_out, _bound, _price)
     return "\n".join(filter(None, (sentence(analysis) for sentence in said)))
 
 
@@ -101,11 +101,11 @@ def binding(analysis: IterationAnalysis) -> str:
     return f"Synchronisation binds, {bind}: averaging the gradients of replicas.{through}"
 
 
-def _shared_cards(analysis: IterationAnalysis) -> str:
-    """What it costs that devices of one host share its card; empty where none do."""
+def _shared_nics(analysis: IterationAnalysis) -> str:
+    """What it costs that devices of one host share its NIC; empty where none do."""
     if (alone_s := analysis.unshared_s) is None:
         return ""
-    return f"Devices of one host share its network card; with a card for each {_would_take(alone_s, analysis)}."
+    return f"Devices of one host share its NIC; with a NIC for each {_would_take(alone_s, analysis)}."
 
 
 def _blocking(analysis: IterationAnalysis) -> str:

@@ -65,8 +65,8 @@ def _each_device(plan: Plan) -> tuple[str, list[str]]:
     """What the bound by each device's own passes and messages counts, and what it leaves out."""
     counts = "for every device its passes, its messages and its averaging over the best links of its kind"
     omits = ["that devices wait for each other's passes"]
-    if plan.topology.card_of is not None:
-        omits += ["that devices of a host share its network card"]
+    if plan.topology.nic_of is not None:
+        omits += ["that devices of a host share its NIC"]
     if len(plan.topology) > MOST_DEVICES_WITH_CUTS:
         omits += [f"which devices are far apart (it does in networks of up to {MOST_DEVICES_WITH_CUTS} devices)"]
     return counts, omits

@@ -199,11 +199,12 @@ class IterationProblem:
         each, how = BYTES_PER_ELEMENT[job.dtype], job.gradients_as
         microbatches = open_microbatches(job)
         speeds = np.array([speeds_of(job, topology.devices, efficiency, one) for one in microbatches])
+        links = Links.of(topology, queueing)
         return cls(
             topology=topology,
             job=job,
-            queueing=queueing,
-            links=Links.of(topology, queueing),
+            queueing=links.queueing,
+            links=links,
             efficiency=efficiency,
             flop_per_s=speeds.max(axis=0),
             reached=speeds / speeds.max(axis=0),
@@ -274,14 +275,14 @@ class IterationProblem:
 
     @property
     def _shared_host(self) -> FloatArray:
-        """(N,) the first device of each host of several; -1 for devices with a card of their own."""
-        card_of = self.links.card_of
-        return np.full(self.n_devices, -1.0) if card_of is None else np.where(is_shared(card_of), card_of, -1.0)
+        """(N,) the first device of each host of several; -1 for devices with a NIC of their own."""
+        nic_of = self.links.nic_of
+        return np.full(self.n_devices, -1.0) if nic_of is None else np.where(is_shared(nic_of), nic_of, -1.0)
 
     @property
-    def cards(self) -> bool:
-        """Whether every message of a device takes the device's own card."""
-        return self.queueing == "cards" and self.links.card_of is None
+    def nics(self) -> bool:
+        """Whether every message of a device takes the device's own NIC."""
+        return self.queueing == "nics" and self.links.nic_of is None
 
     def gradient_bytes(self, n_parameters: float) -> float:
         """Bytes in messages of the gradient of so many parameters, as compressed."""

@@ -7,7 +7,7 @@ counts a little more for every annealing that the shape has had. So good shapes 
 given up. A shape whose plans would be good but lack memory is also tried with activations computed again.
 
 An annealing prices its moves by an estimate. What it finds is annealed once more, at a lower temperature, by the
-exact replay. Where the replay does not cover the job, or the network cards of its hosts, the simulator prices the
+exact replay. Where the replay does not cover the job, or the NICs of its hosts, the simulator prices the
 plan.
 
 Sources: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but

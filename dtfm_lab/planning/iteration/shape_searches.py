@@ -40,7 +40,7 @@ from dtfm_lab.simulation.schedules.builtin import MOST_PASSES
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
-    from dtfm_lab.planning.iteration.kernels.state import State
+    from dtfm_lab.planning.iteration.kernels.state import SearchState
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
 
@@ -251,7 +251,7 @@ def tables_of(
         codec_bytes_per_s=float(problem.codec_bytes_per_s),
         synchronisation=_synchronisation(job),
         synchronise_every=int(job.averages_every),
-        cards=problem.cards,
+        nics=problem.nics,
         objective=int(target.dollars),
         most_dollars_per_s=float(target.max_price_per_hour) / 3600.0,
         most_s=float(target.max_iteration_s),
@@ -285,7 +285,7 @@ RandomState = npt.NDArray[np.uint64]
 NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
 """For annealing without moves."""
 STAGE_ROWS = 10
-"""Rows of ``State.stage``."""
+"""Rows of ``SearchState.stage``."""
 BOUNDLESS_BYTES = 2.0**60
 
 
@@ -316,15 +316,15 @@ class KernelPlan:
         return self.value * (1 + 10 * self.lacks)
 
 
-def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:
+def new_state(n_stages: int, n_replicas: int, n_devices: int) -> SearchState:
     """A state of this shape with everything still to be set."""
-    from dtfm_lab.planning.iteration.kernels.state import State
+    from dtfm_lab.planning.iteration.kernels.state import SearchState
 
     n, r = n_stages, n_replicas
     wholes, reals = np.zeros(n_devices + 2 * n + r, dtype=np.int64), np.zeros(STAGE_ROWS * n + 5 * r + 3 * n * r)
     row, blocks, shares, ahead = np.split(wholes, np.cumsum([n_devices, n, r]))
     stage, pipe, cell = np.split(reals, np.cumsum([STAGE_ROWS * n, 5 * r]))
-    return State(
+    return SearchState(
         wholes=wholes,
         reals=reals,
         row=row,
@@ -360,10 +360,10 @@ class ShapeSearch:
         self.work = 0.0
         """Their lengths together, in nominal ones."""
         self._first_warmups, self._given_counts = _first_warmups(job, shape[0]), job.microbatches_per_replica
-        self._states: list[State] = []
+        self._states: list[SearchState] = []
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[SearchState]:
         """Three states of this shape, made when first used."""
         if not self._states:
             self._states = [new_state(*self.shape, self.tables.device.shape[1]) for _ in range(3)]

@@ -19,7 +19,7 @@ import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
-from dtfm_lab.planning.planners.shown_population import Individual, ShownPopulation
+from dtfm_lab.planning.planners.shown_population import PopulationMember, ShownPopulation
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners, wait_for_kernels
 
 N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 2
@@ -66,7 +66,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
     """
     random_rows = [rng.permutation(problem.n_devices) for _ in range(N_RANDOM + 1)]
     evaluations, best = 0, None
-    population: list[Individual] = []
+    population: list[PopulationMember] = []
     shown = ShownPopulation(problem, population)
     if problem.start is None:
         for row in random_rows:
@@ -90,7 +90,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
             shown.wait("chance", row)
     shown.wait("structure", rows[0], first_ones[-1])
     for row, cost_s in zip(rows[1:N_CLUSTERED], costs_s[1:N_CLUSTERED], strict=True):
-        shown.wait("structure", row, Individual(row, float(cost_s)))
+        shown.wait("structure", row, PopulationMember(row, float(cost_s)))
     held = partial(shown.held, best)
     first = Generation(problem.grid(best.row), best.cost_s, priced, best.cost_s, 0.0, operator, held=held)
     yield first
@@ -103,7 +103,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
         n_initial += from_initial is not None
         offspring = from_initial or reproduction.offspring(population)
         parents = tuple(population[i].as_parent for i in offspring.parents)
-        improved = Individual(offspring.row, np.inf, birth_number, offspring.operator, parents)
+        improved = PopulationMember(offspring.row, np.inf, birth_number, offspring.operator, parents)
         for row, cost_s, moves in reproduction.local_search(offspring, best.cost_s, birth_number - n_initial):
             evaluations += moves
             improved = replace(improved, row=row, cost_s=cost_s)
@@ -154,7 +154,7 @@ class _Reproduction:
         for row in random_rows:
             yield Offspring("chance", (), row, RANDOM_HOT)
 
-    def offspring(self, population: list[Individual]) -> Offspring:
+    def offspring(self, population: list[PopulationMember]) -> Offspring:
         """New by chance or from clusters, recombined from two parents, or a copy of one, to be annealed again.
 
         Each parent is the better of two individuals drawn at random.
@@ -175,7 +175,7 @@ class _Reproduction:
     def _flipped(self) -> Offspring:
         return Offspring("structure", (), self._clustered.flipped(self._rng), _log_uniform(self._rng, *CLUSTERED_HOT))
 
-    def _tournament(self, population: list[Individual]) -> int:
+    def _tournament(self, population: list[PopulationMember]) -> int:
         return min(map(int, self._rng.integers(len(population), size=2)), key=lambda i: population[i].cost_s)
 
     def local_search(self, offspring: Offspring, best_s: float, n_before: int) -> Iterator[tuple[IntArray, float, int]]:
@@ -190,7 +190,7 @@ class _Reproduction:
 
 
 def _select_survivors(
-    population: list[Individual], child: Individual, parents: tuple[int, ...], is_initial: bool
+    population: list[PopulationMember], child: PopulationMember, parents: tuple[int, ...], is_initial: bool
 ) -> None:
     """Replace the child's worse parent, or without parents the worst individual, if the child is no worse.
 
@@ -205,13 +205,13 @@ def _select_survivors(
         population[worse] = child
 
 
-def _individual(problem: Problem, row: IntArray) -> Individual:
+def _individual(problem: Problem, row: IntArray) -> PopulationMember:
     """The individual of a row, its pipelines paired at least cost and its stages in the best order."""
     grid = problem.rematched(problem.grid(row))
-    return Individual(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid))
+    return PopulationMember(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid))
 
 
-def _diversity(problem: Problem, population: list[Individual]) -> float:
+def _diversity(problem: Problem, population: list[PopulationMember]) -> float:
     best = min(range(len(population)), key=lambda i: population[i].cost_s)
     groups = np.array([_groups(problem, one.row) for one in population])
     return diversity(groups, best, problem.n_stages, problem.n_replicas)

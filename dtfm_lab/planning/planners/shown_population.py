@@ -24,7 +24,7 @@ RULE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Individual:
+class PopulationMember:
     """One placement of a population."""
 
     row: IntArray
@@ -33,38 +33,38 @@ class Individual:
     birth_number: int = -1
     """Counted from 0 over those that were annealed."""
     operator: str = ""
-    parents: tuple["Individual", ...] = ()
+    parents: tuple["PopulationMember", ...] = ()
     """Without their own parents."""
 
     @property
-    def as_parent(self) -> "Individual":
+    def as_parent(self) -> "PopulationMember":
         return replace(self, parents=())
 
 
 class ShownPopulation:
     """Costs a search nothing before it is asked; ``population`` is the planner's own list."""
 
-    def __init__(self, problem: Problem, population: list[Individual]) -> None:
+    def __init__(self, problem: Problem, population: list[PopulationMember]) -> None:
         self._problem, self._population = problem, population
         self._rows: list[IntArray] = []
         """Placements that annealing begins with, by their numbers, as far as they are known beforehand."""
-        self._waiting: dict[int, Individual] = {}
+        self._waiting: dict[int, PopulationMember] = {}
         """Those of them that have not been annealed yet."""
-        self._newest: deque[Individual] = deque(maxlen=SHOWN)
+        self._newest: deque[PopulationMember] = deque(maxlen=SHOWN)
 
-    def wait(self, operator: str, row: IntArray, one: Individual | None = None) -> None:
+    def wait(self, operator: str, row: IntArray, one: PopulationMember | None = None) -> None:
         """Show a placement until it has been annealed, as ``one`` where it has been priced."""
-        self._waiting[len(self._rows)] = replace(one or Individual(row, math.nan), operator=operator)
+        self._waiting[len(self._rows)] = replace(one or PopulationMember(row, math.nan), operator=operator)
         self._rows.append(row)
 
-    def add(self, begun: IntArray, one: Individual, *, is_initial: bool) -> None:
+    def add(self, begun: IntArray, one: PopulationMember, *, is_initial: bool) -> None:
         """Show an individual that was annealed from a row, whether or not it has survived."""
         self._newest.append(one)
         for number in list(self._waiting):
             if not is_initial or np.array_equal(self._rows[number], begun):
                 del self._waiting[number]
 
-    def held(self, best: Individual) -> Population:
+    def held(self, best: PopulationMember) -> Population:
         """The best so far, the population, those that wait, and the newest others, the cheapest first."""
         for number, one in self._waiting.items():
             if math.isnan(one.cost_s):
@@ -79,7 +79,7 @@ class ShownPopulation:
         individuals = sorted((shown[: n_held + 1] + waiting + shown[n_held + 1 :])[:SHOWN], key=lambda one: one.cost_s)
         return Population(individuals=tuple(individuals), rule=RULE)
 
-    def _shown(self, number: int, one: Individual) -> ShownIndividual:
+    def _shown(self, number: int, one: PopulationMember) -> ShownIndividual:
         n_known = len(self._rows)
         return ShownIndividual(
             number=number,

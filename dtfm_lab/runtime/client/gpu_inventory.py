@@ -31,7 +31,7 @@ class NoGpu(LabError):
 
 
 @dataclass(frozen=True)
-class Gpu:
+class AttachedGpu:
     name: str
     uuid: str
     memory_bytes: int | None
@@ -42,7 +42,7 @@ class Gpu:
     """Memory that no process has taken; None where the driver does not say, as where it is the host's."""
 
 
-def driver_gpus() -> list[Gpu]:
+def driver_gpus() -> list[AttachedGpu]:
     """Return all GPUs that the driver lists. Raises NoGpu."""
     if shutil.which("nvidia-smi") is None:
         raise NoGpu("nvidia-smi, which comes with NVIDIA's driver, is not there")
@@ -66,11 +66,11 @@ def _asked(fields: str) -> subprocess.CompletedProcess[str]:
         raise NoGpu(f"nvidia-smi cannot be started: {error.strerror}") from None
 
 
-def parse_query(answer: str) -> list[Gpu]:
+def parse_query(answer: str) -> list[AttachedGpu]:
     """Return one GPU per line of ``QUERY`` and perhaps ``CAPABILITY``; a field without a value is in brackets."""
     rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
     return [
-        Gpu(name, uuid, _bytes(memory), driver, "".join(capability), _bytes(free))
+        AttachedGpu(name, uuid, _bytes(memory), driver, "".join(capability), _bytes(free))
         for name, uuid, memory, driver, free, *capability in (row for row in rows if len(row) in (5, 6))
     ]
 
@@ -79,7 +79,7 @@ def _bytes(mebibytes: str) -> int | None:
     return int(mebibytes) * GiB // 1024 if mebibytes.isdigit() else None
 
 
-def visible(gpus: Sequence[Gpu], variable: str | None) -> list[Gpu]:
+def visible(gpus: Sequence[AttachedGpu], variable: str | None) -> list[AttachedGpu]:
     """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves; CUDA stops reading at the first unknown entry."""
     if variable is None:
         return list(gpus)
@@ -131,7 +131,7 @@ def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
         )
 
 
-def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[Gpu] | None = None) -> str:
+def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[AttachedGpu] | None = None) -> str:
     """Return why this machine's GPUs have too little free memory for a run, in one clause; empty where they have it.
 
     Workers take the GPUs in turn. A stage needs what the memory model says for this schedule, with all the messages

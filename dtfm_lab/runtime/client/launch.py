@@ -63,10 +63,10 @@ def start(plan: Plan, schedule: str | Schedule | None = None, **options: Any) ->
 def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) -> RunSpec:
     """Return what the processes of a run get; raises what ``start`` raises."""
     clock = options.clock
-    if options.queueing == "cards" and clock != "virtual":
+    if options.queueing == "nics" and clock != "virtual":
         raise LabError(
-            f"queueing is cards on the {clock} clock; wanted the virtual clock, or pairs: when a message gets its turn "
-            f"at its receiver's card depends on messages that are still to be sent, which no worker can wait for"
+            f"queueing is nics on the {clock} clock; wanted the virtual clock, or pairs: when a message gets its turn "
+            f"at its receiver's NIC depends on messages that are still to be sent, which no worker can wait for"
         )
     plan.job.modelled()
     running, part = what_runs(plan, options.workers)

@@ -19,7 +19,7 @@ from dtfm_lab.domain.trace import ComputeTime, Fault, RunContext, Span, Trace
 from dtfm_lab.runtime.client.spill_buffer import SpillBuffer
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
-from dtfm_lab.simulation.simulate import shared_cards, traced_plan
+from dtfm_lab.simulation.simulate import shared_nics, traced_plan
 
 MOST_NOTES = 20
 """Notes of a run that are kept, the last ones."""
@@ -159,7 +159,7 @@ class RunRecord:
             links="real" if spec.clock == "real" else "emulated",
             plan=traced_plan(plan, spec.built),
             queueing=spec.queueing,
-            cards=shared_cards(plan, spec.links),
+            nics=shared_nics(plan, spec.links),
             rehearsed=spec.subplan,
             stand_in="" if spec.stand_in is None else spec.stand_in.name,
             runs_on=spec.runs_on,

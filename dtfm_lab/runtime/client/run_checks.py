@@ -28,7 +28,7 @@ from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings, RunSp
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import simulate_iteration
-from dtfm_lab.simulation.simulate import shared_cards
+from dtfm_lab.simulation.simulate import shared_nics
 
 BYTE_VALUES = 256
 BYTES_PER_WORKER = 80e6
@@ -217,10 +217,10 @@ def checked_spec(
     built = build(plan, plan.job.schedule_name if schedule is None else schedule, links=links)
     spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, **(resolved | changes))
     check_job(spec)
-    if spec.clock == "paced" and (shared := shared_cards(plan, spec.links)):
-        card, count = Counter(card for row in shared for card in row).most_common(1)[0]
+    if spec.clock == "paced" and (shared := shared_nics(plan, spec.links)):
+        nic, count = Counter(nic for row in shared for nic in row).most_common(1)[0]
         raise TopologyError(
-            f"{counted(count, 'device')} of the plan share the card of {card}'s host on the paced clock, whose links "
+            f"{counted(count, 'device')} of the plan share the NIC of {nic}'s host on the paced clock, whose links "
             "are emulated by separate workers; wanted the virtual or the real clock, or devices without host"
         )
     simulate_iteration(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)

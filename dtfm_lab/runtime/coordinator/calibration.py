@@ -4,7 +4,7 @@ A calibration iteration runs the same program, with the same messages, on a copy
 the same computations come out 5 to 10 % cheaper: caches stay warm and cores idle.
 
 The coordinator simulates of a run what workers cannot know while they compute: arrivals, or their order. Where messages
-queue at the receiver's network card, the arrival of one depends on all others that are sent to it. On the virtual clock
+queue at the receiver's NIC, the arrival of one depends on all others that are sent to it. On the virtual clock
 all times follow from the CPU seconds of the computations. So the workers measure these, without regard to links, and
 the coordinator simulates the iteration with them, event by event (``replay``).
 

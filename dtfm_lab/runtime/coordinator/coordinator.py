@@ -213,7 +213,7 @@ class Coordinator:
         digests: dict[str, str] = {}
         try:
             with self._checkpoints.writing(done, self._losses, digests) as folder:
-                answers = self._pool.order_all(orders.Checkpoint(folder=str(folder)))
+                answers = self._pool.order_all(orders.WriteCheckpoint(folder=str(folder)))
                 for answer in answers:
                     digests |= answer.get("digests", {})
                 if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
@@ -277,8 +277,8 @@ class Coordinator:
             self._without_state[rank] = how, time.monotonic()
             pool.replace(rank)
         if not lost:  # no ``recovered`` will say that what was measured of this iteration is void
-            told = f"connections between workers broke {pool.phase} ({pool.connection_error}) and were made again"
-            emit("reconnected", iteration=self._done, message=told)
+            report = f"connections between workers broke {pool.phase} ({pool.connection_error}) and were made again"
+            emit("reconnected", iteration=self._done, message=report)
         self._join()
 
     def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
@@ -351,8 +351,8 @@ class Coordinator:
         self._n_losses.clear()
         self._span_rows = []
         n_kept, started = pool.regroup(spec, self._done if shares else None)
-        told = {"iteration": self._done, "undone": undone, "kept": n_kept, "started": len(started)}
-        emit("replanned", spec=command["spec"], from_checkpoint=command["from_checkpoint"], **told)
+        report = {"iteration": self._done, "undone": undone, "kept": n_kept, "started": len(started)}
+        emit("replanned", spec=command["spec"], from_checkpoint=command["from_checkpoint"], **report)
         if shares:
             self._without_state |= dict.fromkeys(started, ("was lost", began_s))
             self._keep_calibration()

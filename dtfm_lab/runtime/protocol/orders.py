@@ -121,7 +121,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+class WriteCheckpoint:
     """Write the tensors of a checkpoint."""
 
     do: ClassVar[str] = "checkpoint"
@@ -144,7 +144,7 @@ class Leave:
     do: ClassVar[str] = "leave"
 
 
-InTurn = Train | Join | HandOver | Become | Calibrate | Profile | Iterate | Evaluate | Checkpoint | Write | Leave
+InTurn = Train | Join | HandOver | Become | Calibrate | Profile | Iterate | Evaluate | WriteCheckpoint | Write | Leave
 """Orders that are carried out one after the other."""
 Order = Slow | Exit | InTurn
 KINDS: dict[str, type[Order]] = {kind.do: kind for kind in get_args(Order)}

@@ -74,7 +74,7 @@ class RunSettings:
         str,
         Option(
             help="Which messages wait for each other: pairs (each directed pair of devices is a link) or, on the "
-            "virtual clock, cards (each device has one network card).",
+            "virtual clock, nics (each device has one NIC).",
             choices=QUEUEING,
         ),
     ] = "pairs"
@@ -259,7 +259,7 @@ class RunSpec(RunSettings):
     @property
     def replays(self) -> bool:
         """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
-        return self.links.has_cards or (self.plan.job.fragment_delay > 0 and self.clock == "virtual")
+        return self.links.has_nics or (self.plan.job.fragment_delay > 0 and self.clock == "virtual")
 
     @cached_property
     def built(self) -> Schedule:

@@ -172,7 +172,7 @@ class Worker:
                 return self._iterate(order)
             case orders.Evaluate():
                 return self._evaluate(order)
-            case orders.Checkpoint():
+            case orders.WriteCheckpoint():
                 return self._checkpoint(order)
             case orders.Write():
                 return self._write(order)
@@ -286,7 +286,7 @@ class Worker:
         loss = executor.evaluate(order.number, self._on_device(batch))
         return {"loss": loss if executor.math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
-    def _checkpoint(self, order: orders.Checkpoint) -> Answer:
+    def _checkpoint(self, order: orders.WriteCheckpoint) -> Answer:
         """Write this worker's tensors; of equal replicas only the first writes. An error ends no run."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write  # safetensors is loaded where it is used
 

@@ -48,7 +48,7 @@ def event_loop(
     latency_s, partner
         (n,) of sends: seconds to the receiver, and the receive there; anything elsewhere.
     queue
-        (n,) the link or card that a message occupies, -1 where none; 0 to n_queues - 1.
+        (n,) the link or NIC that a message occupies, -1 where none; 0 to n_queues - 1.
     turn
         (n,) the two devices, as a number from 0 to n_turns - 1, of which one message at a time is under way, of either
         direction, until it has arrived; -1 where messages do not take turns.

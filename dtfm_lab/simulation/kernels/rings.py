@@ -144,7 +144,7 @@ def shared_ring_times(
 ) -> None:
     """Fill ``times`` like ``ring_times``, message by message.
 
-    Exact, too, where rings share some of their cards, or sums of several buckets wait for each other.
+    Exact, too, where rings share some of their NICs, or sums of several buckets wait for each other.
 
     Parameters beside those of ``ring_times``
     ----------

@@ -285,7 +285,7 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
 
 
 def _busiest_s(links: Links, messages: list[tuple[IntArray, IntArray, FloatArray]]) -> float:
-    """Seconds for which one micro-batch of every pipeline occupies the busiest link, or card, in one direction.
+    """Seconds for which one micro-batch of every pipeline occupies the busiest link, or NIC, in one direction.
 
     ``messages`` are senders, receivers and seconds of each.
     """

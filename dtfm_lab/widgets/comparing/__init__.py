@@ -35,7 +35,7 @@ class ComparePanel(Panel):
         self._lab_state, self._is_opening, self._chosen = lab_state, Guard(), ""
         self._findings: Findings | None = None
         self._devices_of: dict[str, tuple[str, ...]] = {}
-        self.tiles, self.told = w.HTML(), w.HTML()
+        self.tiles, self.summary = w.HTML(), w.HTML()
         self.residuals = classed(ResidualsView(self._choose, height=0), "dtfm-fill")
         self._traits = {name: (self.residuals, name) for name in ("table", "sort_by", "descending")}
         self.refitting = Refitting(lab_state, plan_again)
@@ -52,7 +52,7 @@ class ComparePanel(Panel):
         self.refitting.redo()
 
     def select(self, of: str, name: str) -> None:
-        """Select a "link" ("a -> b"), a "device", a "card" (of a device) or a "stage" in the lab's state."""
+        """Select a "link" ("a -> b"), a "device", a "nic" (of a device) or a "stage" in the lab's state."""
         state = self._lab_state
         with state.hold_trait_notifications():
             state.selected_link = tuple(name.split(ARROW, 1)) if of == "link" else ()
@@ -61,7 +61,7 @@ class ComparePanel(Panel):
 
     def _laid_out(self) -> w.VBox:
         what = "The verdict, each suspect, and the fitted values"
-        more = more_menu([self.told, self.refitting.table], "In sentences", what)
+        more = more_menu([self.summary, self.refitting.table], "In sentences", what)
         self.refitting.note.add_class("dtfm-grow")
         refitting = [self.refit, self.refitting.use, self.refitting.again, self.refitting.note]
         row = toolbar(*self._guessing, *refitting, self.error, more)
@@ -97,11 +97,11 @@ class ComparePanel(Panel):
         self._lab_state.suspects = () if found is None or secret else found.suspects
         if found is None:
             self.tiles.value = tiles_html(NOTHING)
-            self.told.value = markup.line("Nothing to compare yet: run the plan first.", "note")
+            self.summary.value = markup.line("Nothing to compare yet: run the plan first.", "note")
             self.residuals.tables = []
             return
         self.tiles.value = tiles_html(found.tiles, secret=secret)
-        self.told.value = sentences_html((SECRET,) if secret else found.sentences)
+        self.summary.value = sentences_html((SECRET,) if secret else found.sentences)
         self._lab_state.set_note("compare", SECRET if secret else found.headline)
         with self.residuals.hold_sync():
             self.residuals.tables = hidden(found.tables) if secret else found.tables

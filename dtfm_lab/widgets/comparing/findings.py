@@ -13,7 +13,7 @@ import pandas as pd
 
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.blame import NOTABLE
-from dtfm_lab.compare.errors import Estimate, estimate, share_of, signed_s
+from dtfm_lab.compare.errors import ConfidenceInterval, estimate, share_of, signed_s
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import BY_MODEL
 from dtfm_lab.domain.units import counted, signed_share
@@ -65,12 +65,12 @@ class Findings(NamedTuple):
         more = len(suspects) - MOST_SENTENCES
         rest = [f"and {more} more, in comparison.suspects"] if more > 0 else []
         first = comparison.verdict, comparison.inside_sentence
-        told = (*first, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
+        in_order = (*first, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
         by_model = comparison.measured.context.links_by_model
         rows = comparison.suspects[["of", "name"]].values
         named = tuple(tuple(name.split(ARROW, 1)) if of == "link" else (name,) for of, name in rows)
         known = comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth
-        return cls(*known, by_model, told, named)
+        return cls(*known, by_model, in_order, named)
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
@@ -184,7 +184,7 @@ def _of(rows: pd.DataFrame, by: str) -> list[Table]:
         predicted_s, measured_s = float(predicted.mean()), float(measured.mean())
         error_s, has_interval = measured_s - predicted_s, np.isfinite(error.low) and np.isfinite(error.high)
         if np.abs(predicted - measured).max() <= ROUNDING * abs(measured_s):
-            error, error_s = Estimate(0.0, 0.0, 0.0), 0.0
+            error, error_s = ConfidenceInterval(0.0, 0.0, 0.0), 0.0
         low_s, high_s = (float(end) if has_interval else None for end in (error.low, error.high))
         relative = share_of(error_s, predicted_s) if predicted_s > 0 else None
         row = {"id": str(key), "predicted_s": predicted_s, "measured_s": measured_s, "error_s": error_s}

@@ -107,9 +107,9 @@ class GroupsPanel(Panel):
             self.line.value = ""
         elif self.mode.value == "ring":
             words = describe_step(plan, letter)
-            told = f"({letter}) {words.title}. {words.happens} {words.numbers} DT-FM, {words.source}."
+            caption = f"({letter}) {words.title}. {words.happens} {words.numbers} DT-FM, {words.source}."
             self.line.value = (
-                f'<div class="dtfm-step-told" role="status" title="{escape(told)}"><b>({letter}) '
+                f'<div class="dtfm-step-told" role="status" title="{escape(caption)}"><b>({letter}) '
                 f"{escape(words.title)}</b> {escape(words.happens)} <span>{escape(words.numbers)}</span> "
                 f"<i>DT-FM, {escape(words.source)}</i></div>"
             )

@@ -56,7 +56,7 @@ class Origin(IntEnum):
 
 
 class DrawnLinks(NamedTuple):
-    """Latency and bandwidth by the lines of a document, before network cards cap them."""
+    """Latency and bandwidth by the lines of a document, before NICs cap them."""
 
     latency_ms: FloatArray
     """(N, N), from row to column."""

@@ -51,8 +51,8 @@ class MatrixEditor:
         self.both_ways = checkbox("both ways", True, "The way back becomes the same")
         self.result = w.HTML(layout=w.Layout(flex="none"))
         row = toolbar(self.shows, *self.fields.values(), self.both_ways)
-        told = w.HBox([self.what, self.result], layout=w.Layout(height="26px", padding="0 0 0 4px"))
-        self.view = classed(w.VBox([row, told, self.canvas]), "dtfm-matrix-editor")
+        result_row = w.HBox([self.what, self.result], layout=w.Layout(height="26px", padding="0 0 0 4px"))
+        self.view = classed(w.VBox([row, result_row, self.canvas]), "dtfm-matrix-editor")
         if not height:
             self.view.add_class("dtfm-fill")
         w.link((self.shows, "value"), (self.canvas, "shows"))

@@ -51,8 +51,8 @@ def headline(plan: Plan) -> str:
 
 def choices_line(plan: Plan) -> str:
     """Return what the search chose and what the job pinned: ``Chosen: TP 8, 4 stages x 4 replicas · pinned: 1f1b``."""
-    told = {"Chosen": words_of(plan.job, plan.chosen), "pinned": words_of(plan.job, plan.given)}
-    return " · ".join(f"{what}: {escape(words)}" for what, words in told.items() if words)
+    by_origin = {"Chosen": words_of(plan.job, plan.chosen), "pinned": words_of(plan.job, plan.given)}
+    return " · ".join(f"{what}: {escape(words)}" for what, words in by_origin.items() if words)
 
 
 def _free(plan: Plan) -> str:
@@ -79,7 +79,7 @@ def shape_line(plan: Plan) -> str:
 
 NAMED = 4
 """Most phrases about who moved; the devices of the others are counted."""
-TOLD = ("stays", "moved", "gone idle", "come in", "added")
+LISTED_CHANGES = ("stays", "moved", "gone idle", "come in", "added")
 """Changes of a device that are told, of one that stays in its group where the group has another number; that one left
 the network is the edit itself."""
 BY_SHAPE = {"blocks": "blocks cut anew", "shares": "batch shared out anew", "forwards ahead": "other forwards ahead"}
@@ -157,7 +157,7 @@ def _groups(difference: Difference) -> list[MovedGroup]:
         group.name = name
         group.n_devices += 1
         move = _move(row)
-        if row.change in TOLD and move.was != move.now:
+        if row.change in LISTED_CHANGES and move.was != move.now:
             group.moves[move] += 1
     return [group for group in groups.values() if group.moves]
 

@@ -28,7 +28,7 @@ PATIENCE_S = 1.0
 """Most seconds that a plan is waited for while the search's code is loaded; to compile it takes longer."""
 COMPILING_S = 300.0
 """The same of the last search after an edit, which waits for the compiler, too."""
-TOLD_LATER_UP_TO = 64
+EXPLAINED_LATER_UP_TO = 64
 """Most devices of which a change is put into words on the kernel's loop: in 5 ms, and in 170 of 256 devices."""
 BETTER = 5e-4
 """Share of its value that a longer search must save on a first plan, which nobody has looked at for long."""
@@ -73,7 +73,7 @@ def improved(
         return found._replace(plan=_with_bounds_of(plan, after))
     if change is None:
         return Replanned(nearest(after, None))
-    return _told(nearest(after, change.before.plan), change.before, job)
+    return _replanned(nearest(after, change.before.plan), change.before, job)
 
 
 def _with_bounds_of(plan: Plan, other: Plan) -> Plan:
@@ -151,7 +151,7 @@ def replanned(
     before = before or BeforeEdit(plan.topology, job, plan, plan.iteration_s)
     start = _on(plan, topology, job)
     if start is not None and _costs_alike(plan, start):
-        return _told(_kept(plan, start, plan), before, job)
+        return _replanned(_kept(plan, start, plan), before, job)
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "improve_bound": False}
     options |= {"live": live, "seed": plan.seed or 0, "start": start}
     if start is None and plan.objective != COMMUNICATION:
@@ -170,8 +170,8 @@ def replanned(
     least = min([value(after), *(value(one) for _, one in known)])
     for made, one in known:
         if least > value(one) * (1 - SAME):
-            return _told(_kept(made, one, after), before, job)
-    return _told(nearest(after, before.plan), before, job)
+            return _replanned(_kept(made, one, after), before, job)
+    return _replanned(nearest(after, before.plan), before, job)
 
 
 def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
@@ -189,11 +189,11 @@ def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
     return start if plan.objective == COMMUNICATION else simulated(start)
 
 
-def _told(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
+def _replanned(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
     """Return the plan with what it changed; of few devices in words only when somebody asks, as their chart is shown
     first; of many here, as this may be a thread of its own."""
     change = PlanChange(before, simulated(plan), job)
-    if len(plan.topology) > TOLD_LATER_UP_TO:
+    if len(plan.topology) > EXPLAINED_LATER_UP_TO:
         change.sentence  # noqa: B018 (it is kept)
     return Replanned(change.after, change)
 

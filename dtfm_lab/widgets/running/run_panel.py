@@ -131,8 +131,10 @@ class RunPanel(Panel):
         parts = [self.start, self.stop, self.iterations, self.clock, self.chip, self.mystery, self.faults.devices, more]
         chart = classed(w.Box([self._schedule.chart]), "dtfm-run-chart")
         heading = w.HTML("<h3>What happened</h3>")
-        told = classed(w.VBox([w.HBox([heading, self.progress.line]), self.happened, self.guessing.view]), "dtfm-told")
-        below = classed(w.Box([self.losses, told]), "dtfm-run-below")
+        reported = classed(
+            w.VBox([w.HBox([heading, self.progress.line]), self.happened, self.guessing.view]), "dtfm-told"
+        )
+        below = classed(w.Box([self.losses, reported]), "dtfm-run-below")
         return pane([toolbar(*parts), chart, below], "dtfm-run")
 
     def _begin(self, mystery: np.random.Generator | None = None) -> None:
@@ -169,8 +171,8 @@ class RunPanel(Panel):
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
         self.progress.begin()
         self.guessing.begin(secret)
-        told = self.run.spec if secret is None else replace(self.run.spec, emulated=None)
-        self._reductions = run_report.describe_reductions(told)
+        reported = self.run.spec if secret is None else replace(self.run.spec, emulated=None)
+        self._reductions = run_report.describe_reductions(reported)
         if secret is not None:
             self.happenings.add("a mystery: one device or link is secretly slow. Find it by its bars and residuals")
         self.faults.watch(self.run, may_disturb=secret is None)
@@ -183,13 +185,13 @@ class RunPanel(Panel):
 
     async def _watch(self, run: Run) -> None:
         shown_iteration, shown = (-1, 0), 0
-        predicted, n_told = False, 0
+        predicted, n_reported = False, 0
         rows, gaps = ChartRows(run.context()), LossGaps(self._schedule.chart)
         while True:
             running = run.running  # read before the spans, so that none is missed at the end
             replans = run.replans
-            if len(replans) > n_told and "lost_s" in replans[-1]:
-                n_told, predicted, shown_iteration = len(replans), False, (-1, 0)
+            if len(replans) > n_reported and "lost_s" in replans[-1]:
+                n_reported, predicted, shown_iteration = len(replans), False, (-1, 0)
                 self._take_up(run)
                 rows = ChartRows(run.context())
             if run.profile and not predicted:

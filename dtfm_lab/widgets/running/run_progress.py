@@ -155,8 +155,8 @@ def story_of(run: RunRecord) -> str:
     """
     newest = run.replans[-1] if run.replans else {}
     if "lost_s" in newest and not any(fault.iteration >= newest["iteration"] for fault in run.faults):
-        told = followed(newest)
-        return told[0].upper() + told[1:]
+        replanned = followed(newest)
+        return replanned[0].upper() + replanned[1:]
     if not run.faults:
         return ""
     last, before = run.faults[-1], len(run.faults) - 1
@@ -165,13 +165,13 @@ def story_of(run: RunRecord) -> str:
     return f"{last.device} {last.how} in iteration {last.iteration}: {took}{more}"
 
 
-def followed(told: Event) -> str:
+def followed(replanned: Event) -> str:
     """Return what following another plan took, as a line of what happened."""
-    went_on = counted(told["kept"], "worker")
-    started = f", {told['started']} started" if told["started"] else ""
-    again = f"; {counted(told['undone'], 'iteration')} to be done again" if told["undone"] else ""
-    lost = format_s(told["lost_s"])
-    return f"a new plan from iteration {told['iteration']} on: {went_on} went on{started}{again}, {lost} lost"
+    went_on = counted(replanned["kept"], "worker")
+    started = f", {replanned['started']} started" if replanned["started"] else ""
+    again = f"; {counted(replanned['undone'], 'iteration')} to be done again" if replanned["undone"] else ""
+    lost = format_s(replanned["lost_s"])
+    return f"a new plan from iteration {replanned['iteration']} on: {went_on} went on{started}{again}, {lost} lost"
 
 
 def listed(lines: Sequence[Happening]) -> str:

@@ -113,9 +113,9 @@ def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     seconds = [(float(frame[f"{cause}_s"].sum()), name, tone) for cause, (name, tone) in WAITS.items()]
     largest_first = [(s / whole_s, name, tone) for s, name, tone in sorted(seconds, reverse=True)]
     said = [(share, name, tone) for share, name, tone in largest_first if share >= LEAST_SHARE]
-    told = [{"name": name, "share": share, "tone": tone} for share, name, tone in said]
-    told[:1] = [first | {"name": f"waits {first['name']}"} for first in told[:1]]
-    return [{"name": "mean device computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}, *told]
+    entries = [{"name": name, "share": share, "tone": tone} for share, name, tone in said]
+    entries[:1] = [first | {"name": f"waits {first['name']}"} for first in entries[:1]]
+    return [{"name": "mean device computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}, *entries]
 
 
 def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:

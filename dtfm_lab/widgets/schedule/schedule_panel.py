@@ -32,7 +32,7 @@ from dtfm_lab.widgets.schedule.predictions import (
     is_comparable,
     predicted,
 )
-from dtfm_lab.widgets.tasks import SLOW_S, Newest, begin, has_event_loop
+from dtfm_lab.widgets.tasks import SLOW_S, LatestRequest, begin, has_event_loop
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
 STOPPED = "Stopped: Choices, Predict again predicts what is chosen"
@@ -48,7 +48,7 @@ class SchedulePanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "schedule")
-        self._predictions = Newest(
+        self._predictions = LatestRequest(
             self._predict,
             self._report_error,
             can_answer=lambda: lab_state.plan is not None,

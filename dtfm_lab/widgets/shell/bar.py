@@ -23,7 +23,7 @@ from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import ALIKE, headline, reason_of
-from dtfm_lab.widgets.tasks import SLOW_S, Soon, begin, has_event_loop
+from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import TopBar
 
 REST_S = 0.3
@@ -56,7 +56,7 @@ class StatusBar:
         lab_state.observe(lambda change: self._take_plan(change["new"]), "plan")
         self._reason: tuple[object, str] = (None, "")
         """What was analysed last, see ``_asked``, and what binds it."""
-        self.refreshing = Soon(self.refresh)
+        self.refreshing = OncePerTurn(self.refresh)
         self.view = TopBar(on_press, live=replanning.switch.value)
         traitlets.link((replanning.switch, "value"), (self.view, "live"))
         traitlets.dlink((self.view, "dark"), (lab_state, "dark"))
@@ -185,8 +185,8 @@ def _cost_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
     was = None if before is None else before.plan.cost.total_s
     now, note = plan.cost.total_s, gap_words(plan)
     short = note.replace("at most", "≤").replace("the best", "best")
-    told = {"was": _was(was, now), "note": note, "short": short, "word": "communication cost"}
-    return _number("Communication cost", format_s(now), **told)
+    details = {"was": _was(was, now), "note": note, "short": short, "word": "communication cost"}
+    return _number("Communication cost", format_s(now), **details)
 
 
 def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[str, str]:
@@ -225,16 +225,16 @@ def gap_words(plan: Plan) -> str:
 
 def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
     seconds = shown_s(state)
-    told: dict[str, Any] = {"word": "iteration", "under": [*cost_words(state, plan, before)]}
+    details: dict[str, Any] = {"word": "iteration", "under": [*cost_words(state, plan, before)]}
     if seconds is None:
-        return _number("Iteration, predicted", "–", **told)
+        return _number("Iteration, predicted", "–", **details)
     shown, planned_s = shown_prediction(state), plan.iteration_s
     is_planned = planned_s is None or math.isclose(planned_s, seconds, rel_tol=ALIKE)
     note, short = _bound_words(plan, state.schedule) if is_planned else _as_chosen(state, plan)
     if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between}, {note}", f"{between}, {short}"
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
-    return _number("Iteration, predicted", format_s(seconds), was=was, note=note, short=short, **told)
+    return _number("Iteration, predicted", format_s(seconds), was=was, note=note, short=short, **details)
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:

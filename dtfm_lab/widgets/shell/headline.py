@@ -57,10 +57,10 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if state.topology is None:
         return Headline(*EMPTY)
     if "run" in state.busy and state.run_progress:
-        told = "; ".join(filter(None, [state.run_progress, state.note_of("run")]))
+        clauses = "; ".join(filter(None, [state.run_progress, state.note_of("run")]))
         if state.run_story:
-            return _split(f"{state.run_story}. The run: {told}.")._replace(kind="busy")
-        return Headline("The run:", told, "busy")
+            return _split(f"{state.run_story}. The run: {clauses}.")._replace(kind="busy")
+        return Headline("The run:", clauses, "busy")
     if state.not_planned:
         return _split(state.not_planned[0].upper() + state.not_planned[1:])._replace(kind="error")
     note = state.note_of(state.pane)
@@ -75,8 +75,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
         return Headline("Planning…", "", "busy") if state.job is not None else Headline("No job fits this network.")
     if state.plan_is_stale:
         return Headline("The plan is of the network before the last edit.", "Plan again, or switch Live on.")
-    if told := "" if run_staleness(state) else _measured(state):
-        return _split(told)  # the run came after the edit
+    if clauses := "" if run_staleness(state) else _measured(state):
+        return _split(clauses)  # the run came after the edit
     edit = "" if before is None else describe_edit(before.topology, plan.topology, before.job, state.job)
     if before is not None and edit:
         return Headline(*_of_edit(state, plan, before, edit, found))
@@ -236,14 +236,14 @@ def _of_job(before: Job | None, job: Job | None) -> str:
         return f"{before.name} → {job.name}"
     changed = [field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)]
     chosen = [name for name in JOB_FIELDS if name in changed]  # the others follow from these
-    told = [
+    clauses = [
         f"{JOB_FIELDS.get(name, name.replace('_', ' '))} {_value(getattr(before, name))} → {_value(getattr(job, name))}"
         for name in chosen or changed
         if isinstance(getattr(job, name), str | int | float | None)
     ]
-    if not told or len(told) > MOST_NAMED + 1:
+    if not clauses or len(clauses) > MOST_NAMED + 1:
         return "The job changed"
-    line = ", ".join(told)
+    line = ", ".join(clauses)
     return line[0].upper() + line[1:]
 
 

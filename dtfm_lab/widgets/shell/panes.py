@@ -16,7 +16,7 @@ from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.network.network_panel import VIEWS, NetworkPanel
 from dtfm_lab.widgets.shell.inspection import inspect
-from dtfm_lab.widgets.tasks import SLOW_S, Soon
+from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn
 from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
 LEAST_PLACES = 2
@@ -95,7 +95,7 @@ class Panes:
         self.split.observe(lambda _: self._show(), "value")
         self.tabs.observe(lambda change: lab_state.set_trait("pane", change["new"]), "value")
         lab_state.observe(self._follow, "pane")
-        self._showing = Soon(self._show_states)
+        self._showing = OncePerTurn(self._show_states)
         lab_state.observe(lambda _: self._changed(), [*RESULT_TRAITS, "bound_s", "busy"])
         self._show()
         self._show_states()
@@ -157,7 +157,7 @@ class NetworkPane:
         head = classed(w.HBox([self.tabs, spacer(), more]), "dtfm-head")
         self.view = classed(w.VBox([head, panel.picture, player, self.inspector]), "dtfm-cause")
         w.link((panel.shown, "value"), (self.tabs, "value"))
-        inspecting = Soon(self._inspect)
+        inspecting = OncePerTurn(self._inspect)
         lab_state.observe(lambda _: inspecting.ask(), RESULT_TRAITS)
         pointed_at = ["selected", "selected_link", "selected_stage", "shown_stages", "shown_tasks"]
         lab_state.observe(lambda _: self._inspect(), pointed_at)

@@ -11,12 +11,12 @@ import traitlets
 from traitlets import Unicode
 
 from dtfm_lab.widgets.network.drawing import Document, Drawing
-from dtfm_lab.widgets.quiet import Kept
+from dtfm_lab.widgets.quiet import DeferredWidget
 
 STATIC = Path(__file__).parents[1] / "static"
 
 
-class View(Kept, anywidget.AnyWidget):
+class View(DeferredWidget, anywidget.AnyWidget):
     """A widget of the lab. Its page is ``<folder>.js`` and ``.css``, built from the folder of its class.
 
     They lie in the folder ``static`` beside its folder of views: an extension's with the extension, others in STATIC.

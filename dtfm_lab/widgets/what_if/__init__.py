@@ -27,9 +27,9 @@ from dtfm_lab.widgets.controls import (
 )
 from dtfm_lab.widgets.lab_state import LabState, is_profiled, roles_of
 from dtfm_lab.widgets.schedule.predictions import PredictionChart
-from dtfm_lab.widgets.tasks import Newest, begin
+from dtfm_lab.widgets.tasks import LatestRequest, begin
 from dtfm_lab.widgets.what_if import answer as answer_text
-from dtfm_lab.widgets.what_if.answer import Answer, Answers, PlannedAnew
+from dtfm_lab.widgets.what_if.answer import Answers, PlannedAnew, WhatIfAnswer
 from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import Pins, SettingControls
 
@@ -55,10 +55,10 @@ class WhatIfPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, PANE)
-        self.last: Answer | None = None
-        self.last_base: Answer | None = None
+        self.last: WhatIfAnswer | None = None
+        self.last_base: WhatIfAnswer | None = None
         """The answer to what the lab is turned to; None where that is not possible."""
-        self._asked = Newest(
+        self._asked = LatestRequest(
             self._answer_newest,
             self._report_error,
             can_answer=lambda: self.setting is not None and lab_state.shows(PANE),
@@ -88,8 +88,8 @@ class WhatIfPanel(Panel):
         rarer = [self.controls.view, self.answer]
         more = more_menu(rarer, "Other settings", "Settings that are turned less often, and every number of the answer")
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
-        told = classed(w.HBox(answered), "dtfm-what-if-told")
-        self.view = pane([self.controls.sliders, toolbar(self.numbers, more), told, self.chart], "dtfm-what-if")
+        remarks = classed(w.HBox(answered), "dtfm-what-if-told")
+        self.view = pane([self.controls.sliders, toolbar(self.numbers, more), remarks, self.chart], "dtfm-what-if")
         show(self.stop, False)
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())
@@ -236,7 +236,7 @@ class WhatIfPanel(Panel):
         drawn_before = None if before is None or setting == base else before.prediction
         self.chart.show(now.prediction, drawn_before)
 
-    def _write_numbers(self, now: Answer) -> None:
+    def _write_numbers(self, now: WhatIfAnswer) -> None:
         """Write the large numbers and the headline's sentence, and show the setting on the network."""
         base, better = self.last_base, self._better(now.setting)
         note = "" if base is None else answer_text.headline(now, base)
@@ -250,12 +250,12 @@ class WhatIfPanel(Panel):
         """Write the large numbers alone, and that they are of FLOP while the bar's are of a profile."""
         if (now := self.last) is None:
             return
-        told = ["from FLOP"] if is_profiled(self._lab_state) else []
+        remarks = ["from FLOP"] if is_profiled(self._lab_state) else []
         if (better := self._better(now.setting)) is not None:
-            told.append(f"planned anew: {format_s(better.trace.iteration_s)}")
+            remarks.append(f"planned anew: {format_s(better.trace.iteration_s)}")
         elif self.anew is not None and self.anew[0] == now.setting:
-            told.append("planned anew: no better")
-        self.numbers.value = answer_text.numbers_of(now, self.last_base, told)
+            remarks.append("planned anew: no better")
+        self.numbers.value = answer_text.numbers_of(now, self.last_base, remarks)
 
     def _set_slow(self, is_slow: bool) -> None:
         """Mark the answer on the screen as old while a new one takes long, which can be stopped."""

@@ -51,7 +51,7 @@ class Measure(NamedTuple):
     in_points: bool = False
     """Whether it is a share, whose differences are written in percentage points."""
 
-    def cells(self, answer: Answer, base: Answer | None) -> tuple[str, str, str]:
+    def cells(self, answer: WhatIfAnswer, base: WhatIfAnswer | None) -> tuple[str, str, str]:
         """Return the title, the number and how it differs from the base's, ``-14 %`` or ``+2.1 points``."""
         now, then = getattr(answer, self.name), None if base is None else getattr(base, self.name)
         change = ""
@@ -98,16 +98,16 @@ def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str]
     )
 
 
-def numbers_of(now: Answer, base: Answer | None, told: Sequence[str] = ()) -> str:
+def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, remarks: Sequence[str] = ()) -> str:
     """Return the large numbers of an answer against the base, with what is ``told`` beside its tokens."""
     counted = now.prediction.trace.context.plan.counted
     parts = [] if now.tokens_per_s is None else [f"{format_count(now.tokens_per_s)} {counted}/s"]
-    parts += told
+    parts += remarks
     lacking = f"lacks memory on {now.worst}" if now.n_over else ""
     return large_numbers(now.iteration_s, None if base is None else base.iteration_s, parts, lacking)
 
 
-def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
+def answer(now: WhatIfAnswer, base: WhatIfAnswer | None, changed: str, number: int) -> str:
     """Return a table of every measure and its difference from the base, and whether all fits in memory.
 
     ``base`` is None where the base is not possible; ``changed`` is what differs from it, in words; ``number`` counts
@@ -122,7 +122,7 @@ def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
     return f'<div class="dtfm-answer" data-answer="{number}">{under}{cells}{_memory(now)}</div>'
 
 
-def _memory(now: Answer) -> str:
+def _memory(now: WhatIfAnswer) -> str:
     """Return whether all fits in memory, and the device with the least to spare."""
     has = f"{now.worst} needs {format_bytes(now.peak_bytes)} and has {format_bytes(now.limit_bytes)}"
     if not now.n_over:
@@ -136,7 +136,7 @@ def empty(text: str) -> str:
     return f'<div class="dtfm-what-if-empty">{escape(text)}</div>'
 
 
-def headline(now: Answer, base: Answer) -> str:
+def headline(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
     """Return ``Bandwidth × 0.5: 12.5 s → 22.9 s. Averaging is 79 % of a device's time and follows bandwidth almost one
     to one.``; empty where nothing is changed."""
     changed = now.setting.describe_changes(base.setting)
@@ -145,14 +145,14 @@ def headline(now: Answer, base: Answer) -> str:
     return f"{changed[0].upper()}{changed[1:]}: {from_to(now, base)}. {reason(now, base)}"
 
 
-def from_to(now: Answer, base: Answer) -> str:
+def from_to(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
     """Return ``12.5 s → 22.9 s``, or ``12.5 s as before``."""
     if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
         return f"{format_s(base.iteration_s)} as before"
     return f"{format_s(base.iteration_s)} → {format_s(now.iteration_s)}"
 
 
-def reason(now: Answer, base: Answer) -> str:
+def reason(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
     """Return one sentence about the part of a device's time that changed most, or is largest where nothing did."""
     largest = max(now.parts, key=lambda part: now.parts[part])
     if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
@@ -167,7 +167,7 @@ def reason(now: Answer, base: Answer) -> str:
     return f"{PARTS[part]} goes from {_share(part, base)} to {_share(part, now)} of a device's time."
 
 
-def _follows(part: str, name: str, factor: float, now: Answer, base: Answer) -> str:
+def _follows(part: str, name: str, factor: float, now: WhatIfAnswer, base: WhatIfAnswer) -> str:
     """Return how a part's seconds follow a number that was multiplied by ``factor``, by the power between the two."""
     before_s, after_s = base.parts[part], now.parts[part]
     if before_s <= 0 or after_s <= 0:
@@ -179,7 +179,7 @@ def _follows(part: str, name: str, factor: float, now: Answer, base: Answer) -> 
     return f"follows {TURNED[name]} in part" if power >= PARTLY else f"hardly depends on {TURNED[name]}"
 
 
-def _share(part: str, answer: Answer) -> str:
+def _share(part: str, answer: WhatIfAnswer) -> str:
     whole_s = sum(answer.parts.values())
     share = answer.parts[part] / whole_s if whole_s > 0 else 0.0
     return format_share(share, 0) if share >= 0.01 or share == 0 else "under 1 %"
@@ -190,7 +190,7 @@ MOST_KEPT = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class WhatIfAnswer:
     """What one iteration comes to. None where a number is unknown, such as a price."""
 
     setting: WhatIfSetting
@@ -217,7 +217,7 @@ class Answer:
     price_per_million_tokens: float | None
 
     @classmethod
-    def of(cls, plan: Plan, setting: WhatIfSetting, trace: Trace) -> Answer:
+    def of(cls, plan: Plan, setting: WhatIfSetting, trace: Trace) -> WhatIfAnswer:
         """What the trace of the plan under the setting says."""
         tried = setting.on(plan)
         prediction = ChartedPrediction.of(tried, trace)
@@ -257,7 +257,7 @@ class Answers:
         self.plan = plan
         self.trace = lru_cache(MOST_KEPT)(lambda setting: lab.simulate(setting.on(plan), **setting.simulated_with))
         """Return the iteration under a setting. Raises a LabError where that is not possible."""
-        self.answer = lru_cache(MOST_KEPT)(lambda setting: Answer.of(plan, setting, self.trace(setting)))
+        self.answer = lru_cache(MOST_KEPT)(lambda setting: WhatIfAnswer.of(plan, setting, self.trace(setting)))
         """Return the answer to a setting. Raises a LabError where that is not possible."""
 
     def forget(self) -> None:
@@ -265,7 +265,7 @@ class Answers:
         self.trace.cache_clear()
         self.answer.cache_clear()
 
-    def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[Answer, Answer | None]:
+    def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[WhatIfAnswer, WhatIfAnswer | None]:
         """Return the answer and the base's, None where the base is not possible.
 
         Raises a LabError where the setting is not possible.

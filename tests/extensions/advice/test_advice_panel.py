@@ -18,20 +18,20 @@ def a_panel() -> AdvicePanel:
 async def test_it_says_what_lab_advise_says_and_that_an_edit_came_after():
     panel = a_panel()
     state = panel._lab_state
-    assert NOTHING_YET.split(":")[0] in panel.told.value
+    assert NOTHING_YET.split(":")[0] in panel.summary.value
     panel.start.click()
     assert "advice" in state.busy
     await until(lambda: panel.asking is None and panel.advice is not None)
     asked = lab.advise(state.topology, state.job, tokens="100M", seconds=1)
     assert [way.name for way in panel.advice.options] == [way.name for way in asked.options]
     assert panel.result(state) == panel.advice.verdict
-    assert panel.advice.verdict.split(",")[0] in panel.told.value
+    assert panel.advice.verdict.split(",")[0] in panel.summary.value
     assert "advice" not in state.busy
     assert not panel.staleness(state)
 
     state.job = lab.load_job("small", global_batch=32)
     assert panel.staleness(state) == OTHER
-    assert OTHER in panel.told.value
+    assert OTHER in panel.summary.value
 
 
 async def test_stop_keeps_the_ways_so_far():
@@ -50,7 +50,7 @@ async def test_a_mistake_is_one_line_and_what_was_found_stays():
     state = panel._lab_state
     panel.start.click()
     await until(lambda: panel.asking is None)
-    found = panel.told.value
+    found = panel.summary.value
     for name, text, said in (
         ("deadline_days", "soon", "deadline_days is soon; wanted a number"),
         ("budget_dollars", "-1", "budget_dollars is -1"),
@@ -59,10 +59,10 @@ async def test_a_mistake_is_one_line_and_what_was_found_stays():
         panel._controls[name].value, kept = text, panel._controls[name].value
         panel.start.click()
         await until(lambda: panel.asking is None and state.message != "")
-        assert panel.told.value == found
+        assert panel.summary.value == found
         assert said in state.message
         assert "\n" not in state.message
         panel._controls[name].value = kept
     state.topology = None
     assert panel.start.disabled
-    assert OTHER in panel.told.value
+    assert OTHER in panel.summary.value

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
-from dtfm_lab.domain.network import BETWEEN, HARDWARE, Estimate
+from dtfm_lab.domain.network import BETWEEN, HARDWARE, BandwidthEstimate
 from dtfm_lab.domain.report import as_html
 from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.extensions.advice.advice import SLOWER, Advice
@@ -180,7 +180,7 @@ def test_advice_that_hangs_on_a_link_that_nobody_measured_says_so(tmp_path: Path
     (tmp_path / "vms.csv").write_text(HEAD + "one,T4,1,8,32,0.4,here,,\n")
     links = np.full((2, 2), 100.0)
     pair = lab.Topology.from_matrices(links / 1000, links, gpu="RTX 4090")
-    guess = Estimate(BETWEEN, from_gbps(100), from_gbps(0.001), from_gbps(100))
+    guess = BandwidthEstimate(BETWEEN, from_gbps(100), from_gbps(0.001), from_gbps(100))
 
     def asked(topology: lab.Topology) -> Advice:
         job = lab.load_job("gpt2-medium", global_batch=32)

@@ -8,7 +8,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.units import in_figures
-from dtfm_lab.extensions.course.guessing import Question, factor, in_words, score_of
+from dtfm_lab.extensions.course.guessing import GuessQuestion, factor, in_words, score_of
 from dtfm_lab.extensions.course.progress import Guess, load_progress, progress_path
 
 
@@ -51,7 +51,7 @@ def test_numbers_are_written_as_people_write_them():
 
 
 def test_the_first_guess_counts():
-    asked = Question("how-long", "How long?", lambda: 49.5, "s")
+    asked = GuessQuestion("how-long", "How long?", lambda: 49.5, "s")
     assert "4.1 times too low." in asked.guess(12)
     assert asked.guess(49.5).endswith("Your first guess counts: 12 s.")
     assert [each.guess for each in load_progress("ada").guesses] == [12]
@@ -82,7 +82,7 @@ def test_a_question_that_cannot_be_asked_is_refused_in_a_line(asked, says):
 
 
 def test_guesses_are_kept_in_the_readers_file_only():
-    Question("how-long", "How long?", 3.0).guess(4)
+    GuessQuestion("how-long", "How long?", 3.0).guess(4)
     assert json.loads(progress_path("ada").read_text())["guesses"][0]["name"] == "how-long"
     lab.missions.reader("barbara")
     assert lab.missions.progress().guesses == []

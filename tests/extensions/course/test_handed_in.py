@@ -14,9 +14,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.course import handed_in
 from dtfm_lab.extensions.course.api import missions
 from dtfm_lab.extensions.course.handed_in import pack, unpack
-from dtfm_lab.extensions.elasticity.api import Costs, TableFleet
+from dtfm_lab.extensions.elasticity.api import ReconfigurationCosts, TableFleet
 from dtfm_lab.extensions.elasticity.history import Operation
-from dtfm_lab.extensions.elasticity.policy import Asked, Keeps, Response
+from dtfm_lab.extensions.elasticity.policy import PolicyEvent, Response, WorkKept
 from dtfm_lab.simulation.schedules import schedules
 
 PACKAGE = Path(lab.__file__).parent
@@ -36,8 +36,8 @@ def plan():
     "answer",
     [
         *(None, True, 3, 0.1, float("inf"), "Oregon", [1, "a", [2.5]], (1, 2), {1: [2.0]}, {3}, frozenset({1, 2})),
-        *(Keeps.STEP, Asked.TIME, Costs(restart_s=3.0)),
-        Response(None, pause_s=2.0, again=Asked.STEP),
+        *(WorkKept.STEP, PolicyEvent.TIME, ReconfigurationCosts(restart_s=3.0)),
+        Response(None, pause_s=2.0, again=PolicyEvent.STEP),
     ],
 )
 def test_data_comes_through_as_it_is(answer):

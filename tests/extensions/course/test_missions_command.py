@@ -7,7 +7,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.extensions.course.graded import read_key, variant_of
-from dtfm_lab.extensions.course.guessing import Question
+from dtfm_lab.extensions.course.guessing import GuessQuestion
 from dtfm_lab.extensions.course.missions import RECORD
 from dtfm_lab.extensions.course.teaching import Own, assignment
 
@@ -82,7 +82,7 @@ def test_each_student_gets_numbers_of_their_own_and_an_exam(shell, refuses, tmp_
 
 
 def test_guesses_of_a_class_are_a_page(shell, refuses, tmp_path):
-    Question("how-long", "How long?", 3.0, "s").guess(4)
+    GuessQuestion("how-long", "How long?", 3.0, "s").guess(4)
     lab.missions.export(tmp_path / "handed-in")
     assert shell("missions", "guesses", str(tmp_path / "handed-in"), "-o", str(tmp_path / "page.html"))[0] == 0
     assert "1 of 1 within a factor of 2" in (tmp_path / "page.html").read_text()

@@ -6,7 +6,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.extensions.elasticity.history import History, State
+from dtfm_lab.extensions.elasticity.history import History, TimeUse
 
 TABLE = {n: 10.0 * n for n in range(1, 9)}
 
@@ -25,7 +25,7 @@ def test_a_history_beside_itself_differs_in_nothing() -> None:
     frame = found.to_frame()
     assert (frame.start_s[1:].to_numpy() == frame.end_s[:-1].to_numpy()).all()
     assert frame.predicted_steps.sum() == history.steps.sum()
-    for state in (State.TRAINING, State.REDONE, State.RECONFIGURING, State.IDLE):
+    for state in (TimeUse.TRAINING, TimeUse.REDONE, TimeUse.RECONFIGURING, TimeUse.IDLE):
         column = frame[f"measured_{state.name.lower()}_s"]
         assert column.sum() == pytest.approx(history.seconds[state.name.lower()])
 

@@ -13,7 +13,7 @@ from training_alone import train_alone
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.extensions.elasticity.history import History, Operation, State
+from dtfm_lab.extensions.elasticity.history import History, Operation, TimeUse
 from dtfm_lab.extensions.elasticity.measured_history import Booked, Departure, measured_history
 from dtfm_lab.extensions.elasticity.played import refuse_unplayable
 from dtfm_lab.runtime.protocol.run_options import RunSpec
@@ -70,7 +70,7 @@ def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any,
     availability = there(device_1=(25, 55), device_4=(40, END_S)).until(PLAYED_S)
     predicted = lab.replay(NETWORK, JOB, availability, policy, checkpoint_s=0, bound=False, **given)
     measured = lab.run(a_plan(), availability=availability, policy=policy, time_scale=0.05, progress=note, **given)
-    assert sum(measured.seconds[state.name.lower()] for state in State) == pytest.approx(PLAYED_S)
+    assert sum(measured.seconds[state.name.lower()] for state in TimeUse) == pytest.approx(PLAYED_S)
     assert measured.to_frame().steps.sum() <= len(losses)
     assert [loss[:3] for loss in measured.losses] == [loss[:3] for loss in predicted.losses]
     assert n_followed >= 1

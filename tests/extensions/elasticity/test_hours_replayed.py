@@ -9,9 +9,9 @@ import pytest
 
 from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.extensions.elasticity.api import (
-    Costs,
     PlannedFleet,
     Policy,
+    ReconfigurationCosts,
     TableFleet,
     most_samples,
     policies,
@@ -19,9 +19,9 @@ from dtfm_lab.extensions.elasticity.api import (
     replay,
 )
 from dtfm_lab.extensions.elasticity.availability import Availability
-from dtfm_lab.extensions.elasticity.history import History, State
+from dtfm_lab.extensions.elasticity.history import History, TimeUse
 from dtfm_lab.extensions.elasticity.policies.restart import daly_s, young_s
-from dtfm_lab.extensions.elasticity.policy import Keeps, Response, Situation
+from dtfm_lab.extensions.elasticity.policy import Response, Situation, WorkKept
 from dtfm_lab.files import load_job, load_topology
 
 TABLE = {2: 10.0, 3: 14.0, 4: 19.0, 5: 18.0, 6: 28.0, 8: 40.0}
@@ -47,8 +47,8 @@ def drawn(rng: np.random.Generator, n_devices: int, end_s: float = 4000.0) -> Av
     return Availability.from_intervals(present, end_s, name="drawn")
 
 
-def any_costs(rng: np.random.Generator) -> Costs:
-    return Costs(
+def any_costs(rng: np.random.Generator) -> ReconfigurationCosts:
+    return ReconfigurationCosts(
         start_s=float(rng.choice([0.0, 20.0, 45.0])),
         restart_s=float(rng.uniform(0, 120)),
         regroup_s=float(rng.uniform(0, 20)),
@@ -57,7 +57,7 @@ def any_costs(rng: np.random.Generator) -> Costs:
     )
 
 
-def cases(n: int) -> Iterator[tuple[Availability, TableFleet, str, Policy, Costs]]:
+def cases(n: int) -> Iterator[tuple[Availability, TableFleet, str, Policy, ReconfigurationCosts]]:
     names = list(policies)
     for seed in range(n):
         rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def test_every_second_and_every_sample_is_accounted_for_and_nobody_beats_foresig
     for availability, fleet, name, policy, costs in cases(400):
         history = replay(availability, fleet, policy, costs, name=name)
         seconds = history.seconds
-        assert sum(seconds[state.name.lower()] for state in State) == pytest.approx(availability.end_s), name
+        assert sum(seconds[state.name.lower()] for state in TimeUse) == pytest.approx(availability.end_s), name
         frame = history.to_frame()
         training = frame[frame.state == "training"]
         assert (frame.steps[frame.state != "training"] == 0).all()
@@ -93,7 +93,7 @@ def test_nobody_looks_ahead():
     """What happened until a moment is the same, whatever comes after it."""
     for number, (availability, fleet, name, policy, costs) in enumerate(cases(150)):
         now_s = 700.0 + 10 * number
-        sighted = Costs(**{**costs.__dict__, "notice_s": 0.0})
+        sighted = ReconfigurationCosts(**{**costs.__dict__, "notice_s": 0.0})
         whole = replay(availability, fleet, policy, sighted, name=name)
         part = replay(availability.until(now_s), fleet, policy, sighted, name=name)
         until = int(np.searchsorted(whole.end_s, now_s, side="left"))
@@ -112,7 +112,7 @@ def test_without_changes_the_steps_that_fit_are_made():
     fleet = TableFleet(n_devices=4, samples_per_s=TABLE, batch=190.0)  # steps of 10 s
     for name in policies:
         policy = policy_of(name, every_s=math.inf)
-        history = replay(steady(4, 1000.0), fleet, policy, Costs(start_s=45.0, restart_s=30.0))
+        history = replay(steady(4, 1000.0), fleet, policy, ReconfigurationCosts(start_s=45.0, restart_s=30.0))
         n = policy.local_steps
         assert history.samples == 190.0 * n * ((1000 - 45 - 30) // (10 * n)), name
         assert history.seconds["stopped"] == 45.0
@@ -122,7 +122,7 @@ def test_without_changes_the_steps_that_fit_are_made():
 def test_a_loss_costs_a_restart_and_what_no_checkpoint_holds():
     """Four devices, steps of 10 s, a checkpoint of 5 s after every fourth; one leaves 77 s after the beginning."""
     fleet = TableFleet(n_devices=4, samples_per_s={3: 19.0, 4: 19.0}, batch=190.0)
-    costs = Costs(start_s=0.0, restart_s=20.0, checkpoint_s=5.0)
+    costs = ReconfigurationCosts(start_s=0.0, restart_s=20.0, checkpoint_s=5.0)
     history = replay(steady(4, 200.0, (97.0,)), fleet, policy_of("restart", every_steps=4, every_s=math.inf), costs)
     # 20 s restart, 4 steps, 5 s, 3 steps and 2 s: the newest checkpoint has 4; 20 s restart, steps from 117 s on
     assert history.seconds["redone"] == pytest.approx(32.0)
@@ -137,7 +137,7 @@ def test_a_loss_costs_a_restart_and_what_no_checkpoint_holds():
 def test_work_that_is_shared_loses_no_step_and_regrouping_loses_one():
     fleet = TableFleet(n_devices=4, samples_per_s={3: 9.5, 4: 19.0}, batch=190.0)
     lost = steady(4, 205.0, (105.0,))
-    costs = Costs(start_s=0.0, restart_s=0.0, regroup_s=7.0)
+    costs = ReconfigurationCosts(start_s=0.0, restart_s=0.0, regroup_s=7.0)
     shared = replay(lost, fleet, policy_of("swarm"), costs)
     assert shared.samples == 190.0 * (10 + 1 + (205 - 115) // 20)  # half a step at half the pace takes as long again
     for name in ("swarm", "goodput"):  # goodput shares, as regrouping would take seconds and be no faster
@@ -148,7 +148,7 @@ def test_work_that_is_shared_loses_no_step_and_regrouping_loses_one():
     assert regrouped.seconds["redone"] == pytest.approx(5.0)
     assert regrouped.samples == 190.0 * (10 + (205 - 112) // 20)
     # the others work until they average, at 110 s, and refuse the step: three quarters of the batch from then on
-    smaller = replay(lost, fleet, policy_of("torchft"), Costs(start_s=0.0, restart_s=0.0, regroup_s=0.0))
+    smaller = replay(lost, fleet, policy_of("torchft"), ReconfigurationCosts(start_s=0.0, restart_s=0.0, regroup_s=0.0))
     assert smaller.samples == 190.0 * 10 + 190.0 * 0.75 * 9
     assert (smaller.seconds["redone"], smaller.seconds["reconfiguring"]) == pytest.approx((5.0, 5.0))
 
@@ -156,7 +156,7 @@ def test_work_that_is_shared_loses_no_step_and_regrouping_loses_one():
 def test_a_lost_island_loses_its_steps_since_the_last_average_and_the_others_none():
     """Four islands of one device, steps of 10 s, averages every 50 s; the loss is in the third round."""
     fleet = TableFleet(n_devices=4, samples_per_s={3: 9.5, 4: 19.0}, batch=190.0)
-    costs = Costs(start_s=0.0, restart_s=0.0)
+    costs = ReconfigurationCosts(start_s=0.0, restart_s=0.0)
     history = replay(steady(4, 410.0, (120.0,)), fleet, policy_of("diloco", local_steps=5), costs)
     assert history.local_steps == 5
     assert history.samples == 190.0 * 5 * (2 + 0.75 * 6)
@@ -166,7 +166,7 @@ def test_a_lost_island_loses_its_steps_since_the_last_average_and_the_others_non
 def test_who_comes_joins_the_islands_at_the_next_average():
     fleet = TableFleet(n_devices=4, samples_per_s={3: 9.5, 4: 19.0}, batch=190.0)
     there = {f"d{i}": [(0.0, 600.0)] for i in range(3)} | {"d3": [(130.0, 600.0)]}
-    costs = Costs(start_s=0.0, restart_s=0.0, regroup_s=0.0)
+    costs = ReconfigurationCosts(start_s=0.0, restart_s=0.0, regroup_s=0.0)
     history = replay(Availability.from_intervals(there, 600.0), fleet, policy_of("diloco", local_steps=5), costs)
     assert history.samples == 190.0 * 5 * (2 + (600 - 200) // 50)  # rounds of 100 s, then of 50 s
 
@@ -174,10 +174,15 @@ def test_who_comes_joins_the_islands_at_the_next_average():
 def test_an_announced_departure_costs_no_work_where_the_notice_suffices():
     fleet = TableFleet(n_devices=4, samples_per_s={3: 19.0, 4: 19.0}, batch=190.0)
     lost = steady(4, 300.0, (150.0,))
-    told = replay(lost, fleet, policy_of("parcae"), Costs(start_s=0.0, restart_s=0.0, regroup_s=10.0, notice_s=30.0))
+    told = replay(
+        lost,
+        fleet,
+        policy_of("parcae"),
+        ReconfigurationCosts(start_s=0.0, restart_s=0.0, regroup_s=10.0, notice_s=30.0),
+    )
     assert told.samples == 190.0 * 30
     assert told.seconds["redone"] == 0
-    soon = Costs(start_s=0.0, restart_s=0.0, regroup_s=10.0, notice_s=4.0)
+    soon = ReconfigurationCosts(start_s=0.0, restart_s=0.0, regroup_s=10.0, notice_s=4.0)
     late = replay(steady(4, 300.0, (153.0,)), fleet, policy_of("parcae"), soon)
     assert late.seconds["redone"] == pytest.approx(3.0)
     assert late.samples == 190.0 * (15 + (300 - 159) // 10)
@@ -189,7 +194,7 @@ def test_who_comes_stops_the_work_once():
     present = {f"d{i}": [(0.0, 205.0)] for i in range(4)} | {"d4": [(103.0, 205.0)]}
     hours = Availability.from_intervals(present, 205.0)
     for name in ("swarm", "parcae", "goodput"):
-        history = replay(hours, fleet, policy_of(name), Costs(start_s=0.0, restart_s=0.0, regroup_s=7.0))
+        history = replay(hours, fleet, policy_of(name), ReconfigurationCosts(start_s=0.0, restart_s=0.0, regroup_s=7.0))
         assert history.seconds["reconfiguring"] == pytest.approx(7.0), name
         assert history.samples == 190.0 * (11 + (205 - 117) // 5), name
 
@@ -207,7 +212,7 @@ def test_the_best_interval_of_checkpoints_is_where_young_and_daly_say():
         present["ab"[number % 2]].append((begin, end))
     availability = Availability.from_intervals(present, end_s)
     fleet = TableFleet(n_devices=3, samples_per_s={1: 1.0, 2: 1.0, 3: 1.0}, batch=10.0)
-    costs = Costs(start_s=0.0, restart_s=10.0, checkpoint_s=checkpoint_s)
+    costs = ReconfigurationCosts(start_s=0.0, restart_s=10.0, checkpoint_s=checkpoint_s)
 
     def samples(every_s: float) -> float:
         return replay(availability, fleet, policy_of("restart", every_s=every_s), costs).samples
@@ -244,10 +249,12 @@ def test_planned_histories_keep_the_laws(planned: PlannedFleet):
     rng = np.random.default_rng(5)
     for number, name in enumerate(2 * list(policies)):
         availability = drawn(rng, planned.n_devices, 600.0).on(planned.network)
-        costs = Costs(start_s=5.0, restart_s=10.0, regroup_s=1.0, checkpoint_s=1.0, notice_s=20.0 * (number % 2))
+        costs = ReconfigurationCosts(
+            start_s=5.0, restart_s=10.0, regroup_s=1.0, checkpoint_s=1.0, notice_s=20.0 * (number % 2)
+        )
         policy = policy_of(name)
         history = replay(availability, planned, policy, costs, name=name)
-        assert sum(history.seconds[state.name.lower()] for state in State) == pytest.approx(600.0)
+        assert sum(history.seconds[state.name.lower()] for state in TimeUse) == pytest.approx(600.0)
         limit = most_samples(availability, planned, costs, full_batch=policy.full_batch)
         assert history.samples - history.skipping_samples <= limit * (1 + 1e-9), name
 
@@ -266,13 +273,13 @@ class Stubborn(Policy):
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
             return Response(now.fleet.operation(now.present))
-        return Response(now.operation, keeps=Keeps.STEP)
+        return Response(now.operation, keeps=WorkKept.STEP)
 
 
 def test_a_policy_that_works_with_who_has_left_is_refused():
     fleet = TableFleet(n_devices=4, samples_per_s=TABLE, batch=190.0)
     with pytest.raises(PlanError, match="policy Stubborn goes on with d0 at 50 s; wanted devices that are there"):
-        replay(steady(4, 200.0, (50.0,)), fleet, Stubborn(), Costs(start_s=0.0))
+        replay(steady(4, 200.0, (50.0,)), fleet, Stubborn(), ReconfigurationCosts(start_s=0.0))
     with pytest.raises(UnknownName, match="no policy named 'oblek'; did you mean 'oobleck'"):
         policy_of("oblek")
     with pytest.raises(PlanError, match=r"has 4 devices, the fleet 8; wanted availability.on\(network\)"):
@@ -284,7 +291,11 @@ def test_a_policy_that_works_with_who_has_left_is_refused():
 def test_a_history_says_its_dollars_and_its_losses():
     fleet = TableFleet(n_devices=4, samples_per_s=TABLE, batch=190.0)
     history: History = replay(
-        steady(4, 3600.0, (1800.0,)), fleet, policy_of("oobleck"), Costs(), price_per_hour=np.full(4, 2.0)
+        steady(4, 3600.0, (1800.0,)),
+        fleet,
+        policy_of("oobleck"),
+        ReconfigurationCosts(),
+        price_per_hour=np.full(4, 2.0),
     )
     assert history.dollars == pytest.approx(2 * 3.5)
     assert history.dollars_per_million_samples == pytest.approx(7e6 / history.samples)

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.extensions.elasticity.api import Costs, PlannedFleet, most_samples, policies, policy_of, replay
+from dtfm_lab.extensions.elasticity.api import (
+    PlannedFleet,
+    ReconfigurationCosts,
+    most_samples,
+    policies,
+    policy_of,
+    replay,
+)
 from dtfm_lab.extensions.elasticity.availability_files import load_availability
 from dtfm_lab.extensions.elasticity.history import Operation
 from dtfm_lab.extensions.elasticity.replaying import replay as replay_of_lab
@@ -97,8 +104,8 @@ def test_a_job_of_one_shape_is_bounded_though_survivors_work_where_no_plan_fits(
     availability = load_availability("oobleck-every-10m").on(network)
     for name in policies:
         policy = policy_of(name)
-        history = replay(availability, fleet, policy, Costs())
-        limit = most_samples(availability, fleet, Costs(), full_batch=policy.full_batch)
+        history = replay(availability, fleet, policy, ReconfigurationCosts())
+        limit = most_samples(availability, fleet, ReconfigurationCosts(), full_batch=policy.full_batch)
         assert history.samples - history.skipping_samples <= limit * (1 + 1e-9), name
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, TraceError
-from dtfm_lab.extensions.elasticity.policy import Asked, Policy, Response
+from dtfm_lab.extensions.elasticity.policy import Policy, PolicyEvent, Response
 
 NETWORK = lab.load_topology("lecture-hall")
 NOBODY = lab.Availability.from_intervals({NETWORK.devices[0].name: []}, 600)
@@ -117,7 +117,7 @@ def test_a_policy_that_asks_again_at_once_late_in_the_hours_does_not_stop_them()
     class Impatient(Policy):
         def decide(self, situation):
             operation = situation.fleet.operation(situation.present) if situation.present else None
-            again = 0.0 if situation.asked is Asked.CHANGE else None
+            again = 0.0 if situation.asked is PolicyEvent.CHANGE else None
             return Response(operation, again=again)
 
     hours = lab.Availability.from_intervals({"ada": [(3e8, 3.0001e8)]}, 3.0001e8)

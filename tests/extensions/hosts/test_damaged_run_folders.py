@@ -18,7 +18,7 @@ from run_helpers import small_plan, spec_of
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.extensions.hosts.export import export, spec_for
-from dtfm_lab.extensions.hosts.hosts import Host, load_run_folder
+from dtfm_lab.extensions.hosts.hosts import RunHost, load_run_folder
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 LINE = json.loads(spec_of(small_plan(2, 2), notes=("a note",), slow_worker=(1, 2.0)).to_line())
@@ -91,7 +91,7 @@ def test_a_damaged_specification_is_refused(text: str, says: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    hosts = [Host(name=name, address="127.0.0.1", workers=(rank,)) for rank, name in enumerate("ab")]
+    hosts = [RunHost(name=name, address="127.0.0.1", workers=(rank,)) for rank, name in enumerate("ab")]
     return export(spec_for(small_plan(1, 2), iterations=2), tmp_path / "run", hosts, port=5000)
 
 

@@ -246,7 +246,7 @@ def megatrons(plan: lab.Plan) -> tuple[dict[str, str], Launched]:
 
 def test_gradients_in_another_precision_are_told_or_priced():
     """torchtitan 0.3.0 has fp32 alone (TrainingConfig.mixed_precision_reduce); DeepSpeed takes a key."""
-    [lost] = launched(plan := a_plan(), ["torchtitan"], port=29400).told.lost
+    [lost] = launched(plan := a_plan(), ["torchtitan"], port=29400).framework_launch.lost
     own_s, other_s = (lab.simulate(one).iteration_s for one in (plan, lab.with_job(plan, gradient_dtype="fp32")))
     assert lost.startswith("gradients are bf16; torchtitan has them in fp32: an iteration takes")
     assert f"{other_s:.4g} s instead of {own_s:.4g}" in lost
@@ -276,9 +276,11 @@ def test_what_megatron_needs_for_tensors_sequences_and_experts_that_are_shared()
     plan = in_groups("qwen3-30b-a3b", expert_parallel=2, tensor_parallel=2)
     flags, of = megatrons(plan)
     assert "sequence-parallel" in flags
-    assert of.told.lost[0].startswith("sequence_parallel is off; megatron trains no experts with tensor parallelism")
+    assert of.framework_launch.lost[0].startswith(
+        "sequence_parallel is off; megatron trains no experts with tensor parallelism"
+    )
     flags, of = megatrons(lab.with_job(plan, sequence_parallel=True))
-    assert ("sequence-parallel" in flags, of.told.lost) == (True, ())
+    assert ("sequence-parallel" in flags, of.framework_launch.lost) == (True, ())
 
 
 @pytest.mark.parametrize("batch", [8, 6, 3])
@@ -288,11 +290,14 @@ def test_stages_interleave_and_alternate_where_the_framework_takes_so_many_micro
     plan = a_plan(n_stages=4, schedule="interleaved-1f1b", global_batch=2 * batch, gradient_dtype="fp32")
     flags, of = megatrons(plan)
     whole = batch % 4 == 0
-    assert ("num-virtual-stages-per-pipeline-rank" in flags, of.told.lost == ()) == (whole, whole)
+    assert ("num-virtual-stages-per-pipeline-rank" in flags, of.framework_launch.lost == ()) == (whole, whole)
     if not whole:
-        assert f"interleaved-1f1b of {batch} micro-batches on 4 stages; megatron has 1f1b: an iter" in of.told.lost[0]
+        assert (
+            f"interleaved-1f1b of {batch} micro-batches on 4 stages; megatron has 1f1b: an iter"
+            in of.framework_launch.lost[0]
+        )
     titan = launched(lab.with_job(plan, schedule="1f1b"), ["torchtitan"], port=29400)
-    assert ('"GPipe"' in titan.files["plan.py"], titan.told.lost != ()) == (batch < 4, batch < 4)
+    assert ('"GPipe"' in titan.files["plan.py"], titan.framework_launch.lost != ()) == (batch < 4, batch < 4)
 
 
 def test_a_slurm_job_finds_its_folder_wherever_it_is_submitted(shell, tmp_path):

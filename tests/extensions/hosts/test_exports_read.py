@@ -92,13 +92,13 @@ def test_megatron_takes_the_arguments_and_counts_the_parameters(model, fields, m
     flags = [line for line in told.files["megatron.args"].splitlines() if not line.startswith("#")]
     monkeypatch.setattr("sys.argv", ["pretrain_gpt.py", *" ".join(flags).split()])
     monkeypatch.setenv("WORLD_SIZE", str(sum(agent.processes for agent in told.agents)))
-    for name, value in re.findall(r"([A-Z_]+)=(\d+) ", told.told.starter):
+    for name, value in re.findall(r"([A-Z_]+)=(\d+) ", told.framework_launch.starter):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda *_: (9, 0))
     monkeypatch.setattr(arguments, "get_device_arch_version", lambda: 9)
     read = arguments.parse_args()
     arguments.validate_args(read)
-    has = told.told.job
+    has = told.framework_launch.job
     sharers = (has.tensor_parallel or 1) * has.context_parallel * has.n_stages
     assert (read.world_size, read.data_parallel_size) == (len(FOUR_HOSTS), len(FOUR_HOSTS) // sharers)
     assert read.global_batch_size == read.micro_batch_size * read.data_parallel_size * has.n_microbatches

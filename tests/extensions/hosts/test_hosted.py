@@ -25,7 +25,7 @@ from dtfm_lab.extensions.hosts import hosted
 from dtfm_lab.extensions.hosts import rendezvous as rendezvous_module
 from dtfm_lab.extensions.hosts.export import export, spec_for
 from dtfm_lab.extensions.hosts.hosted import MOST_IN_VAIN, HostAgent, main
-from dtfm_lab.extensions.hosts.hosts import Host, load_run_folder
+from dtfm_lab.extensions.hosts.hosts import RunHost, load_run_folder
 from dtfm_lab.extensions.hosts.rendezvous import CoordinatorClock, Joined, Rendezvous, RunOver, join_run
 from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
@@ -47,7 +47,7 @@ SECRET = "of this test"
 def test_two_hosts_train_as_one_machine_does(tmp_path):
     """Contents go in clear by gloo; those of ``test_hosted_faults`` are encrypted."""
     plan = small_plan(2, 1)
-    hosts = [Host(name=name, address="::1", workers=(rank,)) for rank, name in enumerate(("left", "right"))]
+    hosts = [RunHost(name=name, address="::1", workers=(rank,)) for rank, name in enumerate(("left", "right"))]
     folder = export(spec_for(plan, "1f1b", iterations=2, carrier="groups"), tmp_path / "run", hosts, port=free_port())
     started = Hosts(folder, tmp_path / "logs")
     try:
@@ -292,7 +292,7 @@ def test_a_coordinator_that_is_lost_while_it_lets_a_worker_in_is_not_the_runs_en
 
 
 def test_a_worker_exits_as_ordered_though_the_coordinator_does_not_hear_it_any_more(tmp_path, monkeypatch):
-    hosts = [Host(name="one", address="127.0.0.1", workers=(0, 1))]
+    hosts = [RunHost(name="one", address="127.0.0.1", workers=(0, 1))]
     folder = load_run_folder(export(spec_for(small_plan(2, 1)), tmp_path / "run", hosts))
     near, far = socket.socketpair()
     far.close()
@@ -308,7 +308,7 @@ def test_a_worker_exits_as_ordered_though_the_coordinator_does_not_hear_it_any_m
 
 
 def agent_of(folder: Path, host: str = "one") -> HostAgent:
-    hosts = [Host(name="one", address="127.0.0.1", workers=(0, 1))]
+    hosts = [RunHost(name="one", address="127.0.0.1", workers=(0, 1))]
     return HostAgent(load_run_folder(export(spec_for(small_plan(2, 1)), folder / "run", hosts)), host)
 
 

@@ -16,7 +16,7 @@ from run_helpers import small_plan
 from workers_as_threads import train
 
 from dtfm_lab.extensions.hosts.export import export, spec_for
-from dtfm_lab.extensions.hosts.hosts import Host
+from dtfm_lab.extensions.hosts.hosts import RunHost
 from dtfm_lab.files import load_trace
 
 
@@ -24,7 +24,7 @@ def test_killed_hosts_come_back_a_stopped_one_goes_on_and_so_does_a_coordinator_
     """At last all hosts are killed: the run goes on from the newest checkpoint."""
     plan, n_iterations = small_plan(2, 2), 100
     # of each stage one worker a host, so that activations and gradients cross
-    hosts = [Host(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0, 3)), ("b", (1, 2)))]
+    hosts = [RunHost(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0, 3)), ("b", (1, 2)))]
     options = {"iterations": n_iterations, "checkpoint_folder": tmp_path / "checkpoints", "checkpoint_every": 2}
     spec = spec_for(plan, "1f1b", **options)
     run = Hosts(export(spec, tmp_path / "run", hosts, port=free_port()), tmp_path / "logs")
@@ -90,7 +90,7 @@ def two_networks() -> Iterator[tuple[str, str]]:
 def test_a_link_that_is_down_for_a_moment_costs_nothing_and_one_for_longer_an_iteration_again(tmp_path, two_networks):
     """One that is down for longer than connections may be silent costs the worker behind it, which comes back."""
     plan, n_iterations = small_plan(1, 2), 40
-    hosts = [Host(name=n, address=f"10.77.0.{rank + 1}", workers=(rank,)) for rank, n in enumerate("ab")]
+    hosts = [RunHost(name=n, address=f"10.77.0.{rank + 1}", workers=(rank,)) for rank, n in enumerate("ab")]
     spec = spec_for(plan, iterations=n_iterations)
     prefixes = {n: ("ip", "netns", "exec", where) for n, where in zip("ab", two_networks, strict=True)}
     run = Hosts(export(spec, tmp_path / "run", hosts, silent_s=4), tmp_path / "logs", prefixes)
@@ -116,7 +116,7 @@ def test_a_link_that_is_down_for_a_moment_costs_nothing_and_one_for_longer_an_it
 
 def test_on_hosts_the_trace_is_written_though_a_socket_was_shut(tmp_path: Path) -> None:
     plan, n_iterations = small_plan(2, 2), 100
-    hosts = [Host(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0, 3)), ("b", (1, 2)))]
+    hosts = [RunHost(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0, 3)), ("b", (1, 2)))]
     spec = spec_for(plan, "1f1b", iterations=n_iterations)
     run = Hosts(export(spec, tmp_path / "run", hosts, port=free_port()), tmp_path / "logs")
     try:

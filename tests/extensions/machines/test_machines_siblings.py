@@ -10,7 +10,7 @@ from dtfm_lab.domain.network import HARDWARE, at_their_ends, estimated, known_gp
 from dtfm_lab.domain.units import GB, GiB, from_gbps
 from dtfm_lab.extensions.machines.cloud_names import INSTANCES, LABELS
 from dtfm_lab.extensions.machines.links import NVLINKS, bridge_bytes_per_s
-from dtfm_lab.extensions.machines.seen import Gpu
+from dtfm_lab.extensions.machines.seen import ReportedGpu
 from dtfm_lab.files import load_topology, save_topology
 
 OLD, NEW = "type   redop     time   algbw   busbw  error", "type   redop    root     time   algbw   busbw #wrong"
@@ -163,7 +163,7 @@ def test_nvlink_has_the_speed_of_its_kind(read, name, code, gbps):
 
 def test_nvlinks_are_of_gpus_in_the_table():
     assert {*NVLINKS} - {*HARDWARE} == {"A800", "H800"}
-    assert bridge_bytes_per_s(Gpu("NVIDIA B200"), 1) == 50 * GB
+    assert bridge_bytes_per_s(ReportedGpu("NVIDIA B200"), 1) == 50 * GB
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,9 @@ def drawn(kind: str, n: int, seed: int, one_way: bool) -> Topology:
         between = rng.uniform(0.3, 2, (3, 3))[region[:, None], region]
         latency, bandwidth = np.where(apart, 60.0, 1.0), np.where(apart, np.maximum(between, between.T), 10.0)
     elif kind == "geometric":
-        at, card = rng.random((n, 2)), rng.choice([0.5, 1.0, 2.5, 10.0], n)
+        at, nic = rng.random((n, 2)), rng.choice([0.5, 1.0, 2.5, 10.0], n)
         latency = 100 * np.linalg.norm(at[:, None] - at, axis=2)
-        bandwidth = np.minimum(card[:, None], card)
+        bandwidth = np.minimum(nic[:, None], nic)
     elif kind == "thin link":
         side = np.arange(n) < n // 3
         thin = side[:, None] != side

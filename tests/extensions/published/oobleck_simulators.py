@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dtfm_lab.extensions.elasticity.api import Costs, Policy, TableFleet, policy_of, replay
+from dtfm_lab.extensions.elasticity.api import Policy, ReconfigurationCosts, TableFleet, policy_of, replay
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.availability_files import load_availability
 from dtfm_lab.extensions.elasticity.history import History
@@ -101,16 +101,16 @@ def history(system: str, model: str, trace: str) -> History:
     return replay(availability, fleet, policy, costs, name=system)
 
 
-def _policy(system: str, given: Inputs, *, loses: bool) -> tuple[Policy, Costs]:
+def _policy(system: str, given: Inputs, *, loses: bool) -> tuple[Policy, ReconfigurationCosts]:
     def restart_s(n_nodes: int) -> float:
         return given.restart_s[min(max(n_nodes, 15), 30)] - given.checkpoint_s
 
     if system == "Bamboo":
         rules = policy_of("bamboo", loses_steps=False, every_s=math.inf, standby_slows=True)
-        return rules, Costs(start_s=START_S, restart_s=FATAL_S, regroup_s=restart_s)
+        return rules, ReconfigurationCosts(start_s=START_S, restart_s=FATAL_S, regroup_s=restart_s)
     every = {"every_steps": 10, "checkpoint_after_loss": True} if system == "Varuna" else {}
     rules = policy_of("restart", loses_steps=loses, every_s=math.inf, meanwhile=True, **every)
-    return rules, Costs(start_s=START_S, restart_s=restart_s, checkpoint_s=given.checkpoint_s)
+    return rules, ReconfigurationCosts(start_s=START_S, restart_s=restart_s, checkpoint_s=given.checkpoint_s)
 
 
 @dataclass(order=True)

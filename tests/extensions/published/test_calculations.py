@@ -25,7 +25,7 @@ from dtfm_lab.extensions.published.row import Evidence, band_by_rule
 from dtfm_lab.extensions.published.row import numbers as packaged
 from dtfm_lab.extensions.published.systems.zero_bubble import SCHEDULES, profile, settings_of
 from dtfm_lab.extensions.published.units import measured_model
-from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.engine import PlacedTasks, without_edges
@@ -68,7 +68,7 @@ def job_of(model: str, method: str) -> Job:
         bucket_bytes=1.0,
     )
     every = EVERY[method]
-    return job if every == 1 else DiLoCo(every=every).trained(job)
+    return job if every == 1 else DiLoCoStrategy(every=every).trained(job)
 
 
 def utilisation(job: Job, step_s: float, gbps: float) -> float:

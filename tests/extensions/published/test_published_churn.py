@@ -7,9 +7,9 @@ import pytest
 from oobleck_simulators import TRACES, history, in_heap_order, inputs, loses_steps, numbers
 from rules_of_others import Defects, events_of, redundant, restarting
 
-from dtfm_lab.extensions.elasticity.api import Costs, TableFleet, policy_of, replay
+from dtfm_lab.extensions.elasticity.api import ReconfigurationCosts, TableFleet, policy_of, replay
 from dtfm_lab.extensions.elasticity.availability import Availability
-from dtfm_lab.extensions.elasticity.history import State
+from dtfm_lab.extensions.elasticity.history import TimeUse
 from dtfm_lab.extensions.published.row import Band, Evidence, band_by_rule
 
 SIMULATED = {
@@ -75,7 +75,7 @@ def test_no_second_is_lost_between_the_states_of_a_replayed_row():
         made = history(system, model, "ec2-p3")
         lasts_s = made.end_s - made.start_s
         assert lasts_s.sum() == pytest.approx(made.availability.end_s)
-        assert sum(made.seconds[state.name.lower()] for state in State) == pytest.approx(made.availability.end_s)
+        assert sum(made.seconds[state.name.lower()] for state in TimeUse) == pytest.approx(made.availability.end_s)
 
 
 def test_the_heap_s_order_keeps_who_is_there_when():
@@ -93,7 +93,7 @@ def test_a_restart_prepared_beside_the_work_ends_it_where_no_plan_is_left():
         Availability.from_intervals(there, 300.0),
         fleet,
         policy_of("restart", meanwhile=True, loses_steps=False, every_s=np.inf),
-        Costs(start_s=0.0, restart_s=20.0),
+        ReconfigurationCosts(start_s=0.0, restart_s=20.0),
     )
     frame = made.to_frame()
     assert set(frame.state[frame.start_s >= 200.0]) == {"idle"}

@@ -30,12 +30,12 @@ from dtfm_lab.extensions.published.sailor_records import (
     plan_of,
     predicted_s,
     profile_of,
-    shared_cards,
+    shared_nics,
 )
 from dtfm_lab.extensions.published.systems.sailor import COUNTED, ONE_FACTOR, ONE_KIND, packaged, rows_of
 
 PACKAGED = packaged()
-SHARING = shared_cards(PACKAGED.rows)
+SHARING = shared_nics(PACKAGED.rows)
 
 
 @cache
@@ -47,9 +47,9 @@ def record(case: str) -> Record:
     return next(row for row in PACKAGED.rows if row.case.endswith(case))
 
 
-def test_curves_tell_which_hosts_have_one_card():
+def test_curves_tell_which_hosts_have_one_nic():
     assert {"RTX-3090", "RTX-2080", "Titan-RTX"} == SHARING
-    assert shared_cards([record("N4_D4")]) == set()  # curves of single GPUs alone tell nothing
+    assert shared_nics([record("N4_D4")]) == set()  # curves of single GPUs alone tell nothing
 
 
 @pytest.mark.parametrize("case", ["N16_D4", "N4_D1", "N6_D3", "N2_D2"])

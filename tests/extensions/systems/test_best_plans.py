@@ -15,9 +15,9 @@ from dtfm_lab.domain.job import TINY, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.extensions.systems.api import Budget, Strategy, outcome_of, strategies, variant, work_of
 from dtfm_lab.extensions.systems.bound import fits, least_iteration_s, least_lacking_bytes
-from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy
 from dtfm_lab.extensions.systems.modelled.sailor import Sailor
-from dtfm_lab.extensions.systems.modelled.swarm import Swarm
+from dtfm_lab.extensions.systems.modelled.swarm import SwarmStrategy
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.simulation import simulate
@@ -86,7 +86,7 @@ choices = st.fixed_dictionaries(
     st.integers(0, 1000),
     st.sampled_from([(1, 8), (2, 4), (4, 2), (8, 1), (2, 3)]),
     choices,
-    st.sampled_from(["pairs", "cards"]),
+    st.sampled_from(["pairs", "nics"]),
 )
 def test_no_simulation_goes_below_the_bound(seed, shape, how, queueing):
     topology = network(seed)
@@ -186,7 +186,7 @@ def test_devices_that_slow_all_others_are_left_out():
 GPT = lab.load_job("gpt3-xl", global_batch=64, microbatch=1)
 
 
-@pytest.mark.parametrize("system", [DiLoCo(), Sailor(), Swarm()], ids=lambda one: one.name)
+@pytest.mark.parametrize("system", [DiLoCoStrategy(), Sailor(), SwarmStrategy()], ids=lambda one: one.name)
 @pytest.mark.parametrize("network", ["islands", "raspberry-pi"])
 def test_the_plan_is_the_fastest_of_all_candidates(system, network):
     topology, budget = lab.load_topology(network), Budget()

@@ -66,7 +66,7 @@ def test_a_system_that_searches_may_choose_a_plan_that_it_found_elsewhere() -> N
         )
 
 
-@pytest.mark.parametrize(("name", "between"), [("shared-cards", "hosts"), ("universities", "regions")])
+@pytest.mark.parametrize(("name", "between"), [("shared-nics", "hosts"), ("universities", "regions")])
 def test_links_within_a_host_or_a_region_keep_their_bandwidth(name, between) -> None:
     before = lab.load_topology(name)
     found = lab.strategies(before, job(64), over="bandwidth", between=between, systems=[Copies()], values=[1.0])

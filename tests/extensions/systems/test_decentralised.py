@@ -10,10 +10,10 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.extensions.published.sailor_records import plan_of, shared_cards
+from dtfm_lab.extensions.published.sailor_records import plan_of, shared_nics
 from dtfm_lab.extensions.published.systems.sailor import packaged
 from dtfm_lab.extensions.systems.api import Budget, outcome_of, variant, work_of
-from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo, StreamingDiLoCo
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy, StreamingDiLoCo
 from dtfm_lab.extensions.systems.modelled.dt_fm import DTFM, LEAST_GENERATIONS, DTFMRandom, random_ranks
 from dtfm_lab.extensions.systems.modelled.sailor import Sailor, blocks_of
 from dtfm_lab.planning import evaluate
@@ -89,7 +89,7 @@ def averaging_s(trace: Trace) -> float:
     return trace.iteration_s - float(trace.iteration_ends_s.min())
 
 
-@pytest.mark.parametrize("system", [DiLoCo(), StreamingDiLoCo()])
+@pytest.mark.parametrize("system", [DiLoCoStrategy(), StreamingDiLoCo()])
 def test_no_worker_leaves_its_region(system):
     for one in system.branches(WORLDWIDE, work_of(JOB), Budget()):
         for pipeline in one.grid.T:
@@ -100,7 +100,7 @@ def test_no_worker_leaves_its_region(system):
 def test_what_averaging_costs_is_one_hth_of_data_parallelisms(every):
     two = Topology.from_matrices([[0, 1], [1, 0]], [[1, 1], [1, 1]])
     shape = work_of(SMALL).with_fields(n_stages=1, n_replicas=2, microbatch=1, dtype="fp16")
-    local = evaluate(two, DiLoCo(every=every).trained(shape), stages=[[0, 1]])
+    local = evaluate(two, DiLoCoStrategy(every=every).trained(shape), stages=[[0, 1]])
     together = local.changed(job=local.job.with_fields(synchronise_every=1))
     alone_s = float(simulate(local).iteration_ends_s.min())
     whole_s = simulate(together).iteration_s - alone_s
@@ -109,7 +109,7 @@ def test_what_averaging_costs_is_one_hth_of_data_parallelisms(every):
 
 def test_fragments_beside_iterations_are_never_slower_than_one_average_of_as_many_bytes():
     streamed = StreamingDiLoCo(every=100, precision="fp16")
-    at_once = DiLoCo(every=100, precision="fp16")
+    at_once = DiLoCoStrategy(every=100, precision="fp16")
     for plan in islice(streamed.plans(WORLDWIDE, work_of(JOB), Budget()), 0, None, 7):
         whole = plan.changed(job=at_once.trained(plan.job).with_fields(fragments=1, fragment_delay=0))
         assert simulate(plan).iteration_s <= simulate(whole).iteration_s * (1 + 1e-9)
@@ -124,18 +124,18 @@ def test_whole_numbers_of_fragments_divide_what_is_kept_of_h(every, delay):
 
 @pytest.mark.parametrize(("precision", "n_bytes"), [("fp32", 4), ("fp16", 2)])
 def test_averages_have_the_precision_that_is_said(precision, n_bytes):
-    job = DiLoCo(precision=precision).trained(work_of(JOB)).with_fields(n_stages=1, n_replicas=2, microbatch=1)
+    job = DiLoCoStrategy(precision=precision).trained(work_of(JOB)).with_fields(n_stages=1, n_replicas=2, microbatch=1)
     assert job.stage_gradient_bytes[0] == n_bytes * job.stage_parameters[0]
 
 
 def test_islands_of_slow_devices_may_be_left_out():
-    outcome = outcome_of(DiLoCo(), UNEQUAL, JOB)
+    outcome = outcome_of(DiLoCoStrategy(), UNEQUAL, JOB)
     assert {UNEQUAL.devices[device].region for device in outcome.plan.placement.devices.flat} == {"fat"}
 
 
 def test_a_worker_alone_has_nobody_to_average_with():
     one = WORLDWIDE.subset([0])
-    assert "two or more" in outcome_of(DiLoCo(), one, JOB).reason
+    assert "two or more" in outcome_of(DiLoCoStrategy(), one, JOB).reason
 
 
 def test_a_fragment_that_arrives_after_its_next_average_is_refused():
@@ -182,7 +182,7 @@ def test_blocks_over_go_to_the_last_stages(n_blocks, n_stages):
 
 def test_published_runs_were_trained_as_the_strategy_trains():
     records = packaged()
-    sharing = shared_cards(records.rows)
+    sharing = shared_nics(records.rows)
     for record in records.rows:
         job = plan_of(record, records.message_bytes, sharing).job
         assert Sailor().trained(job).with_fields(gradient_dtype=None) == job.with_fields(checkpointing="none")
@@ -204,7 +204,7 @@ def test_published_shapes_are_among_those_that_are_looked_at(record):
 STEPS = Budget(steps=2)
 
 
-@pytest.mark.parametrize("network", ["lecture-hall", "raspberry-pi", "shared-cards"])
+@pytest.mark.parametrize("network", ["lecture-hall", "raspberry-pi", "shared-nics"])
 def test_it_is_no_slower_than_grids_and_data_parallelism_with_the_same_transport(network):
     topology, job = lab.load_topology(network), lab.load_job("small")
     ours = outcome_of(variant("dtfm-lab"), topology, job, STEPS)
@@ -216,7 +216,7 @@ def test_it_is_no_slower_than_grids_and_data_parallelism_with_the_same_transport
 def test_it_is_the_plan_of_the_search_with_everything_open():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("small")
     ours = outcome_of(variant("dtfm-lab"), topology, job, STEPS)
-    searched = lab.plan(topology, job.freed(*LEFT_TO_PLANNERS), steps=2, queueing="cards")
+    searched = lab.plan(topology, job.freed(*LEFT_TO_PLANNERS), steps=2, queueing="nics")
     assert ours.iteration_s == searched.iteration_s
     assert ours.considered == 1
 

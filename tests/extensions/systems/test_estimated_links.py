@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 import dtfm_lab as lab
-from dtfm_lab.domain.network import BETWEEN, Estimate, at_their_ends
+from dtfm_lab.domain.network import BETWEEN, BandwidthEstimate, at_their_ends
 from dtfm_lab.domain.units import format_s, from_gbps
 from dtfm_lab.extensions.systems import choosing
 from dtfm_lab.simulation.memory import memory
@@ -18,7 +18,7 @@ def network(gbps: float, most_gbps: float) -> lab.Topology:
     topology = lab.Topology.from_matrices(
         np.where(near, 0.01, 0.1), np.where(near, 2000.0, gbps), gpu="A100", hosts=[f"h{i}" for i in hosts]
     )
-    estimate = Estimate(BETWEEN, from_gbps(gbps), from_gbps(gbps), from_gbps(most_gbps))
+    estimate = BandwidthEstimate(BETWEEN, from_gbps(gbps), from_gbps(gbps), from_gbps(most_gbps))
     return replace(topology, estimates=(estimate,))
 
 
@@ -46,7 +46,7 @@ def test_a_note_simulates_plans_that_were_tried_and_searches_nothing(monkeypatch
     assert all(memory(one).fits for one in megatron.runners_up)
     monkeypatch.setattr(choosing, "_branches", None)  # a search would fail
     there = [
-        lab.simulate(one.changed(topology=at_their_ends(one.topology, most=True)), queueing="cards").iteration_s
+        lab.simulate(one.changed(topology=at_their_ends(one.topology, most=True)), queueing="nics").iteration_s
         for one in tried
     ]
     assert f"takes {format_s(min(there))} where they are as fast as they may be" in found.note

@@ -255,7 +255,7 @@ def test_dropout_and_sequence_parallelism_are_those_of_the_flags():
 
 def test_parallelism_within_hosts_is_that_of_the_flags():
     network, flags = (
-        lab.load_topology("shared-cards"),
+        lab.load_topology("shared-nics"),
         "--nnodes 4 --nproc-per-node 8 --pipeline-model-parallel-size 2 ",
     )
     for text, name, expected in (

@@ -11,7 +11,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.extensions.systems.api import Budget, outcome_of, work_of
-from dtfm_lab.extensions.systems.modelled.swarm import Swarm
+from dtfm_lab.extensions.systems.modelled.swarm import SwarmStrategy
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 
@@ -19,7 +19,7 @@ JOB = lab.load_job("gpt3-xl", global_batch=24, microbatch=1)
 
 
 def seconds(plan, queueing="pairs", **assumptions):
-    return Swarm(**assumptions).seconds(plan, Budget(queueing=queueing))
+    return SwarmStrategy(**assumptions).seconds(plan, Budget(queueing=queueing))
 
 
 def on_free_links(speeds, n_stages, n_microbatches):
@@ -38,8 +38,8 @@ def on_free_links(speeds, n_stages, n_microbatches):
     return evaluate(topology, job, stages=np.arange(n).reshape(n_stages, -1).tolist())
 
 
-@pytest.mark.parametrize("queueing", ["pairs", "cards"])
-@pytest.mark.parametrize("network", ["worldwide", "shared-cards"])
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
+@pytest.mark.parametrize("network", ["worldwide", "shared-nics"])
 @pytest.mark.parametrize("n_stages", [1, 3, 8])
 def test_with_one_device_a_stage_no_schedule_is_faster(network, queueing, n_stages):
     job = JOB.with_fields(n_stages=n_stages, n_replicas=1, schedule="gpipe")
@@ -83,15 +83,15 @@ def test_gradients_that_travel_with_inputs_make_the_links_busier():
 
 def test_the_same_seed_deals_the_same_stages():
     topology, budget = lab.load_topology("volunteers"), Budget(seed=3)
-    first, second = (outcome_of(Swarm(), topology, JOB, budget) for _ in range(2))
-    assert first.iteration_s == second.iteration_s == Swarm().seconds(first.plan, budget)
+    first, second = (outcome_of(SwarmStrategy(), topology, JOB, budget) for _ in range(2))
+    assert first.iteration_s == second.iteration_s == SwarmStrategy().seconds(first.plan, budget)
     assert first.plan.placement.devices.tolist() == second.plan.placement.devices.tolist()
     assert sum(first.causes.values()) == pytest.approx(first.iteration_s)
 
 
 def test_stages_are_as_fast_as_dealing_devices_out_makes_them():
     topology = lab.load_topology("mixed-gpus")
-    plan = next(Swarm().plans(topology, work_of(JOB.with_fields(global_batch=256)), Budget()))
+    plan = next(SwarmStrategy().plans(topology, work_of(JOB.with_fields(global_batch=256)), Budget()))
     speed = np.array([device.peak_flop_per_s for device in topology.devices])[plan.placement.devices].sum(axis=1)
     fastest = max(device.peak_flop_per_s for device in topology.devices)
     assert np.ptp(speed) <= fastest
@@ -104,6 +104,7 @@ def test_the_closed_form_takes_measured_messages_where_there_are_any():
     message_s = np.where(apart[:, :, None], np.stack([network.transfer_s(n) for n in sizes], axis=2), np.nan)
     measured = replace(network.scaled(bandwidth=1000), message_bytes=sizes, message_s=message_s)
     there, here = (
-        [one.least_s for one in Swarm().branches(topology, work_of(JOB), Budget())] for topology in (measured, network)
+        [one.least_s for one in SwarmStrategy().branches(topology, work_of(JOB), Budget())]
+        for topology in (measured, network)
     )
     assert there == pytest.approx(here)

@@ -108,7 +108,7 @@ async def test_a_plan_is_on_the_network_while_its_pane_is_shown_taken_with_its_j
 
 
 async def test_a_plan_of_groups_draws_its_groups_and_its_gpus_are_asked_about_again():
-    panel = a_panel("shared-cards", "gpt3-xl", ("megatron",))
+    panel = a_panel("shared-nics", "gpt3-xl", ("megatron",))
     state = panel._lab_state
     gpus, plan_before = state.topology, state.plan
     outcomes = await asked(panel)

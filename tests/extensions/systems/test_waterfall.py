@@ -21,7 +21,7 @@ SWITCHES = [
     Switch(sentence="Messages of one grid overlap.", source="a question", strategy=OVERLAPPED),
     Switch(sentence="They block.", held={"transport": "blocking"}),
     Switch(sentence="The grid is chosen anew.", strategy=BLOCKING),
-    Switch(sentence="Messages of a card queue.", budget=replace(BUDGET, queueing="cards")),
+    Switch(sentence="Messages of a NIC queue.", budget=replace(BUDGET, queueing="nics")),
     Switch(sentence="The network is ten times slower.", topology=NETWORK.scaled(bandwidth=0.1)),
 ]
 
@@ -34,7 +34,7 @@ def found() -> lab.systems.Waterfall:
 def test_it_begins_and_ends_where_the_models_do(found) -> None:
     assert found.start == outcome_of(OVERLAPPED, NETWORK, JOB, BUDGET).iteration_s
     slow = NETWORK.scaled(bandwidth=0.1)
-    assert found.end == outcome_of(BLOCKING, slow, JOB, replace(BUDGET, queueing="cards")).iteration_s
+    assert found.end == outcome_of(BLOCKING, slow, JOB, replace(BUDGET, queueing="nics")).iteration_s
 
 
 def test_changes_add_up_and_ratios_multiply(found) -> None:

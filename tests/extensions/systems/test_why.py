@@ -19,7 +19,7 @@ from dtfm_lab.simulation.memory import memory
 NETWORK = lab.load_topology("lecture-hall")
 JOB = lab.load_job("tiny", global_batch=32)
 BUDGET = Budget(steps=1, queueing="pairs")
-NEVER_SLOWER = ("transport", "cards", "latency", "bandwidth", "messages", "compute", "averaging", "inner")
+NEVER_SLOWER = ("transport", "nics", "latency", "bandwidth", "messages", "compute", "averaging", "inner")
 """Where the order of messages is fixed, less to wait for never delays: every action starts at the latest of others."""
 
 
@@ -62,7 +62,7 @@ def test_less_to_wait_for_is_never_slower(shape, schedule, transport, bandwidth,
 def test_every_gain_is_simulated(outcomes, found) -> None:
     for one in found.ablations:
         apart = one.condition == "every pair of devices had a link of its own"
-        budget = replace(outcomes["megatron"].budget, queueing="pairs" if apart else "cards")
+        budget = replace(outcomes["megatron"].budget, queueing="pairs" if apart else "nics")
         assert outcomes["megatron"].strategy.trace(one.plan, budget).iteration_s == pytest.approx(one.iteration_s)
         assert one.plan.iteration_s == one.iteration_s
         assert one.fits == memory(one.plan).fits
@@ -221,5 +221,5 @@ def test_what_zero_3_gathers_on_slow_links_is_not_computing():
 
 
 def test_sums_of_gpus_that_share_a_layer_are_not_computing():
-    hosts = lab.load_topology("shared-cards").grouped(8)
+    hosts = lab.load_topology("shared-nics").grouped(8)
     assert causes(hosts, n_stages=4, n_replicas=1, tensor_parallel=8)[GATHERING] > 0

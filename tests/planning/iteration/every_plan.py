@@ -92,7 +92,7 @@ def drawn(seed: int, most_devices: int = 4) -> Drawn:
         codec_bytes_per_s=float(hop_bytes / rng.choice([1e-3, 0.1])),
         recompute=bool(rng.random() < 0.2),
     )
-    return Drawn(topology, job, str(rng.choice(["pairs", "pairs", "cards"])))
+    return Drawn(topology, job, str(rng.choice(["pairs", "pairs", "nics"])))
 
 
 def _model(rng: np.random.Generator) -> ModelSpec:

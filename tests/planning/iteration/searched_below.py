@@ -121,7 +121,7 @@ def case_of(seed: int) -> Case:
             job = Job(name=f"searched-{seed}", tensor_parallel=None if grouped else 1, **fields)
         except LabError:  # choices that contradict each other
             continue
-        return Case(topology, job, str(rng.choice(["pairs", "pairs", "cards"])))
+        return Case(topology, job, str(rng.choice(["pairs", "pairs", "nics"])))
 
 
 def searched(seed: int, n_plans: int, *, steps: int = 2) -> Report | None:

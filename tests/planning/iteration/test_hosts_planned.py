@@ -1,4 +1,4 @@
-"""Hosts that share a card, planned: cards only delay, so bounds hold, and the search counts what they delay."""
+"""Hosts that share a NIC, planned: NICs only delay, so bounds hold, and the search counts what they delay."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def test_no_plan_on_hosts_is_faster_than_its_bound(seed, family):
 
 
 def test_devices_of_different_hosts_are_not_alike_and_those_of_one_host_are():
-    shared = lab.load_topology("shared-cards")
+    shared = lab.load_topology("shared-nics")
     alike = IterationProblem.of(shared, lab.load_job("gpt3-xl")).alike
     assert alike.tolist() == [i // 8 for i in range(32)]
     apart = replace(shared, devices=tuple(replace(d, host=d.name) for d in shared.devices))
@@ -37,19 +37,19 @@ def test_devices_of_different_hosts_are_not_alike_and_those_of_one_host_are():
     assert set(IterationProblem.of(flat, lab.load_job("gpt3-xl")).alike) == {0}
 
 
-def test_the_simulator_judges_where_devices_share_a_card():
+def test_the_simulator_judges_where_devices_share_a_nic():
     job = lab.load_job("gpt3-xl")
     target = SearchTarget(dollars=False, max_price_per_hour=np.inf, max_iteration_s=np.inf)
-    shared = lab.load_topology("shared-cards")
+    shared = lab.load_topology("shared-nics")
     apart = replace(shared, devices=tuple(replace(d, host="") for d in shared.devices))
     assert not PlanPricer(IterationProblem.of(shared, job), target).replays
     assert PlanPricer(IterationProblem.of(apart, job), target).replays
 
 
 @pytest.mark.parametrize("objective", ["iteration", "price"])
-def test_sharing_a_card_never_makes_the_best_plan_faster(objective):
+def test_sharing_a_nic_never_makes_the_best_plan_faster(objective):
     """Of a small network, whose best plans are found with and without hosts."""
-    shared = lab.load_topology("shared-cards").subset([0, 1, 8, 9])
+    shared = lab.load_topology("shared-nics").subset([0, 1, 8, 9])
     apart = replace(shared, devices=tuple(replace(d, host="") for d in shared.devices))
     model = gpt(n_layers=4, d_model=1024, n_heads=4, seq_len=512, vocab_size=1000)
     job = lab.Job(model=model, n_stages=None, n_replicas=None, global_batch=16, microbatch=1)
@@ -64,10 +64,10 @@ def test_sharing_a_card_never_makes_the_best_plan_faster(objective):
     assert plans[0].iteration_s <= moved_s * 1.05
 
 
-def test_an_explanation_says_what_sharing_a_card_costs():
-    shared = lab.load_topology("shared-cards").subset([0, 1, 8, 9])
+def test_an_explanation_says_what_sharing_a_nic_costs():
+    shared = lab.load_topology("shared-nics").subset([0, 1, 8, 9])
     job = lab.load_job("tiny", n_stages=2, n_replicas=2)
     across = lab.evaluate(shared, job, stages=[[0, 1], [2, 3]]).changed(objective="iteration")
-    assert "share its network card; with a card for each it would take" in lab.explain(across).text
+    assert "share its NIC; with a NIC for each it would take" in lab.explain(across).text
     apart = replace(shared, devices=tuple(replace(d, host="") for d in shared.devices))
-    assert "network card" not in lab.explain(across.changed(topology=apart)).text
+    assert "NIC" not in lab.explain(across.changed(topology=apart)).text

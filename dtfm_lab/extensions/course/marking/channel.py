@@ -27,7 +27,7 @@ class Nonsense(Exception):
     """What came is no message."""
 
 
-class Channel:
+class MarkingChannel:
     """One end of a stream socket.
 
     ``partner`` is a socket that closes when whoever keeps the other end going ends. Open files that come with a message

@@ -26,7 +26,7 @@ from dtfm_lab.extensions.course.graded import EVERY_LESSON, GRADED, variant_of
 from dtfm_lab.extensions.course.marking.channel import Ended, Late, Message, Nonsense
 from dtfm_lab.extensions.course.marking.descendants import MEMORY, PROCESSES
 from dtfm_lab.extensions.course.marking.files import Cell, HandIn, cells_of, in_one_line, missions_in, submissions
-from dtfm_lab.extensions.course.marking.processes import Job, Lost, Server, server
+from dtfm_lab.extensions.course.marking.processes import JobLost, MarkingJob, Server, server
 from dtfm_lab.extensions.course.missions import RECORD
 from dtfm_lab.extensions.course.teaching import VARIANT, answer_id, points_of
 
@@ -64,7 +64,7 @@ class Marker:
             return [about | row for row in self._rows(hand_in)]
         except LabError as error:
             return [about | {"mission": "", "points": 0, "of": 0} | _refused(error)]
-        except Lost:
+        except JobLost:
             raise
         except Exception as error:  # one notebook, whatever is in it, does not keep the others from being marked
             why = f"it cannot be marked ({type(error).__name__}: {error}); mark it by hand"
@@ -92,10 +92,10 @@ class Marker:
                 rows.append(marks | verdict | _done(record.get(name), tries.get(name)))
             return rows
 
-    def _why(self, job: Job) -> str:
+    def _why(self, job: MarkingJob) -> str:
         """Why a job ended by itself. Raises Lost where that cannot be told, and it may be marked again alone."""
         if (why := job.end()) is None and not self.alone:
-            raise Lost
+            raise JobLost
         if why == MEMORY:
             return f"its processes took more than {self.memory_bytes / 2**30:g} GiB of memory"
         return "it started more processes than a notebook may" if why == PROCESSES else "its process died"
@@ -104,7 +104,7 @@ class Marker:
         return student if self.key is None else variant_of(self.key, missions[name].lesson, student)
 
     def _executed(
-        self, cells: list[Cell], student: str, names: list[str], job: Job
+        self, cells: list[Cell], student: str, names: list[str], job: MarkingJob
     ) -> tuple[dict[str, Message], Mapping[str, Any]]:
         """By mission ``{"packed": ...}``, or ``{"reason": ...}`` where there is no answer; and what the cells tried."""
         found, executed = _to_execute(cells, names)
@@ -130,7 +130,7 @@ class Marker:
                 found[name] = {"reason": f"{why or 'its process said nothing'} before or in this cell"}
         return found, tries if isinstance(tries, dict) else {}
 
-    def _verdict(self, name: str, student: str, answer: Message, executing: Job) -> Row:
+    def _verdict(self, name: str, student: str, answer: Message, executing: MarkingJob) -> Row:
         """What a check says, in a process that no student's code has run in."""
         deadline = time.monotonic() + self.seconds
         order = {"mission": name, "drawn": self._drawn(name, student), "packed": answer["packed"]}
@@ -183,7 +183,7 @@ def mark_folder(
             for done in as_completed(running):
                 try:
                     yield done.result()
-                except Lost:
+                except JobLost:
                     again.append(running[done])
             for hand_in in again:
                 yield replace(marker, alone=True).mark(hand_in)

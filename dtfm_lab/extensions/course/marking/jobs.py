@@ -21,14 +21,14 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.extensions.course.api import missions
 from dtfm_lab.extensions.course.checks import Raised
 from dtfm_lab.extensions.course.handed_in import pack, unpack
-from dtfm_lab.extensions.course.marking.channel import Channel, Ended, Message
+from dtfm_lab.extensions.course.marking.channel import Ended, MarkingChannel, Message
 from dtfm_lab.extensions.course.progress import Assignment, Progress, progress_path, read_progress, save_progress
 
 LONGEST_REASON = 300
 Functions = dict[str, list[FunctionType]]
 
 
-def execute(marker: Channel, folder: Path) -> None:
+def execute(marker: MarkingChannel, folder: Path) -> None:
     """Execute the cells of a notebook; say by mission what was answered, or why nothing was. Then call functions."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
@@ -57,7 +57,7 @@ def execute(marker: Channel, folder: Path) -> None:
             name = marker.receive()["answer"]
             number = marker.descriptor()
             if os.fork() == 0:
-                _answer(Channel(socket.socket(fileno=number)), functions.get(name, []))
+                _answer(MarkingChannel(socket.socket(fileno=number)), functions.get(name, []))
             os.close(number)
     except Ended:
         pass
@@ -104,7 +104,7 @@ def _tries(kept: Path, names: list[str]) -> Message:
         return {}
 
 
-def _answer(check: Channel, functions: list[FunctionType]) -> NoReturn:
+def _answer(check: MarkingChannel, functions: list[FunctionType]) -> NoReturn:
     """Call functions for a check until it is over, in a process that ends here."""
     try:
         while True:
@@ -131,10 +131,10 @@ def _returned(found: Any) -> Message:
         raise
 
 
-def check(marker: Channel, folder: Path) -> None:
+def check(marker: MarkingChannel, folder: Path) -> None:
     """Say whether an answer wins."""
     job = marker.receive()
-    student = Channel(socket.socket(fileno=marker.descriptor())) if job["asks"] else None
+    student = MarkingChannel(socket.socket(fileno=marker.descriptor())) if job["asks"] else None
 
     def ask(number: int, arguments: tuple[Any, ...]) -> object:
         if student is None:
@@ -157,4 +157,4 @@ def check(marker: Channel, folder: Path) -> None:
         marker.send({"passed": False, "reason": str(error)})
 
 
-JOBS: Mapping[str, Callable[[Channel, Path], None]] = {"execute": execute, "check": check}
+JOBS: Mapping[str, Callable[[MarkingChannel, Path], None]] = {"execute": execute, "check": check}

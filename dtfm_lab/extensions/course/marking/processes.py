@@ -18,7 +18,7 @@ import psutil
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.extensions.course.marking import walls
-from dtfm_lab.extensions.course.marking.channel import Channel, Ended, Late, Nonsense
+from dtfm_lab.extensions.course.marking.channel import Ended, Late, MarkingChannel, Nonsense
 from dtfm_lab.extensions.course.marking.descendants import end_descendants, open_folders
 
 MODULE = "dtfm_lab.extensions.course.marking.server"
@@ -28,14 +28,14 @@ SECONDS_TO_END = 60.0
 """Longest for a keeper to kill its job, after which the server that it belongs to is killed."""
 
 
-class Lost(Exception):
+class JobLost(Exception):
     """The keeper of a job was killed, by this job or by another one that ran beside it."""
 
 
-class Job:
+class MarkingJob:
     """A job that runs: a channel to it, and one to its keeper."""
 
-    def __init__(self, channel: Channel, keeper: Channel) -> None:
+    def __init__(self, channel: MarkingChannel, keeper: MarkingChannel) -> None:
         self.channel = channel
         self._keeper = keeper
         self._why: str | None = None
@@ -68,13 +68,13 @@ class Server:
         self._requests: socket.socket | None = None
 
     @contextmanager
-    def job(self, kind: str, memory_bytes: int, hidden: Sequence[str] = ()) -> Iterator[Job]:
+    def job(self, kind: str, memory_bytes: int, hidden: Sequence[str] = ()) -> Iterator[MarkingJob]:
         """A job, which is ended with the block. Raises LabError where no server can be started."""
         ours, theirs = socket.socketpair()
         keeper, keepers = socket.socketpair()
         with theirs, keepers, self._lock:
             self._request([keepers.fileno(), theirs.fileno()])
-        job = Job(Channel(ours, partner=keeper), Channel(keeper))
+        job = MarkingJob(MarkingChannel(ours, partner=keeper), MarkingChannel(keeper))
         try:
             with suppress(Ended):
                 job._keeper.send({"kind": kind, "memory_bytes": memory_bytes, "hidden": list(hidden)})
@@ -112,7 +112,7 @@ class Server:
             theirs.close()
             self._requests = ours
             try:
-                ready = Channel(ours).receive(time.monotonic() + SECONDS_TO_LOAD)
+                ready = MarkingChannel(ours).receive(time.monotonic() + SECONDS_TO_LOAD)
             except (Ended, Late, Nonsense):
                 self.stop()
                 raise LabError(f"the process that marks did not start: {_last_line(said)}") from None

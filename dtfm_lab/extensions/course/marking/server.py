@@ -24,7 +24,7 @@ from IPython.core.interactiveshell import InteractiveShell  # noqa: F401  loaded
 
 from dtfm_lab import lab
 from dtfm_lab.extensions.course.marking import walls
-from dtfm_lab.extensions.course.marking.channel import Channel, Ended, Message
+from dtfm_lab.extensions.course.marking.channel import Ended, MarkingChannel, Message
 from dtfm_lab.extensions.course.marking.descendants import end_descendants, open_folders, too_much
 from dtfm_lab.extensions.course.marking.jobs import JOBS
 
@@ -39,7 +39,7 @@ def main() -> None:
     walls.adopt_orphans()
     with_walls = sys.argv[2] == "walls" and walls.hold()
     lab.simulate(lab.plan("lecture-hall", "tiny", seed=0, steps=1))
-    Channel(requests).send({"walls": with_walls})
+    MarkingChannel(requests).send({"walls": with_walls})
     keepers = {child.pid for child in psutil.Process().children()}
     while True:
         ready, _, _ = select.select([requests], [], [], 1.0 if keepers else None)
@@ -73,7 +73,7 @@ def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> N
         walls.end_with_parent()
         walls.keep_private()
         walls.adopt_orphans()
-        marker = Channel(control)
+        marker = MarkingChannel(control)
         order = marker.receive()
         with tempfile.TemporaryDirectory(prefix="dtfm-lab-mark-", ignore_cleanup_errors=True) as folder:
             pid = os.fork()
@@ -117,7 +117,7 @@ def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bo
         walls.limit(order["memory_bytes"])
 
         def work() -> None:
-            job(Channel(ours, takes_files=True), folder)
+            job(MarkingChannel(ours, takes_files=True), folder)
 
         if order["kind"] == "execute":
             walls.limit_threads(_threads())

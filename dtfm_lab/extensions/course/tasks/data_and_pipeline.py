@@ -10,7 +10,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.extensions.course.checks import MissionsOf, Number, Told, plan_of, require
+from dtfm_lab.extensions.course.checks import MissionsOf, Number, TextValues, plan_of, require
 from dtfm_lab.extensions.course.mission import Given
 from dtfm_lab.extensions.course.small_networks import of_sites
 from dtfm_lab.files import load_job
@@ -112,7 +112,7 @@ def _bytes_sent(job: Job, region: IntArray) -> float:
 
 
 @lesson.mission("keep-it-home", takes=Plan, give=give_islands)
-def keep_it_home(plan: Plan, given: Given) -> Told:
+def keep_it_home(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.network, given.job)
     crossing_gb = bytes_between_regions(simulate(plan), given.network) / 1e9
     require(crossing_gb <= given.limit_gb, f"{crossing_gb:.1f} GB cross; wanted at most {given.limit_gb} GB")

@@ -12,7 +12,7 @@ from dtfm_lab.extensions.course.checks import (
     TRAINED,
     MissionsOf,
     Number,
-    Told,
+    TextValues,
     fits,
     iteration_again_s,
     plan_of,
@@ -40,7 +40,7 @@ def give_hall(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @tour.mission("one-left-the-hall", takes=Plan, give=give_hall)
-def one_left_the_hall(plan: Plan, given: Given) -> Told:
+def one_left_the_hall(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.network, load_job("tiny"), "global_batch", *TRAINED)
     iteration_s = iteration_again_s(plan)
     require(iteration_s < LIMIT_S, f"an iteration takes {iteration_s:.3f} s; wanted less than {LIMIT_S} s")
@@ -58,7 +58,7 @@ def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @tour.mission("who-works-most", takes=str, give=give_waiting)
-def who_works_most(name: str, given: Given) -> Told:
+def who_works_most(name: str, given: Given) -> TextValues:
     rows = simulate(given.plan).bubble
     require(name in set(rows.device), f"{name!r:.40} is no device of given.plan; they are {', '.join(rows.device)}")
     busy_s = rows.set_index("device").busy_s / rows.iteration_s.iloc[0]
@@ -116,7 +116,7 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @why.mission("cities-win", takes=Plan, give=give_cities)
-def cities_win(plan: Plan, given: Given) -> Told:
+def cities_win(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.cities, load_job("gpt3-xl"), *TRAINED)
     batch = plan.job.global_batch
     require(batch <= MOST_BATCH, f"a batch has {counted(batch, 'sequence')}; wanted at most {MOST_BATCH:,}")

@@ -9,7 +9,7 @@ import numpy as np
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
-from dtfm_lab.extensions.course.checks import MissionsOf, Number, Told, Trial, require
+from dtfm_lab.extensions.course.checks import MissionsOf, Number, TextValues, Trial, require
 from dtfm_lab.extensions.course.mission import Given, NotYet
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
@@ -97,7 +97,7 @@ def _slowest(network: Topology) -> frozenset[str]:
 
 
 @lesson.mission("best-upgrade", takes=(list, tuple), give=give_upgrade)
-def best_upgrade(pair: list[str], given: Given) -> Told:
+def best_upgrade(pair: list[str], given: Given) -> TextValues:
     gains = _upgrade_gains(given.plan)
     chosen = frozenset(str(name) for name in pair)
     require(chosen in gains, f"found {list(pair)!r:.60}; wanted two of {', '.join(given.plan.topology.names)}")

@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import counted, format_share, signed_share
 from dtfm_lab.extensions.course.checks import (
     MissionsOf,
     Number,
-    Told,
+    TextValues,
     fits,
     iteration_again_s,
     parts_of,
@@ -34,7 +34,7 @@ runs = MissionsOf("10_real_run")
 
 
 @runs.mission("predicted-within-5", takes=(list, tuple), give=lambda rng: {"plan": plan_of_laptops(rng, bandwidth=0.2)})
-def predicted_within_5(answer: Sequence[object], given: Given) -> Told:
+def predicted_within_5(answer: Sequence[object], given: Given) -> TextValues:
     predicted, measured = parts_of(answer, "[predicted, measured], two Traces", Trace, Trace)
     ran_plan(measured, given.plan, iterations=4)
     require(
@@ -74,7 +74,7 @@ def secret_link(given: Given) -> tuple[str, str]:
 
 
 @runs.mission("mystery-link-measured", takes=(list, tuple), give=give_secret)
-def mystery_link_measured(answer: Sequence[object], given: Given) -> Told:
+def mystery_link_measured(answer: Sequence[object], given: Given) -> TextValues:
     measured, name = parts_of(answer, '[measured, "a -> b"]', Trace, str)
     ran_plan(measured, given.plan, iterations=4)
     require(measured.context.links == "emulated", "no link was emulated in this run; wanted the virtual clock")
@@ -105,7 +105,7 @@ def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @faults.mission("survive-a-kill", takes=(list, tuple), give=give_victim)
-def survive_a_kill(answer: Sequence[object], given: Given) -> Told:
+def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
     calm, disturbed = parts_of(answer, "[undisturbed, disturbed], two Traces", Trace, Trace)
     for trace in (calm, disturbed):
         ran_plan(trace, given.plan, iterations=ITERATIONS)
@@ -176,7 +176,7 @@ def own_network(network: Topology) -> None:
 
 
 @capstone.mission("capstone-network", takes=Topology)
-def capstone_network(network: Topology, given: Given) -> Told:
+def capstone_network(network: Topology, given: Given) -> TextValues:
     own_network(network)
     require(len(network.regions) >= 2, f"it has {len(network.regions)} region; wanted two or more")
     without = [device.name for device in network.devices if not device.peak_flop_per_s and not device.gpu]
@@ -189,7 +189,7 @@ def capstone_network(network: Topology, given: Given) -> Told:
 
 
 @capstone.mission("capstone-plan", takes=Plan)
-def capstone_plan(plan: Plan, given: Given) -> Told:
+def capstone_plan(plan: Plan, given: Given) -> TextValues:
     own_network(plan.topology)
     fits(plan)
     found_s = iteration_again_s(plan)
@@ -207,7 +207,7 @@ def capstone_plan(plan: Plan, given: Given) -> Told:
 
 
 @capstone.mission("capstone-run", takes=(list, tuple))
-def capstone_run(answer: Sequence[object], given: Given) -> Told:
+def capstone_run(answer: Sequence[object], given: Given) -> TextValues:
     wanted = "[plan, predicted, measured]: a Plan and two Traces"
     plan, predicted, measured = parts_of(answer, wanted, Plan, Trace, Trace)
     own_network(plan.topology)

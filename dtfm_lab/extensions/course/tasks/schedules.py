@@ -12,7 +12,7 @@ from dtfm_lab.extensions.course.checks import (
     TRAINED,
     MissionsOf,
     Number,
-    Told,
+    TextValues,
     Trial,
     fits,
     plan_of,
@@ -48,8 +48,8 @@ def bubble_share(given: Given) -> Number:
     wanted = idle / (working + idle)
     slips = {"per_cent": 100 * wanted, "of_work": idle / working, "at_work": 1 - wanted}
     slips |= {"first_device": given.n_stages / (working + given.n_stages)}
-    told = {"share": format_share(wanted), "half": format_share(idle / (2 * working + idle))}
-    return Number(wanted, slips, told, within=0.002)
+    text_values = {"share": format_share(wanted), "half": format_share(idle / (2 * working + idle))}
+    return Number(wanted, slips, text_values, within=0.002)
 
 
 def give_slow_row(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -71,7 +71,7 @@ def _turns(hop_s: float) -> int:
 
 
 @orders.mission("deep-enough", takes=(list, tuple), give=give_slow_row)
-def deep_enough(warmups: list[int], given: Given) -> Told:
+def deep_enough(warmups: list[int], given: Given) -> TextValues:
     job = given.plan.job
     numbers = [int(each) for each in warmups if isinstance(each, (int, np.integer)) and not isinstance(each, bool)]
     require(len(numbers) == len(warmups), "warm-ups are whole numbers, one for each device")
@@ -141,7 +141,7 @@ def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @filling.mission("into-sixteen", takes=Plan, give=give_small_devices)
-def into_sixteen(plan: Plan, given: Given) -> Told:
+def into_sixteen(plan: Plan, given: Given) -> TextValues:
     wanted = given.plan
     plan_of(plan, wanted.topology, wanted.job, "global_batch", "attention", *TRAINED)
     trace = simulate(plan)

@@ -15,7 +15,7 @@ from dtfm_lab.domain.units import FloatArray, format_share
 from dtfm_lab.extensions.course.checks import (
     MissionsOf,
     Number,
-    Told,
+    TextValues,
     fresh_cases,
     number_from,
     plan_of,
@@ -56,7 +56,7 @@ def give_table(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @steps.mission("pair-by-hand", takes=list, give=give_table)
-def pair_by_hand(partners: list[Any], given: Given) -> Told:
+def pair_by_hand(partners: list[Any], given: Given) -> TextValues:
     require(
         sorted(map(str, partners)) == sorted(COLUMNS),
         f"found {partners!r:.80}; wanted each of {', '.join(COLUMNS)} once",
@@ -93,7 +93,7 @@ def _nearest_first(weights: FloatArray, start: int) -> np.ndarray[Any, np.dtype[
 
 
 @steps.mission("order-of-stages", takes=list, give=give_graph)
-def order_of_stages(order: list[Any], given: Given) -> Told:
+def order_of_stages(order: list[Any], given: Given) -> TextValues:
     require(sorted(map(str, order)) == sorted(STAGES), f"found {order!r:.80}; wanted each of {', '.join(STAGES)} once")
     weights = np.array(given.weights, dtype=float)
     found_s = sum(weights[STAGES.index(a), STAGES.index(b)] for a, b in pairwise(order))
@@ -109,7 +109,7 @@ searches = MissionsOf("06_searching")
 
 
 @searches.mission("spot-under-32", takes=Plan)
-def spot_under_32(plan: Plan, given: Given) -> Told:
+def spot_under_32(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, "spot", load_job("dtfm-gpt3-xl"), "n_stages", "n_replicas", "gradient_bytes", "hop_bytes")
     cost_s = priced_again(plan).cost.total_s
     require(cost_s < 32, f"its placement costs {cost_s:.2f} s; wanted less than 32 s")
@@ -175,7 +175,7 @@ TO_CLOSE = 0.2
 
 
 @searches.mission("tighten-a-bound", takes=types.FunctionType)
-def tighten_a_bound(function: Callable[..., Any], given: Given) -> Told:
+def tighten_a_bound(function: Callable[..., Any], given: Given) -> TextValues:
     rng, closed = fresh_cases(), []
     for n_stages, n_replicas in ((2, 3), (3, 2), (4, 2), (2, 4)) * 6:
         pair = _random_pairs(rng, n_stages, n_replicas)

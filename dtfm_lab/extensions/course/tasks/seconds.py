@@ -11,7 +11,7 @@ from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.course.checks import (
     MissionsOf,
     Number,
-    Told,
+    TextValues,
     iteration_again_s,
     parts_of,
     plan_of,
@@ -51,8 +51,8 @@ def charged_too_much(given: Given) -> Number:
     hops, count = given.n_stages - 1, given.n_microbatches
     slips = {"endless": float(hops), "stages": given.n_stages * count / (count + given.n_stages - 1)}
     slips |= {"microbatches": float(count), "inverse": (count + hops - 1) / (hops * count)}
-    told = {"hops": hops, "count": counted(count, "micro-batch")}
-    return Number(hops * count / (count + hops - 1), slips, told)
+    text_values = {"hops": hops, "count": counted(count, "micro-batch")}
+    return Number(hops * count / (count + hops - 1), slips, text_values)
 
 
 def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -74,7 +74,7 @@ def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @lesson.mission("proven-and-beaten", takes=(list, tuple), give=give_mixed)
-def proven_and_beaten(plans: list[Any], given: Given) -> Told:
+def proven_and_beaten(plans: list[Any], given: Given) -> TextValues:
     for each in parts_of(plans, "two Plans, the proven one first", Plan, Plan):
         plan_of(each, given.network, given.job)
     proven, faster = (priced_again(each) for each in plans)

@@ -8,7 +8,7 @@ import numpy as np
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted
-from dtfm_lab.extensions.course.checks import MissionsOf, Number, Told, really_measured, require
+from dtfm_lab.extensions.course.checks import MissionsOf, Number, TextValues, really_measured, require
 from dtfm_lab.extensions.course.mission import Given
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
@@ -51,8 +51,8 @@ def which_h(given: Given) -> Number:
         "one_iteration": given.compute_s + given.averaging_s / best,
         "as_few": given.iterations[1] * (given.compute_s + given.averaging_s / most),
     }
-    told = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
-    return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, told, within=0.002)
+    text_values = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
+    return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, text_values, within=0.002)
 
 
 LOSS = 3.0
@@ -83,7 +83,7 @@ def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @lesson.mission("sooner-at-the-loss", takes=Trace, give=give_laptops)
-def sooner_at_the_loss(trace: Trace, given: Given) -> Told:
+def sooner_at_the_loss(trace: Trace, given: Given) -> TextValues:
     really_measured(trace)
     context, plan = trace.context, given.plan
     same_network_as(trace, plan.topology)

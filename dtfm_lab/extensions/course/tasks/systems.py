@@ -15,7 +15,7 @@ from dtfm_lab.domain.units import counted, format_share
 from dtfm_lab.extensions.course.checks import (
     TRAINED,
     MissionsOf,
-    Told,
+    TextValues,
     Trial,
     fits,
     fresh_cases,
@@ -67,7 +67,7 @@ def _rivals() -> list[Strategy]:
 
 
 @systems.mission("a-system-that-wins-here", takes=Topology, give=give_winner)
-def a_system_that_wins_here(network: Topology, given: Given) -> Told:
+def a_system_that_wins_here(network: Topology, given: Given) -> TextValues:
     require(
         len(network) == len(given.network),
         f"it has {counted(len(network), 'device')}; wanted the eight of your network",
@@ -95,7 +95,7 @@ def give_rooms(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @systems.mission("which-assumption", takes=Outcome, give=give_rooms)
-def which_assumption(outcome: Outcome, given: Given) -> Told:
+def which_assumption(outcome: Outcome, given: Given) -> TextValues:
     strategy = outcome.strategy
     require(strategy.name == "megatron", f"this is {strategy.title}; wanted Megatron-LM with one assumption changed")
     shipped = variant("megatron", **AS_SHIPPED)
@@ -131,7 +131,7 @@ def seconds_of(plan: Plan) -> tuple[float, float]:
 
 
 @codesign.mission("make-it-compute-bound", takes=Plan, give=lambda rng: {"plan": plan_of_laptops(rng)})
-def make_it_compute_bound(plan: Plan, given: Given) -> Told:
+def make_it_compute_bound(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.plan.topology, given.plan.job, *TRAINED)
     require(not plan.idle_devices, f"{len(plan.idle_devices)} laptops are idle; a single one would never wait")
     require(plan.job.global_batch <= MOST_BATCH, f"the batch is {plan.job.global_batch}; wanted {MOST_BATCH} at most")
@@ -188,7 +188,7 @@ def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @ledger.mission("what-was-measured", takes=(list, tuple), give=give_measured)
-def what_was_measured(answer: Sequence[object], given: Given) -> Told:
+def what_was_measured(answer: Sequence[object], given: Given) -> TextValues:
     transport, efficiency = parts_of(answer, "[transport, efficiency]", str, float)
     hidden_transport, hidden_efficiency = given._measured_with
     require(transport in TRANSPORTS, f"transport is {transport!r:.30}; wanted one of {', '.join(TRANSPORTS)}")
@@ -201,7 +201,7 @@ def what_was_measured(answer: Sequence[object], given: Given) -> Told:
 
 
 @ledger.mission("judged-on-the-unseen", takes=types.FunctionType)
-def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> Told:
+def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> TextValues:
     rng = fresh_cases()
     for n in (3, 4, 9):
         full_s = rng.uniform(1, 20, n)

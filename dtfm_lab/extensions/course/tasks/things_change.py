@@ -9,13 +9,22 @@ import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_share
-from dtfm_lab.extensions.course.checks import TRAINED, MissionsOf, Number, Told, fresh_cases, plan_of, require, value_of
+from dtfm_lab.extensions.course.checks import (
+    TRAINED,
+    MissionsOf,
+    Number,
+    TextValues,
+    fresh_cases,
+    plan_of,
+    require,
+    value_of,
+)
 from dtfm_lab.extensions.course.mission import Given, NotYet
 from dtfm_lab.extensions.course.small_networks import CITIES, of_sites
 from dtfm_lab.extensions.elasticity.api import (
-    Costs,
     PlannedFleet,
     Policy,
+    ReconfigurationCosts,
     TableFleet,
     policies,
     policy_of,
@@ -23,7 +32,7 @@ from dtfm_lab.extensions.elasticity.api import (
 )
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.history import History, Operation
-from dtfm_lab.extensions.elasticity.policy import Keeps, Response, Situation
+from dtfm_lab.extensions.elasticity.policy import Response, Situation, WorkKept
 from dtfm_lab.extensions.elasticity.race import race_over
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate, simulated
@@ -35,7 +44,7 @@ BATCH = 512.0
 def played(table: Mapping[int, float], hours: Availability, policy: Policy, **costs: float) -> History:
     """The hours of cards whose speed is from a table."""
     fleet = TableFleet(n_devices=len(hours.devices), samples_per_s=table, batch=BATCH)
-    return replay(hours, fleet, policy, Costs(**costs))
+    return replay(hours, fleet, policy, ReconfigurationCosts(**costs))
 
 
 def able_s(hours: Availability, least: int, start_s: float) -> float:
@@ -83,7 +92,7 @@ def after_each_region(plan: Plan) -> dict[str, float]:
             for device in network.devices
         }
         hours = Availability.from_intervals(present, HOUR_S)
-        made[region] = replay(hours, fleet, policy_of("swarm"), Costs(start_s=0.0)).samples
+        made[region] = replay(hours, fleet, policy_of("swarm"), ReconfigurationCosts(start_s=0.0)).samples
     return made
 
 
@@ -109,7 +118,7 @@ class OwnPolicy(Policy):
         require(type(response) is Response, f"your function returned {kind}; wanted a Response, or None")
         operation = response.operation
         if operation is None or (not now.lost and _same(operation, now.operation)):
-            return Response(operation, keeps=Keeps.STEP)
+            return Response(operation, keeps=WorkKept.STEP)
         real = now.fleet.operation(operation.devices)
         require(real is not None and _same(operation, real), "wanted an operation that now.fleet.operation makes")
         assert real is not None
@@ -165,7 +174,7 @@ CLOSE = 0.997
 
 
 @lesson.mission("how-often-to-write", takes=(int, float), give=give_failing_cards)
-def how_often_to_write(every_s: float, given: Given) -> Told:
+def how_often_to_write(every_s: float, given: Given) -> TextValues:
     require(not isinstance(every_s, bool) and 0 < every_s < np.inf, f"found {every_s!r}; wanted seconds above 0")
 
     def made(seconds: float) -> tuple[History, ...]:
@@ -214,7 +223,7 @@ def _ranked(hours: Availability, costs: Mapping[str, float], names: Sequence[str
 
 
 @lesson.mission("a-policy-for-each", takes=(list, tuple), give=give_three_traces)
-def a_policy_for_each(answer: Sequence[Any], given: Given) -> Told:
+def a_policy_for_each(answer: Sequence[Any], given: Given) -> TextValues:
     require(len(answer) == 3, f"the list has {len(answer)} things; wanted three names")
     for name in answer:
         require(
@@ -257,7 +266,7 @@ def give_three_regions(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @lesson.mission("spread-the-replicas", takes=Plan, give=give_three_regions)
-def spread_the_replicas(plan: Plan, given: Given) -> Told:
+def spread_the_replicas(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.network, given.job, "n_stages", "n_replicas", "global_batch", "microbatch", *TRAINED)
     own = simulated(evaluate(given.network, given.job, stages=plan.placement.devices.tolist()))
     made = after_each_region(own)
@@ -279,7 +288,7 @@ BEATEN = "oobleck"
 
 
 @lesson.mission("beat-a-policy", takes=FunctionType)
-def beat_a_policy(function: Callable[[Situation], Response | None], given: Given) -> Told:
+def beat_a_policy(function: Callable[[Situation], Response | None], given: Given) -> TextValues:
     rng, ratios = fresh_cases(), []
     for _ in range(4):
         life_s, away_s, seed = int(rng.integers(3600, 7200)), int(rng.integers(1200, 2400)), int(rng.integers(10**6))

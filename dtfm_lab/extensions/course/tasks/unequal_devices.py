@@ -12,7 +12,7 @@ from dtfm_lab.extensions.course.checks import (
     TRAINED,
     MissionsOf,
     Number,
-    Told,
+    TextValues,
     fits,
     iteration_again_s,
     plan_of,
@@ -83,7 +83,7 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
 
 
 @lesson.mission("a-cut-of-your-own", takes=Plan, give=give_four_gpus)
-def a_cut_of_your_own(plan: Plan, given: Given) -> Told:
+def a_cut_of_your_own(plan: Plan, given: Given) -> TextValues:
     shape = ("global_batch", "microbatch", "n_stages", "n_replicas", "tensor_parallel")
     plan_of(plan, given.network, given.job, *shape, *TRAINED)
     fits(plan)

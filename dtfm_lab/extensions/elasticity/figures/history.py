@@ -9,29 +9,31 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted, format_share
 from dtfm_lab.extensions.elasticity.availability import Availability
-from dtfm_lab.extensions.elasticity.history import History, State
+from dtfm_lab.extensions.elasticity.history import History, TimeUse
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import drawn_of, duration, numbered_rows, short, stacked, time_axis, titled, with_headings
 
 COLORS = {
-    State.TRAINING: GREEN,
-    State.CHECKPOINT: SKY,
-    State.REDONE: VERMILLION,
-    State.RECONFIGURING: ORANGE,
-    State.IDLE: PURPLE,
-    State.STOPPED: GREY,
+    TimeUse.TRAINING: GREEN,
+    TimeUse.CHECKPOINT: SKY,
+    TimeUse.REDONE: VERMILLION,
+    TimeUse.RECONFIGURING: ORANGE,
+    TimeUse.IDLE: PURPLE,
+    TimeUse.STOPPED: GREY,
 }
 WORDS = {
-    State.TRAINING: "training that counts",
-    State.CHECKPOINT: "writing checkpoints",
-    State.REDONE: "lost, to be done again",
-    State.RECONFIGURING: "reconfiguring",
-    State.IDLE: "too few devices",
-    State.STOPPED: "nobody there",
+    TimeUse.TRAINING: "training that counts",
+    TimeUse.CHECKPOINT: "writing checkpoints",
+    TimeUse.REDONE: "lost, to be done again",
+    TimeUse.RECONFIGURING: "reconfiguring",
+    TimeUse.IDLE: "too few devices",
+    TimeUse.STOPPED: "nobody there",
 }
 REDUNDANT = "redundant, for a loss"
 """The part of training that only a loss makes useful; the rest of training counts."""
-PARTS = {WORDS[State.TRAINING]: GREEN, REDUNDANT: YELLOW} | {WORDS[state]: COLORS[state] for state in State if state}
+PARTS = {WORDS[TimeUse.TRAINING]: GREEN, REDUNDANT: YELLOW} | {
+    WORDS[state]: COLORS[state] for state in TimeUse if state
+}
 """Colours of what time goes to, in the order in which it is stacked."""
 MOST_BINS = 300
 """Intervals into which the band of states is cut."""
@@ -70,20 +72,20 @@ def history(history: History) -> go.Figure:
 def parts(history: History) -> dict[str, float]:
     """Seconds of each of ``PARTS``, which add up to the end."""
     seconds = history.seconds
-    found = {WORDS[state]: seconds[state.name.lower()] for state in State} | {REDUNDANT: seconds["redundant"]}
-    return found | {WORDS[State.TRAINING]: seconds["training"] - seconds["redundant"]}
+    found = {WORDS[state]: seconds[state.name.lower()] for state in TimeUse} | {REDUNDANT: seconds["redundant"]}
+    return found | {WORDS[TimeUse.TRAINING]: seconds["training"] - seconds["redundant"]}
 
 
 def _subtitle(history: History) -> str:
     shares = [
         f"{format_share(seconds / history.availability.end_s)} {name}" for name, seconds in parts(history).items()
     ]
-    told = [share for share in shares if not share.startswith("0.0 %")]
+    sentences = [share for share in shares if not share.startswith("0.0 %")]
     if history.share_of_bound is not None:
-        told.append(f"{format_share(history.share_of_bound)} of what nobody exceeds who knows the future")
+        sentences.append(f"{format_share(history.share_of_bound)} of what nobody exceeds who knows the future")
     if history.dollars:
-        told.append(f"{history.dollars:.4g} $, {history.dollars_per_million_samples:.4g} $ a million samples")
-    return "; ".join(told)
+        sentences.append(f"{history.dollars:.4g} $, {history.dollars_per_million_samples:.4g} $ a million samples")
+    return "; ".join(sentences)
 
 
 def _add_devices(figure: go.Figure, history: History, in_s: float) -> None:
@@ -114,9 +116,9 @@ def _add_rate(figure: go.Figure, history: History, in_s: float) -> None:
 def _add_states(figure: go.Figure, history: History, in_s: float) -> None:
     edges, lasts = _edges(history), history.end_s - history.start_s
     redundant = np.array([*(operation.redundant_share for operation in history.operations), 0.0])[history.operation]
-    shares = {WORDS[state]: (history.state == state).astype(float) for state in State}
-    shares[REDUNDANT] = shares[WORDS[State.TRAINING]] * redundant
-    shares[WORDS[State.TRAINING]] = shares[WORDS[State.TRAINING]] - shares[REDUNDANT]
+    shares = {WORDS[state]: (history.state == state).astype(float) for state in TimeUse}
+    shares[REDUNDANT] = shares[WORDS[TimeUse.TRAINING]] * redundant
+    shares[WORDS[TimeUse.TRAINING]] = shares[WORDS[TimeUse.TRAINING]] - shares[REDUNDANT]
     for name, color in PARTS.items():
         if not shares[name].any():
             continue

@@ -18,7 +18,7 @@ from dtfm_lab.extensions.elasticity.history import History
 from dtfm_lab.extensions.elasticity.pane.race import (
     CAUSES,
     OURS,
-    Question,
+    RaceQuestion,
     Replays,
     marks_of,
     moment_of,
@@ -31,7 +31,7 @@ from dtfm_lab.extensions.elasticity.pane.time_line import HistoryChart, TimeLine
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
 from dtfm_lab.widgets.shell.panes import LabStep
-from dtfm_lab.widgets.tasks import FRAME_S, Newest, Stream, has_event_loop
+from dtfm_lab.widgets.tasks import FRAME_S, LatestRequest, Stream, has_event_loop
 from dtfm_lab.widgets.views.systems import SystemsView
 
 if TYPE_CHECKING:
@@ -60,19 +60,19 @@ class HoursPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self.replays = Replays()
-        self.question: Question | None = None
+        self.question: RaceQuestion | None = None
         """What was asked last; None until then."""
         self._raced: dict[str, History] = {}
         """What the race showed last of each policy, as long as the network and the hours' length stay."""
         self._problem, self._is_replaying, self._was_stopped = "", False, False
-        self._asked = Newest(
+        self._asked = LatestRequest(
             self._answer,
             partial(lab_state.report_error, STEP),
             can_answer=lambda: not lab_state.is_needed_elsewhere,
             at_rest=self._follow,
         )
-        told = [(_words(name), name) for name in availability_names()]
-        self.availability = menu("Hours of", "366px", "56px", told, "Recorded or invented hours", value=USUAL)
+        parts_of_text = [(_words(name), name) for name in availability_names()]
+        self.availability = menu("Hours of", "366px", "56px", parts_of_text, "Recorded or invented hours", value=USUAL)
         lengths = [(text, hours) for hours, text in HOURS]
         self.hours = menu("First", "112px", "32px", lengths, "Hours that are replayed from the beginning", value=12)
         names = sorted(policies, key=lambda name: name != OURS)
@@ -171,7 +171,7 @@ class HoursPanel(Panel):
         topology, job = state.topology, state.job
         if topology is None or job is None:
             return
-        question = Question(topology, job, self._here(topology))
+        question = RaceQuestion(topology, job, self._here(topology))
         if self.question is None or question.key != self.question.key:
             if not question.is_edit_of(self.question) or self.time_line.edited is None:
                 self._raced = {}
@@ -213,13 +213,13 @@ class HoursPanel(Panel):
         found, here = self.histories, None if self.question is None else self.question.here
         if here is None or self._problem:
             return ""
-        told = [f"stopped: {len(found)} of {len(self.wanted)} policies"] if self._was_stopped else []
+        parts_of_text = [f"stopped: {len(found)} of {len(self.wanted)} policies"] if self._was_stopped else []
         if here.left_out:
-            told.append(f"{here.left_out} of its events find no free device here")
+            parts_of_text.append(f"{here.left_out} of its events find no free device here")
         if found:
-            told.insert(0, "samples a second, and their share of what knowing the future allows")
+            parts_of_text.insert(0, "samples a second, and their share of what knowing the future allows")
         marks = "; or ".join(marks_of(found))
-        return "; ".join([*told, f"{CHANGES} {marks}"] if marks else told)
+        return "; ".join([*parts_of_text, f"{CHANGES} {marks}"] if marks else parts_of_text)
 
     def _follow(self) -> None:
         """Show what may be pressed, and what is out of date."""

@@ -17,7 +17,7 @@ from dtfm_lab.domain.units import counted, format_share
 from dtfm_lab.extensions.elasticity.api import policy_of
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.figures.history import PARTS, WORDS, parts
-from dtfm_lab.extensions.elasticity.history import History, State
+from dtfm_lab.extensions.elasticity.history import History, TimeUse
 from dtfm_lab.extensions.elasticity.replaying import replay
 from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.figures.theme import time_axis
@@ -32,7 +32,7 @@ class _Stop(Exception):
 
 
 @dataclass(frozen=True)
-class Question:
+class RaceQuestion:
     """What policies are asked: whose hours, with which devices and which job."""
 
     topology: Topology
@@ -44,7 +44,7 @@ class Question:
         """Whether a network and a job are what is asked about."""
         return topology is not None and topology.fingerprint == self.topology.fingerprint and job == self.job
 
-    def is_edit_of(self, before: Question | None) -> bool:
+    def is_edit_of(self, before: RaceQuestion | None) -> bool:
         """Whether it is of the same network, job and length of time."""
         return before is not None and before.covers(self.topology, self.job) and before.here.end_s == self.here.end_s
 
@@ -64,12 +64,12 @@ class Replays:
         """The policy that is replayed, and how far it is."""
         self._stopped = threading.Event()
 
-    def of(self, question: Question | None, policies: Sequence[str]) -> list[History]:
+    def of(self, question: RaceQuestion | None, policies: Sequence[str]) -> list[History]:
         """The known histories of these policies, the one with most samples first, as ``lab.figures.race`` has them."""
         keys = [] if question is None else [(*question.key, policy) for policy in policies]
         return sorted((self._known[key] for key in keys if key in self._known), key=lambda one: -one.samples)
 
-    def each(self, question: Question, policies: Sequence[str]) -> Iterator[History]:
+    def each(self, question: RaceQuestion, policies: Sequence[str]) -> Iterator[History]:
         """Replay those that are not known, in order, until ``stop``. Raises what ``lab.replay`` raises."""
         self._stopped = stopped = threading.Event()
 
@@ -171,8 +171,8 @@ def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
     serving = f"{len(one.operations[index].devices)} serve" if index >= 0 else "none serves"
     sizes = [] if plan is None else [counted(len(plan.stages), "stage"), counted(len(plan.stages[0]), "replica")]
     shape = f" as {' x '.join(sizes)}" if sizes else ""
-    told = f"{at_s / in_s:.2f} {unit}, {title_of(one.policy)}: {WORDS[State(one.state[segment])]}"
-    return {"tasks": tasks, "absent": absent}, f"{told}; {len(there)} there, {serving}{shape}"
+    moment = f"{at_s / in_s:.2f} {unit}, {title_of(one.policy)}: {WORDS[TimeUse(one.state[segment])]}"
+    return {"tasks": tasks, "absent": absent}, f"{moment}; {len(there)} there, {serving}{shape}"
 
 
 def sentence(ranked: Sequence[History]) -> str:

@@ -57,8 +57,8 @@ class TimeLine:
         self.toggle = button("Leave or come", "", what, "auto")
         self.undo = button("Undo", "undo", "Take the last change of the time line back", "auto")
         self.back = button("Back to the trace", "", "The hours as they were recorded", "auto")
-        self.told = w.HTML()
-        row = classed(w.HBox([self.told, self.toggle, self.undo, self.back]), "dtfm-hours-by-hand")
+        self.summary = w.HTML()
+        row = classed(w.HBox([self.summary, self.toggle, self.undo, self.back]), "dtfm-hours-by-hand")
         self.children: list[w.Widget] = [row, self.line]
         show(row, False)
         self.toggle.on_click(lambda _: self._toggle())
@@ -91,7 +91,7 @@ class TimeLine:
         self.undo.disabled = not self._past.past
         self.back.disabled = self.edited is None
         how = HOW if self.line.devices else ""
-        self.told.value = markup.line(f"<b>Edited by hand</b> · {how}" if self.edited is not None else how, "note")
+        self.summary.value = markup.line(f"<b>Edited by hand</b> · {how}" if self.edited is not None else how, "note")
 
     def _edit(self, content: Mapping[str, Any]) -> None:
         """Do what was done on the page."""

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dtfm_lab.extensions.elasticity.history import Operation
-from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies
+from dtfm_lab.extensions.elasticity.policy import (
+    QUARTER_S,
+    Policy,
+    PolicyEvent,
+    Response,
+    Situation,
+    WorkKept,
+    policies,
+)
 
 MOST_AT_RISK = 0.05
 """Share of devices without whom a further loss would be fatal, above which pipelines are rebalanced."""
@@ -45,14 +53,14 @@ class Bamboo(Policy):
         if self.standby_slows and now.left and not now.operation.slowed:
             return Response(
                 replace(now.operation, step_s=now.operation.step_s * self.slowdown, slowed=True),
-                keeps=Keeps.STEP,
-                again=Asked.STEP,
+                keeps=WorkKept.STEP,
+                again=PolicyEvent.STEP,
             )
-        if now.asked is not Asked.STEP:
-            return Response(now.operation, keeps=Keeps.STEP, again=Asked.STEP)
+        if now.asked is not PolicyEvent.STEP:
+            return Response(now.operation, keeps=WorkKept.STEP, again=PolicyEvent.STEP)
         if not self._to_rebalance(now, now.operation):
             return None
-        return Response(self._begun(now), pause_s=now.costs.regrouping(len(now.present)), keeps=Keeps.STEP)
+        return Response(self._begun(now), pause_s=now.costs.regrouping(len(now.present)), keeps=WorkKept.STEP)
 
     def _begun(self, now: Situation) -> Operation | None:
         """The best with who is there, which the redundant work makes slower."""
@@ -68,7 +76,7 @@ class Bamboo(Policy):
         taking = frozenset(before)
         fatal = len(taking) < len(before) or taking & (operation.doubled | now.lost) or now.lost & operation.doubled
         if fatal:
-            keeps = Keeps.CHECKPOINT if self.loses_steps else Keeps.STEPS
+            keeps = WorkKept.CHECKPOINT if self.loses_steps else WorkKept.STEPS
             return Response(self._begun(now), pause_s=now.costs.restarting(len(now.present)), keeps=keeps)
         slowed = operation.losing(
             now.lost,
@@ -76,7 +84,7 @@ class Bamboo(Policy):
             step_s=operation.step_s * (1 if operation.slowed else self.slowdown),
             slowed=True,
         )
-        return Response(slowed, keeps=Keeps.STEP, again=Asked.STEP)
+        return Response(slowed, keeps=WorkKept.STEP, again=PolicyEvent.STEP)
 
     def _to_rebalance(self, now: Situation, operation: Operation) -> bool:
         """Where spare devices suffice, a further loss could be fatal, or more devices could serve."""

@@ -14,7 +14,7 @@ import numpy as np
 from dtfm_lab.extensions.elasticity.history import Operation
 from dtfm_lab.extensions.elasticity.policies.restart import daly_s
 from dtfm_lab.extensions.elasticity.policies.templates import joined, prepared, regrouped, restarted, taken_along
-from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies
+from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, Situation, WorkKept, policies
 
 
 @policies.register("parcae")
@@ -115,7 +115,7 @@ class Goodput(Policy):
         at_once = regrouped(now, operation, best=self._best(now, now.present, operation))
         if shared is None:
             return at_once
-        keeps, done = (Keeps.STEP, now.step_done) if self.keeps_step else (Keeps.STEPS, 0.0)
+        keeps, done = (WorkKept.STEP, now.step_done) if self.keeps_step else (WorkKept.STEPS, 0.0)
         sharing = Response(shared, pause_s=now.pause_left_s, keeps=keeps, again=now.pause_left_s)
         if (better := at_once.operation) is None:
             return sharing

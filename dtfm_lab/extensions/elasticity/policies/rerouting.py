@@ -12,7 +12,7 @@ import numpy as np
 
 from dtfm_lab.extensions.elasticity.history import Operation
 from dtfm_lab.extensions.elasticity.policies.templates import joined, regrouped, restarted
-from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies
+from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, Situation, WorkKept, policies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Adapting(Policy):
         pause_s = now.pause_left_s or self.pausing(now, now.operation)
         # asked again at once, devices that stand by are taken in
         again = pause_s if now.spare else None
-        keeps = Keeps.STEP if self.keeps_step else Keeps.STEPS
+        keeps = WorkKept.STEP if self.keeps_step else WorkKept.STEPS
         return Response(adapted, pause_s=pause_s, keeps=keeps, again=again)
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:

@@ -6,7 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies
+from dtfm_lab.extensions.elasticity.policy import (
+    QUARTER_S,
+    Policy,
+    PolicyEvent,
+    Response,
+    Situation,
+    WorkKept,
+    policies,
+)
 
 
 def young_s(checkpoint_s: float, mean_between_losses_s: float) -> float:
@@ -56,7 +64,7 @@ class Restart(Policy):
             return Response(
                 now.fleet.operation(now.present, now.operation),
                 pause_s=pause_s,
-                keeps=Keeps.CHECKPOINT if self.loses_steps else Keeps.STEPS,
+                keeps=WorkKept.CHECKPOINT if self.loses_steps else WorkKept.STEPS,
                 meanwhile=self.meanwhile,
                 checkpoint_next=self.checkpoint_after_loss,
             )
@@ -70,9 +78,9 @@ def _joining(policy: Restart, now: Situation, pause_s: float) -> Response | None
     if better is None or better.devices == now.operation.devices:
         return None
     if now.pause_left_s > 0:
-        return Response(better, pause_s=now.pause_left_s, meanwhile=now.meanwhile, keeps=Keeps.STEP)
+        return Response(better, pause_s=now.pause_left_s, meanwhile=now.meanwhile, keeps=WorkKept.STEP)
     if policy.joins == "checkpoint" and better.samples_per_s > now.operation.samples_per_s:
-        if now.asked is not Asked.CHECKPOINT:
-            return Response(now.operation, keeps=Keeps.STEP, again=Asked.CHECKPOINT)
+        if now.asked is not PolicyEvent.CHECKPOINT:
+            return Response(now.operation, keeps=WorkKept.STEP, again=PolicyEvent.CHECKPOINT)
         return Response(better, pause_s=pause_s)
     return None

@@ -11,7 +11,7 @@ from typing import Literal
 
 from dtfm_lab.extensions.elasticity.history import Operation
 from dtfm_lab.extensions.elasticity.policies.restart import Restart
-from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies
+from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, Situation, WorkKept, policies
 
 
 @policies.register("varuna")
@@ -51,7 +51,7 @@ class Oobleck(Policy):
 def restarted(now: Situation) -> Response:
     """Everything from the newest checkpoint, with the best for who is there."""
     pause_s = now.costs.restarting(len(now.present))
-    return Response(now.fleet.operation(now.present), pause_s=pause_s, keeps=Keeps.CHECKPOINT)
+    return Response(now.fleet.operation(now.present), pause_s=pause_s, keeps=WorkKept.CHECKPOINT)
 
 
 def regrouped(
@@ -88,11 +88,11 @@ def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response |
 def taken_along(now: Situation, better: Operation) -> Response:
     """Another operation after the pause that is under way, which lasts until its state is there, too."""
     return Response(
-        better, pause_s=max(now.pause_left_s, now.move_s(better)), meanwhile=now.meanwhile, keeps=Keeps.STEP
+        better, pause_s=max(now.pause_left_s, now.move_s(better)), meanwhile=now.meanwhile, keeps=WorkKept.STEP
     )
 
 
 def prepared(now: Situation, better: Operation) -> Response:
     """Another operation at the end of a step, its state moved beside the work before."""
     pause_s = now.costs.regrouping(len(better.devices))
-    return Response(better, pause_s=pause_s, keeps=Keeps.STEP, after_s=now.move_s(better))
+    return Response(better, pause_s=pause_s, keeps=WorkKept.STEP, after_s=now.move_s(better))

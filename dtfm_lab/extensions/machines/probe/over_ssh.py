@@ -22,7 +22,7 @@ from dtfm_lab.extensions.machines.network import network_from
 from dtfm_lab.extensions.machines.probe.messages import REACH_S
 from dtfm_lab.extensions.machines.probe.ssh_host import HostLost, SshHost, plain
 from dtfm_lab.extensions.machines.probe.timing import bandwidth_of, checked_timing, one_way_s, sentence_of_pair
-from dtfm_lab.extensions.machines.seen import Gpu, Host, Measurement, Seen
+from dtfm_lab.extensions.machines.seen import Measurement, ReportedGpu, ReportedHost, SourceReport
 from dtfm_lab.extensions.machines.sources import ssh_config_among
 from dtfm_lab.runtime.protocol.channels import ConnectionLost
 from dtfm_lab.runtime.protocol.connections import is_loopback
@@ -65,10 +65,10 @@ def probe_over_ssh(
     Raises RunError where fewer than two of several hosts are left, and LabError for what is wrong beforehand.
     """
     given = _checked_names(hosts)
-    told = {name: _told_gpus(name, gpu) for name, gpu in (gpus or {}).items()}
-    if strange := sorted(told.keys() - given.keys()):
+    stated = {name: _stated_gpus(name, gpu) for name, gpu in (gpus or {}).items()}
+    if strange := sorted(stated.keys() - given.keys()):
         raise LabError(f"the GPU of {shortened(strange[0])} is given; wanted a host of the probe: {', '.join(given)}")
-    with _Probe(given, ssh_config_among(files), told, report) as probe:
+    with _Probe(given, ssh_config_among(files), stated, report) as probe:
 
         def network(pairs: Iterable[Measurement]) -> Topology:
             where = f"a probe of {', '.join(probe.alive)} over ssh on {time.strftime('%Y-%m-%d')}"
@@ -104,14 +104,14 @@ def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _told_gpus(host: str, told: str) -> tuple[Gpu, ...]:
+def _stated_gpus(host: str, stated: str) -> tuple[ReportedGpu, ...]:
     """The GPUs of a host as its user names them. Raises TopologyError."""
-    name, _, count = told.partition(":")
+    name, _, count = stated.partition(":")
     if known_gpu(name) is None and hardware_of(name) is None:
         raise TopologyError(f"{host}: {shortened(name)} is not in the table of GPUs; wanted one that is")
     if not re.fullmatch(r"\d{0,9}", count) or not 1 <= int(count or 1) <= MOST_GPUS:
         raise TopologyError(f"{host}: {name} are {shortened(count)}; wanted a whole number of GPUs, 1 to {MOST_GPUS}")
-    return (Gpu(name),) * int(count or 1)
+    return (ReportedGpu(name),) * int(count or 1)
 
 
 class _Probe:
@@ -121,17 +121,17 @@ class _Probe:
         self,
         given: Mapping[str, str],
         config: Path | None,
-        told: Mapping[str, tuple[Gpu, ...]],
+        stated: Mapping[str, tuple[ReportedGpu, ...]],
         report: Callable[[str], None],
     ) -> None:
         self.alive: dict[str, SshHost] = {}
-        self.found: dict[str, Host] = {}
+        self.found: dict[str, ReportedHost] = {}
         self.failed: dict[str, str] = {}
         """Why a host was left out."""
         self.ways: dict[tuple[str, str], str] = {}
         """By (timing host, answering host) the address of the latter; each pair that can be timed is in it once."""
         self.measured: dict[tuple[str, str], Measurement] = {}
-        self._given, self._config, self._told, self._report = given, config, told, report
+        self._given, self._config, self._stated, self._report = given, config, stated, report
         self._started: list[SshHost] = []
         self._reached_at: dict[str, tuple[list[str], int]] = {}
         """Addresses and port at which a host listens, or may be reached."""
@@ -162,8 +162,8 @@ class _Probe:
                     raise HostLost(f"listens at {plain(hello)}, wanted its addresses and port")
                 self._reached_at[name] = list(dict.fromkeys([*addresses, host.address()])), port
                 found, sentence = host.gpus(name)
-                if name in self._told:
-                    found, sentence = Host(name=name, gpus=self._told[name]), "its GPUs are as told"
+                if name in self._stated:
+                    found, sentence = ReportedHost(name=name, gpus=self._stated[name]), "its GPUs are as told"
                 known = frozenset(each for each in self._reached_at[name][0] if not is_loopback(each))
                 self.found[name] = replace(found, addresses=known - {name})
                 self._report(f"{name}: {sentence}")
@@ -222,12 +222,12 @@ class _Probe:
                 host.order(reach={})
                 host.answer(SILENT_S)
 
-    def seen(self, measurements: Iterable[Measurement]) -> Seen:
+    def seen(self, measurements: Iterable[Measurement]) -> SourceReport:
         """What is known, as one source."""
         notes = [f"left out {name}: it {why}" for name, why in self.failed.items()]
         notes += [f"{a} - {b} not measured: {why}" for (a, b), why in self._unmeasured.items()]
         hosts = tuple(self.found[name] for name in self.alive)
-        return Seen(hosts=hosts, measurements=tuple(measurements), notes=tuple(notes))
+        return SourceReport(hosts=hosts, measurements=tuple(measurements), notes=tuple(notes))
 
     def _leave(self, a: str, b: str, why: str) -> None:
         self._unmeasured[a, b] = why

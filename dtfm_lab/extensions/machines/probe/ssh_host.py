@@ -18,7 +18,7 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LONGEST_NAME
 from dtfm_lab.extensions.machines.driver import read_smi, read_topo
 from dtfm_lab.extensions.machines.probe import messages
-from dtfm_lab.extensions.machines.seen import Host
+from dtfm_lab.extensions.machines.seen import ReportedHost
 from dtfm_lab.runtime.protocol.channels import ConnectionLost, values_of
 
 ENDS_S = 900.0
@@ -85,11 +85,11 @@ class SshHost:
         except ConnectionLost:
             raise HostLost(f"sent {plain(line)}, wanted an answer of the probe's program") from None
 
-    def gpus(self, name: str) -> tuple[Host, str]:
+    def gpus(self, name: str) -> tuple[ReportedHost, str]:
         """The host with its GPUs, as far as nvidia-smi has said, and a sentence of them. Raises HostLost."""
         smi, topo = ("".join(self._printed[what]).strip("\r\n") for what in ("smi", "topo"))
         if "<nvidia_smi_log" not in smi:
-            return Host(name=name), f"nvidia-smi says {plain(smi)}" if smi else "there is no nvidia-smi"
+            return ReportedHost(name=name), f"nvidia-smi says {plain(smi)}" if smi else "there is no nvidia-smi"
         try:
             found = replace(read_smi(smi, Path("nvidia-smi")).hosts[0], name=name)
             if len(found.gpus) > 1 and "GPU1" in topo:

@@ -24,7 +24,7 @@ CASES = ("datacenter", "spot", "universities", "regional", "worldwide")
 LAYERS, BATCHES = (24, 32, 40), (1024, 2048, 4096)
 DATACENTER, WORLDWIDE = CASES[0], CASES[-1]
 RENTED_GBPS = {"datacenter": 25.0, "spot": 10.0}
-"""Gbit/s of an instance's card in the cases whose network the authors left as AWS has it (section 4, cases 1 and 2).
+"""Gbit/s of an instance's NIC in the cases whose network the authors left as AWS has it (section 4, cases 1 and 2).
 The matrices of their code have an eighth of it."""
 INSIDE_GBPS = 100.0
 """Between GPUs of one instance (section 4)."""
@@ -80,7 +80,7 @@ def settings(
 
 @cache
 def network(case: str) -> Topology:
-    """A case's network. Where AWS's own was used, GPUs of an instance share its card at the rented rate."""
+    """A case's network. Where AWS's own was used, GPUs of an instance share its NIC at the rented rate."""
     topology = load_topology(case)
     if case not in RENTED_GBPS:
         return topology

@@ -176,8 +176,8 @@ def switches(setting: Setting) -> list[Switch]:
         {"strategy": MegatronOfThePaper(**AS_SHIPPED, ranks="at random")},
         {"budget": Budget(efficiency=efficiency(), queueing="pairs")},
     ]
-    told = document("dt_fm_ratios.yaml")["switches"]
-    return [Switch(**about, **change) for about, change in zip(told, changes, strict=True)]
+    stated = document("dt_fm_ratios.yaml")["switches"]
+    return [Switch(**about, **change) for about, change in zip(stated, changes, strict=True)]
 
 
 def _listed(counts: tuple[int, ...]) -> str:

@@ -13,7 +13,7 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.extensions.published.row import Evidence, Row, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import measured_model
-from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 
@@ -46,7 +46,7 @@ def computing_share(all_reduce_s: float) -> float:
     """Share of the time that nodes compute, when an average of all takes so many seconds."""
     model = measured_model("INTELLECT-1", [PARAMETERS])
     shaped = Job(model=model, n_stages=1, n_replicas=NODES, global_batch=NODES, microbatch=1)
-    job = DiLoCo(every=LOCAL_STEPS, precision="int8").trained(shaped)
+    job = DiLoCoStrategy(every=LOCAL_STEPS, precision="int8").trained(shaped)
     sent_bytes = 2 * (NODES - 1) / NODES * device_gradient_bytes(job, 1)[0]
     links = NODES, NODES
     internet = Topology.from_matrices(

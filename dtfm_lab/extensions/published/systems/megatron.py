@@ -22,8 +22,8 @@ SEQUENCE, VOCABULARY = 2048, 51200
 """Narayanan et al. 2021, section 5."""
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 197e9, 8 * 25e9
 """What NCCL reaches on eight A100s, with which the efficiency of A100s was fitted to these rows; and of a host's eight
-cards of 200 Gbit/s (section 5)."""
-ASSUMED = ("checkpointing block", "attention unfused", "memory_traffic", "eight cards of 200 Gbit/s a host")
+NICs of 200 Gbit/s (section 5)."""
+ASSUMED = ("checkpointing block", "attention unfused", "memory_traffic", "eight NICs of 200 Gbit/s a host")
 
 
 @dataclass(frozen=True)

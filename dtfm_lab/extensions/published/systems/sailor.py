@@ -13,7 +13,7 @@ from dtfm_lab.extensions.published.sailor_records import (
     Record,
     document_of,
     predicted_s,
-    shared_cards,
+    shared_nics,
 )
 from dtfm_lab.extensions.published.sources import published
 
@@ -44,10 +44,10 @@ def rows_of(records: Document) -> Iterator[Row]:
     The factor is fitted to the other records of its group, where this has three or more and all GPUs are of one kind;
     Sailor's predictions get a factor of their own likewise.
 
-    Whether hosts share a card is told from these records' curves and the packaged ones. Raises FileError for a record
+    Whether hosts share a NIC is told from these records' curves and the packaged ones. Raises FileError for a record
     that cannot be predicted.
     """
-    sharing = shared_cards([*packaged().rows, *records.rows])
+    sharing = shared_nics([*packaged().rows, *records.rows])
     seconds = [predicted_s(record, records.message_bytes, sharing) for record in records.rows]
     for record, predicted in zip(records.rows, seconds, strict=True):
         yield _row(record, predicted, records.rows, sharing)
@@ -84,7 +84,7 @@ def rows_of(records: Document) -> Iterator[Row]:
 
 
 def _row(record: Record, predicted: float, records: Sequence[Record], sharing: set[str]) -> Row:
-    cards = "one card a host" if {d.gpu for d in record.devices} & sharing else "a card of its own for each GPU"
+    nics = "one NIC a host" if {d.gpu for d in record.devices} & sharing else "a NIC of its own for each GPU"
     lacking = sailor_memory.unknown_because(record) if record.measured_memory_bytes else ""
     return Row(
         group=_group(record),
@@ -95,7 +95,7 @@ def _row(record: Record, predicted: float, records: Sequence[Record], sharing: s
         predicted=predicted,
         theirs=record.sailor_predicts_iteration_s,
         evidence=Evidence.PROFILED,
-        assumptions=(*ASSUMPTIONS, cards),
+        assumptions=(*ASSUMPTIONS, nics),
         note="; ".join(filter(None, [_suspicion(record, records), lacking])),
     )
 

@@ -108,11 +108,11 @@ def read_shell(text: str) -> Launch:
     if not script.command:
         runs = f"; it reads {', '.join(script.reads)}" if script.reads else ""
         raise LabError(f"no command of the script has flags{runs}; wanted one that has, or the file that they are in")
-    told_by = CONFIGURED.search(script.command)
-    config = script.files.get(told_by[1].strip("\"'")) if told_by else None
-    if told_by and not re.search(r"--(num[-_]layers|tensor[-_]model|micro[-_]batch[-_]size)", script.command):
+    configured_by = CONFIGURED.search(script.command)
+    config = script.files.get(configured_by[1].strip("\"'")) if configured_by else None
+    if configured_by and not re.search(r"--(num[-_]layers|tensor[-_]model|micro[-_]batch[-_]size)", script.command):
         if config is None:
-            raise LabError(f"the script's launch is told by {told_by[1]}; wanted that file")
+            raise LabError(f"the script's launch is told by {configured_by[1]}; wanted that file")
         return deepspeed.read_text(config)
     return read_words(script.command, script, config)
 

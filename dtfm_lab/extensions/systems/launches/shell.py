@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.extensions.systems.launches.shell_text import (
-    Case,
+    CaseStatement,
     Command,
     Function,
     If,
@@ -134,7 +134,7 @@ class _Shell:
                     self._if(branches, otherwise)
                 case Loop(kind, header, body):
                     self._loop(kind, header, body)
-                case Case(word, branches):
+                case CaseStatement(word, branches):
                     self._case(word, branches)
                 case Function(name, body):
                     self.functions[name] = body

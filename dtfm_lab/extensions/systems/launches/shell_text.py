@@ -42,7 +42,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Case:
+class CaseStatement:
     """A word with the patterns that it may have."""
 
     word: str
@@ -55,7 +55,7 @@ class Function:
     body: list[Statement]
 
 
-Statement = Command | If | Loop | Case | Function
+Statement = Command | If | Loop | CaseStatement | Function
 
 
 def statements_of(script: str) -> list[Statement]:
@@ -250,7 +250,7 @@ class _Parts:
                 otherwise, _ = self.block({"fi"})
             return If(branches, otherwise)
 
-    def _case(self, behind: str) -> Case:
+    def _case(self, behind: str) -> CaseStatement:
         word = re.sub(r"\s+in\s*$", "", behind.strip())
         branches = []
         while self.at < len(self.rest):
@@ -264,4 +264,4 @@ class _Parts:
             branches.append(([one.strip() for one in patterns.split("|")], body))
             if end == "esac":
                 break
-        return Case(word.strip(), branches)
+        return CaseStatement(word.strip(), branches)

@@ -19,7 +19,7 @@ from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStra
 @strategies.register("diloco")
 @described
 @dataclass(frozen=True, kw_only=True)
-class DiLoCo(GridStrategy):
+class DiLoCoStrategy(GridStrategy):
     """DiLoCo: workers step alone and average what changed every H iterations.
 
     A worker is a pipeline whose devices lie on one island, or a single device that holds the whole model; an island
@@ -75,11 +75,11 @@ class DiLoCo(GridStrategy):
 @strategies.register("streaming-diloco")
 @described
 @dataclass(frozen=True, kw_only=True)
-class StreamingDiLoCo(DiLoCo):
+class StreamingDiLoCo(DiLoCoStrategy):
     """Streaming DiLoCo: fragments of the model are averaged in turn, beside the next iterations.
 
     The paper's fragments are of whole layers, interleaved; a job's are equal parts of every device's parameters, as
-    many as come nearest to the paper's and divide H. Workers and memory are those of ``DiLoCo``.
+    many as come nearest to the paper's and divide H. Workers and memory are those of ``DiLoCoStrategy``.
     """
 
     name: ClassVar[str] = "streaming-diloco"

@@ -19,7 +19,7 @@ from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of, speeds_of
 @strategies.register("swarm")
 @described
 @dataclass(frozen=True, kw_only=True)
-class Swarm(GridStrategy):
+class SwarmStrategy(GridStrategy):
     """SWARM: equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
 
     No schedule says beforehand which device passes which micro-batch, so the seconds are a closed form (``seconds``).

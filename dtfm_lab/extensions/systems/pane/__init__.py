@@ -99,7 +99,7 @@ class SystemsPanel(Panel):
         asked = controls_for(SystemsSettings)
         self.seconds, self.seed = asked.values()
         self.bars = SystemsView(not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
-        self.told = classed(w.HTML(), "dtfm-systems-told")
+        self.summary = classed(w.HTML(), "dtfm-systems-told")
         self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
         self.back = button("Back to mine", "undo", "The network, job and plan from before", "auto")
         why = "What makes it slower here: one thing taken away at a time, each simulated"
@@ -123,7 +123,7 @@ class SystemsPanel(Panel):
         more = more_menu([self.seconds, self.seed], "Budget", "Seconds of search for each system, and the seed")
         row = toolbar(self.start, self.stop, spacer(), self.back, more)
         head = classed(w.HBox([self.part, spacer(), self.take]), "dtfm-systems-head")
-        detail = classed(w.VBox([self.told, head, self.why.view, self.assumptions.view]), "dtfm-systems-detail")
+        detail = classed(w.VBox([self.summary, head, self.why.view, self.assumptions.view]), "dtfm-systems-detail")
         show(detail, False)
         return detail, pane([row, self.bars, detail], "dtfm-systems-pane")
 
@@ -264,7 +264,7 @@ class SystemsPanel(Panel):
         mark(self.view, "dtfm-systems-split", bool(name))
         self.assumptions.show(self._changed.strategy(name) if name in strategies else None)
         waits = markup.line("It has not been asked yet") if name else ""
-        self.told.value = waits if outcome is None else outcome_html(outcome, self._lab_state.job)
+        self.summary.value = waits if outcome is None else outcome_html(outcome, self._lab_state.job)
         self._preview()
         self._explain()
 

@@ -59,11 +59,11 @@ class AssumptionControls:
         for one in strategy.assumptions:
             control = control_for(one, width="100%", label_width="40%", placeholder="not given")
             self.by_field[one.field] = control
-            rows.append(classed(w.HBox([control, w.HTML(_told(one))]), "dtfm-assumption"))
+            rows.append(classed(w.HBox([control, w.HTML(_assumption_html(one))]), "dtfm-assumption"))
             control.observe(lambda _: self._take(), "value")
-        told = w.HTML(_system(strategy))
+        shown = w.HTML(_system(strategy))
         nothing = [] if rows else [w.HTML(markup.line("Nothing of it is left to be assumed."))]
-        self.view.children = (told, *nothing, *rows, w.HBox([self.reset, self.problem]))
+        self.view.children = (shown, *nothing, *rows, w.HBox([self.reset, self.problem]))
 
     def _take(self) -> None:
         strategy = self.strategy
@@ -148,7 +148,7 @@ def _system(strategy: Strategy) -> str:
     return f'<div class="dtfm-line">{escape(first)} <span class="dtfm-source">{cite}</span>{differs}</div>'
 
 
-def _told(one: Assumption) -> str:
+def _assumption_html(one: Assumption) -> str:
     return f'<div class="dtfm-line">{escape(one.help)} <span class="dtfm-source">{escape(one.source)}</span></div>'
 
 
@@ -273,7 +273,7 @@ def why_html(why: Why | None, state: str = "") -> str:
         return waiting
     lines = why.text.splitlines()
     less = f"Less each: {', '.join(one.noun for one in why.causes[MOST_CAUSES:])}."
-    told = {less, *(one.sentence for one in why.causes)}
+    shown = {less, *(one.sentence for one in why.causes)}
     rows = "".join(
         f'<li title="{escape(one.sentence)}"><span>{escape(one.noun[:1].upper() + one.noun[1:])}</span>'
         f'<span class="dtfm-why-track"><i style="width:{100 * min(1.0, one.share):.1f}%"></i></span>'
@@ -281,5 +281,5 @@ def why_html(why: Why | None, state: str = "") -> str:
         for one in why.causes
     )
     listed = f'<ul class="dtfm-why">{rows}</ul>' if rows else ""
-    rest = "".join(markup.line(escape(line)) for line in lines[1:] if line not in told)
+    rest = "".join(markup.line(escape(line)) for line in lines[1:] if line not in shown)
     return f"{markup.line(escape(lines[0]), 'figure')}{listed}{waiting}{rest}"

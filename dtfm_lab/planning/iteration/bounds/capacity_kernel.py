@@ -7,7 +7,7 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.bounds.classes import Costs
+from dtfm_lab.planning.iteration.bounds.classes import ClassPassCosts
 from dtfm_lab.planning.iteration.kernels.tables import AT_ONCE, HIERARCHICAL, NOTHING, RING, SHARDED
 
 SURELY, SLACK = 1 + 2e-12, 2e-9
@@ -84,12 +84,12 @@ def fill_capacities(
     n_stages: int,
     n_microbatches: float,
     how: int,
-    cards: bool,
+    nics: bool,
     waits: bool,
     turns: bool,
     tied_before: bool,
     role: IntArray,
-    costs: Costs,
+    costs: ClassPassCosts,
     before_hops: IntArray,
     least_hop_s: float,
     count: IntArray,
@@ -251,7 +251,7 @@ def fill_capacities(
                                     most = min(most, (window - after) / both_s)
                             if not first:
                                 most = min(most, (window - after) / from_a + 1, (window - up) / to_a + 1)
-                            if cards and not first and not last:
+                            if nics and not first and not last:
                                 window = limit_s - start + from_a
                                 most = min(most, window / (from_a + from_b), window / (to_a + to_b))
                             most = min(most, (limit_s - start - end - idle) / each_s)

@@ -152,7 +152,7 @@ class StageKinds:
         return len(self.role)
 
 
-class Costs(NamedTuple):
+class ClassPassCosts(NamedTuple):
     """What passes of one micro-batch cost on each class, as the kernel takes it; seconds, by kind of stage."""
 
     fits: FloatArray

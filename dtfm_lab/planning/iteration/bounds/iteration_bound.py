@@ -36,7 +36,7 @@ from dtfm_lab.planning.iteration.bounds.classes import (
     families_of,
 )
 from dtfm_lab.planning.iteration.bounds.enumeration import enumerated
-from dtfm_lab.planning.iteration.bounds.refutation import Capacities, Case, Refuter, batch_flop
+from dtfm_lab.planning.iteration.bounds.refutation import Capacities, PlanFamily, Refuter, batch_flop
 from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget, open_microbatches
 from dtfm_lab.planning.search import SearchRequest
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
@@ -145,7 +145,7 @@ def _bisected(
         limit_s = (low + high) / 2 if high < np.inf else 2 * low
         if limit_s > HOPELESS * work_bound_s(classes.problem):
             break
-        survivors: list[Case] = []
+        survivors: list[PlanFamily] = []
         for number, case in enumerate(cases):
             yield low * ROUNDING
             if not refuter.refutes(case, limit_s):
@@ -167,7 +167,9 @@ def _bisected(
     yield low * ROUNDING
 
 
-def cases_of(classes: DeviceClasses, families: tuple[Family, ...], *, synchronises: bool = True) -> Iterator[Case]:
+def cases_of(
+    classes: DeviceClasses, families: tuple[Family, ...], *, synchronises: bool = True
+) -> Iterator[PlanFamily]:
     """Every shape, micro-batch and family that the job leaves open."""
     problem = classes.problem
     job, n_devices, n_blocks = problem.job, problem.n_devices, problem.n_blocks
@@ -188,7 +190,7 @@ def cases_of(classes: DeviceClasses, families: tuple[Family, ...], *, synchronis
                 most = min(n_devices // n_stages, n_microbatches)
                 for n_replicas in range(1, most + 1) if job.n_replicas is None else [job.n_replicas]:
                     if n_replicas <= most and not (job.gathers_passes and n_microbatches % n_replicas):
-                        yield Case(capacities, n_stages, n_replicas)
+                        yield PlanFamily(capacities, n_stages, n_replicas)
 
 
 def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = None) -> float:

@@ -22,7 +22,7 @@ from dtfm_lab.planning.iteration.kernels.tables import (
 )
 
 
-class Messages(NamedTuple):
+class GroupMessages(NamedTuple):
     """What a group of R replicas sends, and how its gradients are coded."""
 
     there: FloatArray
@@ -70,7 +70,7 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
         _fill(tables, row, returned / n_leaders, back, late)
     _fill(tables, row, whole / n if in_shards else whole, there, late)
     always, split = tables.synchronise_every == 1, tables.returned_element_bytes > 0
-    messages = Messages(there, back, late, coding_s, always, split)
+    messages = GroupMessages(there, back, late, coding_s, always, split)
     if how == RING:
         _ring(messages, done, last_s)
     elif how == CENTRAL:
@@ -106,7 +106,7 @@ def _coded_s(coding_s: float, always: bool, total: float, n: int, unpacked: floa
 
 
 @compiled
-def _sharded(messages: Messages, at_once: bool, done: FloatArray, last_s: FloatArray) -> None:
+def _sharded(messages: GroupMessages, at_once: bool, done: FloatArray, last_s: FloatArray) -> None:
     """Every replica sends shards to all others, in turn or at once, and then its averaged shard."""
     moves, backs, late, coding_s, always, split = messages
     n = len(done)
@@ -144,7 +144,7 @@ def _sharded(messages: Messages, at_once: bool, done: FloatArray, last_s: FloatA
 
 
 @compiled
-def _central(messages: Messages, done: FloatArray, last_s: FloatArray) -> None:
+def _central(messages: GroupMessages, done: FloatArray, last_s: FloatArray) -> None:
     """The first replica gathers whole gradients and sends whole averages."""
     moves, _, late, coding_s, always, _ = messages
     n = len(done)
@@ -159,7 +159,7 @@ def _central(messages: Messages, done: FloatArray, last_s: FloatArray) -> None:
 
 
 @compiled
-def _ring(messages: Messages, done: FloatArray, last_s: FloatArray) -> None:
+def _ring(messages: GroupMessages, done: FloatArray, last_s: FloatArray) -> None:
     """Ring averaging: n - 1 rounds that sum, n - 1 that spread what comes back; each replica sends to the next."""
     moves, backs, late, coding_s, always, split = messages
     n = len(done)
@@ -186,7 +186,9 @@ def _ring(messages: Messages, done: FloatArray, last_s: FloatArray) -> None:
 
 
 @compiled
-def _hierarchical(messages: Messages, leader: IntArray, n_leaders: int, done: FloatArray, last_s: FloatArray) -> None:
+def _hierarchical(
+    messages: GroupMessages, leader: IntArray, n_leaders: int, done: FloatArray, last_s: FloatArray
+) -> None:
     """Averages inside each region, then between the regions' first replicas, which send them on."""
     moves, shards, late, coding_s, always, _ = messages
     n, d = len(done), n_leaders

@@ -97,7 +97,7 @@ def estimate(
     """
     n = grid.shape[0]
     work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    link, cards = tables.link, tables.cards
+    link, nics = tables.link, tables.nics
     whole_s = 0.0
     for s in range(n):
         d = grid[s, r]
@@ -109,8 +109,8 @@ def estimate(
             there_s, back_s = link[hop, d, e], link[hop, e, d]
             up_s[s] = back_s + link[LATENCY, e, d]
             hops_s[s] = there_s + link[LATENCY, d, e] + up_s[s]
-            busy_s[s] = there_s + back_s if cards else max(there_s, back_s)
-            if cards and s > 0:
+            busy_s[s] = there_s + back_s if nics else max(there_s, back_s)
+            if nics and s > 0:
                 busy_s[s] = max(busy_s[s], there_s + up_s[s - 1], back_s + hops_s[s - 1] - up_s[s - 1])
             whole_s += hops_s[s]
     # the slowest of what a stage's first forwards, and its last backwards, pass one after the other

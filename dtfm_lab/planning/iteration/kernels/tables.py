@@ -58,8 +58,8 @@ class Tables(NamedTuple):
     codec_bytes_per_s: float
     synchronisation: int
     synchronise_every: int
-    cards: bool
-    """Whether all messages of a device share one network card; only the estimate regards it."""
+    nics: bool
+    """Whether all messages of a device share one NIC; only the estimate regards it."""
     objective: int
     most_dollars_per_s: float
     most_s: float

@@ -21,8 +21,8 @@ from dtfm_lab.planning.iteration.shape_searches import (
     KernelPlan,
     ShapeSearch,
 )
-from dtfm_lab.planning.iteration.structured.estimates import Estimate, Estimator
-from dtfm_lab.planning.iteration.structured.layouts import Layout, StageTables, degrees_of, layouts
+from dtfm_lab.planning.iteration.structured.estimates import Estimator, LayoutEstimate
+from dtfm_lab.planning.iteration.structured.layouts import GridLayout, StageTables, degrees_of, layouts
 from dtfm_lab.planning.problem import Generation
 from dtfm_lab.planning.search import SearchRequest
 from dtfm_lab.simulation.efficiency import GivenEfficiency
@@ -119,8 +119,8 @@ class PlanPricer:
         )
         self.polishes = covered and not chosen(job).keys() - set(REPLAYED_CHOICES)
         """Whether plans are annealed by the replay, too."""
-        # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges
-        self.replays = self.polishes and not problem.links.has_cards
+        # NICs that hosts share only delay what the replay plays: it polishes, and the simulator judges
+        self.replays = self.polishes and not problem.links.has_nics
         """Whether it is the replay itself, so that what it polished is judged."""
         self.refusal = ""
         """Why the newest plan that cannot be simulated cannot be."""
@@ -282,7 +282,7 @@ class StructuredPlans:
     def __init__(self, request: SearchRequest, target: SearchTarget) -> None:
         self._request, self._target = request, target
         self._best = math.inf
-        self.estimates: list[Estimate] = []
+        self.estimates: list[LayoutEstimate] = []
         self.judged: list[Candidate] = []
         """Plans that fit, in the order in which they were simulated."""
         self.n_simulated = 0
@@ -328,7 +328,7 @@ class StructuredPlans:
                 if until():
                     return
 
-    def _estimated(self, of: Estimator, members: IntArray, *, coarse: bool) -> Iterator[Layout]:
+    def _estimated(self, of: Estimator, members: IntArray, *, coarse: bool) -> Iterator[GridLayout]:
         """Estimate the layouts of a set of devices that may beat the best estimate."""
         bounded = not self._target.dollars
         if bounded and of.least_s(members) > self._best:
@@ -366,16 +366,16 @@ class StructuredPlans:
                 best = min(best, judged.best_s)
                 yield judged
 
-    def _by_estimate(self) -> list[Estimate]:
+    def _by_estimate(self) -> list[LayoutEstimate]:
         met: dict[int, int] = {}
-        ranked: list[tuple[float, int, Estimate]] = []
+        ranked: list[tuple[float, int, LayoutEstimate]] = []
         for one in sorted(self.estimates, key=lambda each: each.value):
             turn = met.get(id(one.layout), 0)
             met[id(one.layout)] = turn + 1
             ranked.append((one.value * (1.0 + ALIKE * turn), len(ranked), one))
         return [one for *_, one in sorted(ranked, key=lambda each: each[:2])]
 
-    def _judged(self, one: Estimate, job: Job) -> Candidate | None:
+    def _judged(self, one: LayoutEstimate, job: Job) -> Candidate | None:
         """The plan as the simulator judges it; None where it does not fit or cannot be simulated."""
         topology, request = one.tables.topology, self._request
         plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
@@ -388,7 +388,7 @@ def plan_of(candidate: Candidate, request: SearchRequest) -> Plan:
     return plan.changed(iteration_s=candidate.iteration_s)
 
 
-def job_of(one: Estimate, asked: Job) -> Job | None:
+def job_of(one: LayoutEstimate, asked: Job) -> Job | None:
     """Return the job with all that the estimate chose; None where it does not allow that."""
     n_stages, n_replicas = one.layout.shape
     job = one.tables.checkpointings[one.checkpointing]
@@ -418,7 +418,7 @@ def job_of(one: Estimate, asked: Job) -> Job | None:
         return None
 
 
-def _microbatch_counts(one: Estimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
+def _microbatch_counts(one: LayoutEstimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
     """Micro-batches of each pipeline so that the last one ends as early as can be; even where devices are alike."""
     if len(one.period_s) == 1 or one.sharding in ("zero-2", "zero-3"):
         return even_shares(n_microbatches, n_replicas)

@@ -61,7 +61,7 @@ def degrees_of(topology: Topology, job: Job) -> list[int]:
 
 WAYS_TO_AVERAGE = ("ring", "sharded", "hierarchical")
 """Ways to average that are tried where the job leaves them open. Sharded is the paper's; a ring suits hosts that share
-a network card; hierarchical suits regions that are far apart."""
+a NIC; hierarchical suits regions that are far apart."""
 
 
 def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
@@ -108,7 +108,7 @@ FEWER = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class GridLayout:
     """A grid on a network of groups; its links are counted once and shared by all ways to train on it."""
 
     links: Links
@@ -124,23 +124,23 @@ class Layout:
 
     @cached_property
     def hosts(self) -> IntArray:
-        """(S, R) the network card of each device; devices without a shared one count their own."""
-        card_of = self.links.card_of
-        return self.grid if card_of is None else card_of[self.grid]
+        """(S, R) the NIC of each device; devices without a shared one count their own."""
+        nic_of = self.links.nic_of
+        return self.grid if nic_of is None else nic_of[self.grid]
 
     @property
-    def shares_cards(self) -> bool:
-        """Whether messages of several devices wait for one network card."""
-        return self.links.has_cards
+    def shares_nics(self) -> bool:
+        """Whether messages of several devices wait for one NIC."""
+        return self.links.has_nics
 
     @cached_property
-    def hops(self) -> Hops:
+    def hops(self) -> NeighbourLinks:
         """The links between neighbouring stages."""
-        return Hops.of(self)
+        return NeighbourLinks.of(self)
 
 
 @dataclass(frozen=True, eq=False)
-class Hops:
+class NeighbourLinks:
     """Links between neighbouring stages, each (S - 1, R)."""
 
     there_s_per_byte: FloatArray
@@ -151,17 +151,17 @@ class Hops:
     alone_s_per_byte: FloatArray
     """(R,) of each pipeline's slowest link, without any wait."""
     busiest_s_per_byte: float
-    """Seconds for which one micro-batch of every pipeline keeps the busiest link or network card."""
+    """Seconds for which one micro-batch of every pipeline keeps the busiest link or NIC."""
 
     @classmethod
-    def of(cls, layout: Layout) -> Hops:
+    def of(cls, layout: GridLayout) -> NeighbourLinks:
         links, grid = layout.links, layout.grid
         a, b = grid[:-1], grid[1:]
         there, back = 1.0 / links.bandwidth_bytes_per_s[a, b], 1.0 / links.bandwidth_bytes_per_s[b, a]
         late = links.latency_s[a, b], links.latency_s[b, a]
         busiest = float(max(there.max(initial=0.0), back.max(initial=0.0)))
         alone = np.maximum(there.max(axis=0, initial=0.0), back.max(axis=0, initial=0.0))
-        if layout.shares_cards and a.size:
+        if layout.shares_nics and a.size:
             here, away = layout.hosts[:-1], layout.hosts[1:]
             apart = here != away
             n = int(layout.hosts.max()) + 1
@@ -227,13 +227,13 @@ def grid_of(ranks: IntArray, shape: tuple[int, int], order: str) -> IntArray:
     return by_stage if order == "dp-pp" else used.reshape(n_replicas, n_stages).T
 
 
-def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Iterator[Layout]:
+def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Iterator[GridLayout]:
     """Yield the grids of one set of devices, whose order is that of their ranks; ``coarse`` for a part of a network."""
     n = len(members)
     for n_stages in stage_counts(job, n, coarse=coarse):
         for n_replicas in replica_counts(job, n, n_stages, coarse=coarse):
             for order in ORDERS if min(n_stages, n_replicas) > 1 else ORDERS[:1]:
-                yield Layout(links, grid_of(members, (n_stages, n_replicas), order), order, members)
+                yield GridLayout(links, grid_of(members, (n_stages, n_replicas), order), order, members)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Average:
         return self.latency_s + gradient_bytes * self.there_s_per_byte + back_bytes * self.back_s_per_byte
 
 
-def averages(layout: Layout, topology: Topology, ways: tuple[str, ...]) -> list[Average]:
+def averages(layout: GridLayout, topology: Topology, ways: tuple[str, ...]) -> list[Average]:
     """Return the ways to average that suit a layout, of those allowed; the only one allowed is kept, and priced as the
     most alike."""
     n_replicas = layout.grid.shape[1]
@@ -281,10 +281,10 @@ def averages(layout: Layout, topology: Topology, ways: tuple[str, ...]) -> list[
     return [replace(one, how=ways[0]) for one in found] if len(ways) == 1 else found
 
 
-def ring(layout: Layout, *, by_place: IntArray | None = None) -> Average:
+def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
     """Ring all-reduce: 2 (R - 1) rounds of 1/R of the bytes, each as slow as the slowest link of the ring.
 
-    Rings that leave a host by its one card at the same time share that card. With ``by_place``, (N,) the order in which
+    Rings that leave a host by its one NIC at the same time share that NIC. With ``by_place``, (N,) the order in which
     devices join a ring, rings go by that and not by the order of the replicas.
     """
     grid, links = layout.grid, layout.links
@@ -294,7 +294,7 @@ def ring(layout: Layout, *, by_place: IntArray | None = None) -> Average:
         grid, hosts = np.take_along_axis(grid, order, axis=1), np.take_along_axis(hosts, order, axis=1)
     after, host_after = np.roll(grid, -1, axis=1), np.roll(hosts, -1, axis=1)
     per_byte = 1.0 / links.bandwidth_bytes_per_s[grid, after]
-    if layout.shares_cards:
+    if layout.shares_nics:
         apart = hosts != host_after
         n = int(hosts.max()) + 1
         out, into = np.bincount(hosts[apart], minlength=n), np.bincount(host_after[apart], minlength=n)
@@ -306,7 +306,7 @@ def ring(layout: Layout, *, by_place: IntArray | None = None) -> Average:
     return Average("ring", 2 * latency, each, each)
 
 
-def _by_pairs(layout: Layout, how: str) -> Average:
+def _by_pairs(layout: GridLayout, how: str) -> Average:
     """Every replica sends a shard to every other one, one after the other or all at once, and its average back."""
     grid, links = layout.grid, layout.links
     n = grid.shape[1]
@@ -317,7 +317,7 @@ def _by_pairs(layout: Layout, how: str) -> Average:
         each, late = per_byte.sum(axis=2).max(axis=1) / n, latency.sum(axis=2).max(axis=1)
     else:
         each, late = per_byte.max(axis=(1, 2)) / n, latency.max(axis=(1, 2))
-    if layout.shares_cards:
+    if layout.shares_nics:
         hosts = layout.hosts
         apart = (hosts[:, :, None] != hosts[:, None, :]) * per_byte
         size = int(hosts.max()) + 1
@@ -327,12 +327,12 @@ def _by_pairs(layout: Layout, how: str) -> Average:
     return Average(how, 2 * late, each, each)
 
 
-def _hierarchical(layout: Layout, topology: Topology) -> Average | None:
+def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
     """Regions' first replicas gather, exchange shards, and send the average on; None where there is one region.
 
-    All stages average at the same time, so that messages of several stages wait for a card that they share.
+    All stages average at the same time, so that messages of several stages wait for a NIC that they share.
     """
-    links, shared = layout.links, layout.shares_cards
+    links, shared = layout.links, layout.shares_nics
     n_hosts = int(layout.hosts.max()) + 1
     gathers, exchanges = _Messages(links, n_hosts), _Messages(links, n_hosts)
     n_leaders = []
@@ -372,10 +372,10 @@ class _Messages:
             self._into[host_b] += s_per_byte
 
     def slowest(self, n_stages: int, *, shared: bool) -> tuple[FloatArray, FloatArray]:
-        """(S,) seconds a byte, and latency, of each stage's last message; ``shared`` where hosts have one card."""
+        """(S,) seconds a byte, and latency, of each stage's last message; ``shared`` where hosts have one NIC."""
         seconds, late = np.zeros(n_stages), np.zeros(n_stages)
         for stage, s_per_byte, latency_s, host_a, host_b in self._rows:
-            if shared and host_a != host_b:  # what goes through a card goes one after the other
+            if shared and host_a != host_b:  # what goes through a NIC goes one after the other
                 s_per_byte = max(self._out[host_a], self._into[host_b])
             seconds[stage], late[stage] = max(seconds[stage], s_per_byte), max(late[stage], latency_s)
         return seconds, late

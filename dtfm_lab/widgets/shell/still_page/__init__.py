@@ -52,7 +52,7 @@ FACTORS = (0.1, 0.3, 3.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class AnsweredEdit:
     """A plan after one change, and the plan that was there before it; of the plan to begin with, the same plan."""
 
     found: Replanned
@@ -66,7 +66,9 @@ class Answer:
         return self.found.plan
 
 
-def answers_of(topology: Topology, job: Job, *, batches: Sequence[int] = (), seconds: float = 0.5) -> Iterator[Answer]:
+def answers_of(
+    topology: Topology, job: Job, *, batches: Sequence[int] = (), seconds: float = 0.5
+) -> Iterator[AnsweredEdit]:
     """Yield the plan to begin with, then one after each change; each search takes so many seconds, the first
     five times as many.
 
@@ -76,7 +78,7 @@ def answers_of(topology: Topology, job: Job, *, batches: Sequence[int] = (), sec
     first = first_plan(topology, job, cancelled, {})
     assert first is not None
     first = improved(first, job, cancelled, 5 * seconds) or first
-    yield Answer(first, None)
+    yield AnsweredEdit(first, None)
     before = BeforeEdit(topology, job, first.plan, lab.simulate(first.plan).iteration_s)
 
     def after(topology: Topology, job: Job) -> Replanned | None:
@@ -93,10 +95,10 @@ def answers_of(topology: Topology, job: Job, *, batches: Sequence[int] = (), sec
             changed = float(f"{gbps * factor:.2g}")
             other = topology_of(_with_pair(document, a, b, latency_ms, changed), topology)
             if (found := after(other, job)) is not None:
-                yield Answer(found, before, (a, b), changed)
+                yield AnsweredEdit(found, before, (a, b), changed)
     for batch in batches:
         if batch != job.global_batch and (found := after(topology, job.with_fields(global_batch=batch))) is not None:
-            yield Answer(found, before)
+            yield AnsweredEdit(found, before)
 
 
 def _conditions(document: Document, a: str, b: str) -> tuple[float, float]:
@@ -140,7 +142,7 @@ def still_page(plan: Plan, predicted: Trace | None = None) -> str:
     return _page(plan, predicted, {name: view.own_traits() for name, view in views_of(plan, predicted).items()})
 
 
-def answering_page(answers: Iterable[Answer], others: Mapping[str, str], note: str) -> str:
+def answering_page(answers: Iterable[AnsweredEdit], others: Mapping[str, str], note: str) -> str:
     """Return the HTML of a page that also answers changes; of a job with a model.
 
     The first of ``answers`` is the plan to begin with. ``others`` are titles and addresses of pages beside it; ``note``
@@ -205,7 +207,7 @@ def _page(
 
 @untold()
 def views_of(
-    plan: Plan, predicted: Trace | None, answer: Answer | None = None, was: ChartedPrediction | None = None
+    plan: Plan, predicted: Trace | None, answer: AnsweredEdit | None = None, was: ChartedPrediction | None = None
 ) -> dict[str, View]:
     """Return the views by name, as they show a plan and its predicted iteration; of an answer, what changed since."""
     before, found = (None, None) if answer is None else (answer.before, answer.found)

@@ -20,7 +20,7 @@ from dtfm_lab.widgets.views.gantt.bars import (
     Bars,
     ChartRows,
     CriticalPath,
-    Messages,
+    MessageColumns,
     gaps_before,
     lateness_s,
 )
@@ -45,7 +45,7 @@ class GanttView(View):
     path = traitlets.Dict().tag(sync=True)
     """Columns of ``CriticalPath``, packed."""
     messages = traitlets.Dict().tag(sync=True)
-    """Columns of ``Messages``, packed."""
+    """Columns of ``MessageColumns``, packed."""
     rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """A label for each row."""
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -126,7 +126,7 @@ class GanttView(View):
         devices_per_pipeline: int = 0,
         after: npt.ArrayLike | None = None,
         path: CriticalPath = NO_PATH,
-        messages: Messages = NO_MESSAGES,
+        messages: MessageColumns = NO_MESSAGES,
         units: Sequence[dict[str, Any]] = (),
         n_stages: int = 1,
         before: Bars = NO_BARS,
@@ -237,5 +237,5 @@ class GanttView(View):
             self._send_measured(self.measured, reset=True)
 
 
-def _packed(columns: Bars | CriticalPath | Messages) -> dict[str, bytes]:
+def _packed(columns: Bars | CriticalPath | MessageColumns) -> dict[str, bytes]:
     return {name: column.tobytes() for name, column in columns._asdict().items()}

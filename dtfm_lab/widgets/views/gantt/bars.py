@@ -101,7 +101,7 @@ class Bars(NamedTuple):
         return [column.tobytes() for column in self]
 
 
-class Messages(NamedTuple):
+class MessageColumns(NamedTuple):
     """Columns of messages, one entry for each, in the order in which they leave."""
 
     source: np.ndarray
@@ -115,7 +115,7 @@ class Messages(NamedTuple):
     """-1 where there is none."""
 
     @classmethod
-    def of(cls, *columns: npt.ArrayLike) -> Messages:
+    def of(cls, *columns: npt.ArrayLike) -> MessageColumns:
         return cls(*_typed(columns, ("<u2", "<u2", "<f4", "<f4", "<u1", "<i4")))
 
 
@@ -138,7 +138,7 @@ def _typed(columns: Sequence[npt.ArrayLike], dtypes: Sequence[str]) -> list[np.n
 
 
 NO_BARS = Bars.of([], [], [], [], [])
-NO_MESSAGES = Messages.of([], [], [], [], [], [])
+NO_MESSAGES = MessageColumns.of([], [], [], [], [], [])
 NO_PATH = CriticalPath.of([], [], [], [])
 
 
@@ -148,7 +148,7 @@ class Chart(NamedTuple):
     bars: Bars
     after: IntArray | None = None
     path: CriticalPath = NO_PATH
-    messages: Messages = NO_MESSAGES
+    messages: MessageColumns = NO_MESSAGES
 
 
 def legend(stages_per_device: int) -> list[dict[str, Any]]:
@@ -238,7 +238,7 @@ class ChartRows:
         return Chart(
             bars,
             after=np.where(waited < 0, NO_BAR, after),
-            messages=Messages.of(here, there, trace.end_s[sent], trace.end_s[received], kind, microbatch),
+            messages=MessageColumns.of(here, there, trace.end_s[sent], trace.end_s[received], kind, microbatch),
             path=CriticalPath.of(along, begins, path["end_s"], bar_of[passed]),
         )
 

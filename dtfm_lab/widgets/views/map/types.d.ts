@@ -68,7 +68,7 @@ export type Pair = {
   key: string;
   a: string;
   b: string;
-  cards: number | null;
+  nics: number | null;
   there: Conditions;
   back: Conditions;
   kind: "line" | "filled" | "default";

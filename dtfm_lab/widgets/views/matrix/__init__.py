@@ -11,7 +11,7 @@ from dtfm_lab.widgets.network.links import Origin, drawn_links
 from dtfm_lab.widgets.views.view import DocumentView
 
 CAPPED = 8
-"""Added to an Origin where a network card limits the bandwidth more than the line does."""
+"""Added to an Origin where a NIC limits the bandwidth more than the line does."""
 LATENCY, BANDWIDTH = "latency", "bandwidth"
 
 Rectangle = tuple[int, int, int, int]
@@ -34,7 +34,7 @@ class MatrixView(DocumentView):
     bandwidth_gbps = traitlets.Bytes().tag(sync=True)
     """Gbit/s from row to column, f4 (N, N); 0 on the diagonal."""
     origin = traitlets.Bytes().tag(sync=True)
-    """Where each number comes from, u1 (N, N): an Origin, with CAPPED added where a network card limits it."""
+    """Where each number comes from, u1 (N, N): an Origin, with CAPPED added where a NIC limits it."""
     shows = traitlets.Enum([LATENCY, BANDWIDTH], LATENCY).tag(sync=True)
     picked = traitlets.List(traitlets.Int()).tag(sync=True)
     """The selected cells: row and column where the selection began and where it ends; empty for none."""

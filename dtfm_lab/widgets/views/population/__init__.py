@@ -114,8 +114,8 @@ class PopulationView(View):
         stages = np.full((len(people), n), IDLE, dtype="<i2")
         for row, one in zip(stages, people, strict=True):
             row[one.grid] = np.arange(len(one.grid))[:, None]
-        told = {"frames": list(map(_frame_words, frames)), "people": list(map(_person_words, people))}
-        self.send({"kind": "frames", **told}, buffers=[stages.tobytes()])
+        sent = {"frames": list(map(_frame_words, frames)), "people": list(map(_person_words, people))}
+        self.send({"kind": "frames", **sent}, buffers=[stages.tobytes()])
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
@@ -128,15 +128,15 @@ class PopulationView(View):
 
 
 def _frame_words(frame: PopulationFrame) -> dict[str, Any]:
-    told = {what: getattr(frame, what) for what in ("generation", "median_s", "diversity", "evaluations", "rule")}
-    told |= {"best": frame.best.number, "best_s": frame.best.cost_s, "made_by": dict(frame.made_by)}
-    return told | {"numbers": [one.number for one in frame.individuals]}
+    sent = {what: getattr(frame, what) for what in ("generation", "median_s", "diversity", "evaluations", "rule")}
+    sent |= {"best": frame.best.number, "best_s": frame.best.cost_s, "made_by": dict(frame.made_by)}
+    return sent | {"numbers": [one.number for one in frame.individuals]}
 
 
 def _person_words(one: Individual) -> dict[str, Any]:
-    told = ("number", "cost_s", "is_estimate", "operator", "words", "generation")
+    sent = ("number", "cost_s", "is_estimate", "operator", "words", "generation")
     parents = [parent.number for parent in one.parents]
-    return {what: getattr(one, what) for what in told} | {"shape": list(one.grid.shape), "parents": parents}
+    return {what: getattr(one, what) for what in sent} | {"shape": list(one.grid.shape), "parents": parents}
 
 
 def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) -> dict[str, Any]:

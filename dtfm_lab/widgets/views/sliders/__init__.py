@@ -19,9 +19,9 @@ class SlidersView(View):
     """The number of the stop that each slider is at, by its key."""
 
     def alt_text(self) -> str:
-        told = (
+        parts = (
             f"{slider['label']} {slider['texts'][self.values.get(slider['key'], slider['neutral'])]}"
             for slider in self.sliders
             if slider["texts"]
         )
-        return ", ".join(told)
+        return ", ".join(parts)

@@ -48,8 +48,8 @@ class SystemsView(View):
             self.rows, self.stale = list(rows), stale
 
     def alt_text(self) -> str:
-        told = [f"{row['title']} {words_of(row)}" for row in self.rows if row.get("seconds") or row.get("reason")]
-        return f"{self.title} {'; '.join(told) or self.empty_words}"
+        parts = [f"{row['title']} {words_of(row)}" for row in self.rows if row.get("seconds") or row.get("reason")]
+        return f"{self.title} {'; '.join(parts) or self.empty_words}"
 
 
 def words_of(row: dict[str, Any]) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.extensions.course.guessing import DECADES, Question, in_words, score_of, with_unit
+from dtfm_lab.extensions.course.guessing import DECADES, GuessQuestion, in_words, score_of, with_unit
 from dtfm_lab.extensions.course.progress import Guess, current_reader, load_progress
 from dtfm_lab.widgets.tasks import begin, has_event_loop, shared_interpreter
 from dtfm_lab.widgets.views.view import View
 
-NOTHING = Question("nothing", "There is no question here yet.", 1.0)
+NOTHING = GuessQuestion("nothing", "There is no question here yet.", 1.0)
 
 
 class GuessView(View):
@@ -35,7 +35,7 @@ class GuessView(View):
     problem = traitlets.Unicode("").tag(sync=True)
     """Why there is no answer, or why the guess is not kept; empty where all is well."""
 
-    def __init__(self, asked: Question = NOTHING, **traits: Any) -> None:
+    def __init__(self, asked: GuessQuestion = NOTHING, **traits: Any) -> None:
         super().__init__(**traits)
         self.asked = asked
         low, high = asked.low, asked.high

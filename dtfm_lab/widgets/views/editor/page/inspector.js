@@ -69,7 +69,7 @@ function deviceSection(document, names, gpus, edit) {
       label: "Host",
       kind: "text",
       values: devices.map((device) => device.host ?? ""),
-      take: (host) => change({ host: host.trim() || undefined }), // devices of one host share its network card
+      take: (host) => change({ host: host.trim() || undefined }), // devices of one host share its NIC
     },
     {
       ...own("price", "Price (per hour)", "price_per_hour", "Price", "a number per hour, 0 or more", (value) => value >= 0, "unknown"),

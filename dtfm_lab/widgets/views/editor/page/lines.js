@@ -75,19 +75,19 @@ function betweenDevices(document, ends, filled) {
 }
 
 /**
- * Network cards cap what regions and the default say.
+ * NICs cap what regions and the default say.
  * @type {(document: Document, ends: Ends, found: Found) => Found}
  */
 function capped(document, [a, b], found) {
   /** @type {(name: string) => Partial<import("shared/types.d.ts").Device>} */
   const device = (name) => document.devices.find((one) => one.name === name) ?? {};
   /** @type {[number, string][]} */
-  const cards = [
+  const nics = [
     [device(a).uplink_gbps ?? Infinity, `the uplink of ${a}`],
     [device(b).downlink_gbps ?? Infinity, `the downlink of ${b}`],
   ];
-  const [gbps, card] = cards[0][0] <= cards[1][0] ? cards[0] : cards[1];
-  return gbps < found.bandwidth_gbps ? { ...found, bandwidth_gbps: gbps, origin: `${found.origin}, capped by ${card}` } : found;
+  const [gbps, nic] = nics[0][0] <= nics[1][0] ? nics[0] : nics[1];
+  return gbps < found.bandwidth_gbps ? { ...found, bandwidth_gbps: gbps, origin: `${found.origin}, capped by ${nic}` } : found;
 }
 
 /**

@@ -38,7 +38,7 @@ export function paintPipes(context, pairs, camera, theme, state) {
           : used || strong
             ? theme.text
             : theme.softText;
-      context.lineWidth = linkWidth(pair.cards ?? pair.gbps) * (strong || !many ? 1 : 0.6);
+      context.lineWidth = linkWidth(pair.nics ?? pair.gbps) * (strong || !many ? 1 : 0.6);
       context.setLineDash(linkDash(pair.ms));
       stroke(context, pair.points, camera.toScreen);
     }

@@ -51,7 +51,7 @@ export function pairsOf(document, filled, names) {
         key,
         a,
         b,
-        cards: through < slower.bandwidth_gbps ? through : null,
+        nics: through < slower.bandwidth_gbps ? through : null,
         there,
         back,
         kind,

@@ -45,7 +45,7 @@ export function describe(hit, { document, pairs, tasks, uses, slow }) {
     use?.hops.length ? count(use.hops.length, "hop") : "",
     use?.averages.length ? `averaging of ${count(use.averages.length, "pair")}` : "",
   ].filter(Boolean);
-  const capped = pair.cards === null ? "" : `their network cards let ${short(pair.cards)} Gbit/s through`;
+  const capped = pair.nics === null ? "" : `their NICs let ${short(pair.nics)} Gbit/s through`;
   return [`${pair.a} – ${pair.b}`, ...numbers(pair), capped, why, sends.length ? `the plan: ${sends.join(", ")}` : "the plan does not use it"]
     .filter(Boolean)
     .join("\n");

@@ -16,7 +16,7 @@ export function cellWords(data, row, column) {
   const at = row * names.length + column;
   const code = data.origin[at] ?? 0;
   const why = reason(code % CAPPED, regionAt(row), regionAt(column), data.filled);
-  const sources = [why, code >= CAPPED ? "capped by a network card" : ""].filter(Boolean).join(", ");
+  const sources = [why, code >= CAPPED ? "capped by a NIC" : ""].filter(Boolean).join(", ");
   const about = code % CAPPED === DISTANCE ? "≈ " : "";
   const numbers = `${about}${figures(data.latency[at])} ms, ${figures(data.bandwidth[at])} Gbit/s`;
   return `${names[row]} → ${names[column]}: ${numbers}${sources ? ` (${sources})` : ""}`;
