@@ -79,20 +79,28 @@ class Commands(click.Group):
         return name, command, list(_spread(rest))
 
     def _offer_subjects(self, name: str, command: click.Command) -> None:
-        """Give a command the options that choose its subjects, once."""
+        """Give a command the options that choose its subjects, once, and a list of all subjects below its help.
+
+        The options are hidden: a subject has options of its own, so it reads as another command.
+        """
         has = {option for parameter in command.params for option in parameter.opts}
-        ctx = click.Context(self)
-        for subject in sorted(self.known):
-            of, _, option = subject.partition(" ")
-            if of == name and option and option not in has:
-                chosen = self.get_command(ctx, subject)
-                assert chosen is not None
-                about, more = chosen.get_short_help_str(1000), f"dtfm-lab {subject} --help"
-                if option.startswith("-"):
-                    help_text = f"{about} See {more}."
-                    command.params.append(click.Option([option], is_flag=True, expose_value=False, help=help_text))
-                elif more not in (command.epilog or ""):
-                    command.epilog = f"{command.epilog or ''}\n\n{more}: {about}".strip()
+        subjects = [each for each in sorted(self.known) if each.startswith(f"{name} ")]
+        options = [option for each in subjects if (option := each.partition(" ")[2]).startswith("-")]
+        command.params += [
+            click.Option([each], is_flag=True, expose_value=False, hidden=True) for each in options if each not in has
+        ]
+        if subjects:
+            ctx, formatter = click.Context(self), click.HelpFormatter(width=LISTED_WIDTH)
+            chosen = [(each, found) for each in subjects if (found := self.get_command(ctx, each))]
+            formatter.write("More, each with options of its own (add --help):\n")
+            formatter.indent()
+            lines = [(f"dtfm-lab {each}", found.get_short_help_str(1000)) for each, found in chosen if not found.hidden]
+            formatter.write_dl(lines, col_max=40)
+            command.epilog = "\b\n" + formatter.getvalue()
+
+
+LISTED_WIDTH = 76
+"""Characters of a line of subjects: a terminal's 80, less the indentation and a margin."""
 
 
 def _spread(words: Iterable[str]) -> Iterator[str]:

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload, runtime_checkable
 
 from dtfm_lab import files, simulation
+from dtfm_lab.compare import Comparison  # loaded later, the package would hide the function lab.compare
+from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.extension import answered_instead
 from dtfm_lab.domain.job import Job
@@ -39,7 +41,6 @@ from dtfm_lab.simulation.task_runner import table_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from dtfm_lab.compare import Comparison
     from dtfm_lab.runtime.client.run import Run
 
 
@@ -194,6 +195,4 @@ def compare(
         return before.compared_with(after)
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):
         return Difference(as_plan(before), as_plan(after))
-    from dtfm_lab.compare import compare as compare_traces  # takes a while to load
-
     return compare_traces(before, after)

@@ -466,3 +466,11 @@ def test_what_follows_two_dashes_chooses_no_subject() -> None:
     top = click.Context(cli.cli)
     assert cli.cli.resolve_command(top, ["lab", "--", "--app"])[2] == ["--", "--app"]
     assert cli.cli.resolve_command(top, ["lab", "--app", "--", "--app"])[2] == ["--", "--app"]
+
+
+@pytest.mark.parametrize("subject", sorted(name for name in cli.cli.known if " " in name))
+def test_a_command_lists_its_subjects_below_its_options(subject: str) -> None:
+    command = cli.cli.imported(subject.partition(" ")[0])
+    options, _, more = command.get_help(click.Context(command)).partition("More, each with options of its own")
+    assert f"dtfm-lab {subject} " in " ".join(more.split())
+    assert f"  {subject.partition(' ')[2]} " not in options
