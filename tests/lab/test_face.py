@@ -27,7 +27,7 @@ FORMER = read_mapping(Path(lab.lab.__file__).with_name("former_names.yaml"))["we
 
 
 HEAVY = {"IPython", "asyncio", "cupy", "ipywidgets", "loky", "networkx", "numba", "ortools", "plotly", "ssl", "torch"}
-HEAVY |= {"dtfm_lab.runtime.client", "scipy.special"}
+HEAVY |= {"dtfm_lab.runtime.client", "pandas", "scipy.special"}
 """What takes a while to load, and is loaded by what needs it."""
 
 

@@ -12,9 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Self
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
@@ -23,6 +21,10 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import counted, format_s, money, plain_rows
 from dtfm_lab.planning.iteration.bounds.iteration_bound import PriceBound
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 SAME = 1e-9
 """Relative difference up to which two prices count as equal: sums of the same prices in another order."""
@@ -149,6 +151,8 @@ class Frontier:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a plan, in the order of ``plans``; the columns and their units are in ``attrs["units"]``."""
+        import pandas as pd  # takes a while to load
+
         bound, rows = PriceBound.of(self.topology, self.job), []
         for plan, pays in zip(self.plans, _cheaper_by_token(self.plans), strict=True):
             job, used = plan.job, [self.topology.devices[int(d)] for d in plan.placement.devices.flat]
