@@ -187,7 +187,7 @@ class Capacities:
 
         No device has more than its (Q, C) ``upper``; where that is 0, nothing is computed.
         """
-        from dtfm_lab.planning.iteration.bounds.capacity_kernel import fill_capacities  # imports numba
+        from dtfm_lab.planning.iteration.bounds import capacity_kernel as kernel  # imports numba
 
         capacity = np.zeros((len(self.kinds), len(on_side), 2, len(side)))
         if (of_side := side.tobytes()) not in self._neighbours:
@@ -202,9 +202,9 @@ class Capacities:
         floor_s = np.stack([averages.floor_s, averages.across_s(side) if across else averages.floor_s])
         border_s = averages.border_s(side) if across and HOW[how] == "ring" else None
         if job.gathers_passes:  # which pass equally many
-            shares: tuple[int, ...] = (self.n_microbatches // n_replicas,)
+            counts: tuple[int, ...] = (self.n_microbatches // n_replicas,)
         else:
-            shares = job.microbatches_per_replica or (1, self.n_microbatches)
+            counts = job.microbatches_per_replica or (1, self.n_microbatches)
         waits = job.transport != "overlapped" and self.family.stages_per_device == 1
         near = self._passes(n_replicas)
         slower_s, hidden_s = self.costs.slower_s, self.costs.hidden_s
@@ -215,19 +215,26 @@ class Capacities:
         costs = self.costs._replace(
             forward_s=near[0], input_s=near[1], weight_s=near[2], slower_s=slower_s, hidden_s=hidden_s
         )
-        fill_capacities(
-            limit_s, n_stages, float(max(shares)), how, self.problem.cards, waits, job.transport == "blocking",
-            job.sharding in ("zero-1", "zero-2"), self.kinds.role, costs, self.kinds.before_hops, self.least_hop_s,
-            self.classes.count, neighbours, links, averages.pair_s, floor_s, averages.tied_s(side), side, on_side,
-            n_replicas, crossing, upper, capacity,
-        )  # fmt: skip
+        problem, classes, kinds = self.problem, self.classes, self.kinds
+        turns, tied_before = job.transport == "blocking", job.sharding in ("zero-1", "zero-2")
+        most = float(max(counts))
+        kernel.fill_capacities(
+            kernel.Rules(limit_s, n_stages, n_replicas, most, problem.cards, waits, turns, self.least_hop_s),
+            kernel.Stages(kinds.role, kinds.before_hops, costs),
+            kernel.Links(neighbours, links),
+            kernel.Averaging(how, averages.pair_s, floor_s, averages.tied_s(side), tied_before),
+            kernel.Cut(side, on_side, crossing),
+            classes.count,
+            upper,
+            capacity,
+        )
         if border_s is not None:
             last_s = costs.before_s[:, None] + np.sum(near, axis=0) + slower_s
             last_s += np.maximum(border_s - hidden_s - slower_s, 0.0)
             sends = (last_s <= limit_s) & (costs.fits > 0)
             lone = ~(sends[:, side == 0].any(axis=1) & sends[:, side == 1].any(axis=1))
             capacity[np.ix_(lone, (on_side > 0) & (on_side < n_replicas))] = 0.0
-        capacity[capacity < min(shares)] = 0.0
+        capacity[capacity < min(counts)] = 0.0
         return capacity
 
     def _how(self, n_replicas: int) -> int:
