@@ -43,7 +43,7 @@ SHARDINGS_TOGETHER = (("none", "zero-1"), ("zero-2",), ("zero-3",))
 """Shardings whose passes take the same time."""
 LONGEST_LOOP = 4
 """Most neighbouring stages whose loops are priced, beside the loop of all stages: longer ones seldom bind."""
-AHEAD = 1.25
+WARMUP_FACTOR = 1.25
 """Forwards in flight, as a multiple of those that hide the messages of a steady pipeline: the waits for shared network
 cards, which the period does not count, need some more."""
 MOST_IN_FLIGHT = 10**6
@@ -476,7 +476,7 @@ class _Stage:
 
     def _deep(self, away: FloatArray, slowest: FloatArray, plain: IntArray) -> IntArray:
         """(C, S) forwards ahead that hide the messages of a steady pipeline, falling along the pipeline."""
-        wanted = np.ceil(AHEAD * (away / slowest[:, None]).max(axis=2)).astype(np.int64) - 1
+        wanted = np.ceil(WARMUP_FACTOR * (away / slowest[:, None]).max(axis=2)).astype(np.int64) - 1
         return np.asarray(np.maximum.accumulate(np.maximum(wanted, plain)[:, ::-1], axis=1)[:, ::-1])
 
     def _room_for(self, left_bytes: FloatArray) -> IntArray:
