@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numba
 
@@ -21,11 +21,24 @@ def compiled(function: Function) -> Function:
 
     It runs without the interpreter's lock, and floating-point sums keep their order.
     """
+    return _compiled(function, inline="never")
+
+
+def inlined(function: Function) -> Function:
+    """``compiled``, for a part of one long kernel: its code is put where it is called.
+
+    A call counts references to every array of its arguments, which takes longer than a short part does. The price is
+    that the part is compiled again with each function that calls it.
+    """
+    return _compiled(function, inline="always")
+
+
+def _compiled(function: Function, inline: Literal["never", "always"]) -> Function:
     config: Any = numba.config
     with _config_lock:
         previous, config.CACHE_DIR = config.CACHE_DIR, _cache(Path(function.__code__.co_filename).parent)
         try:
-            return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+            return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", inline=inline)(function))
         finally:
             config.CACHE_DIR = previous
 

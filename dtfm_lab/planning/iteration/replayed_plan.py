@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
-from dtfm_lab.planning.iteration.shape_searches import KernelPlan, ShapeSearch, tables_of
+from dtfm_lab.planning.iteration.shape_searches import ShapeSearch, tables_of
 from dtfm_lab.planning.iteration.structured.candidates import PlanPricer
-
-if TYPE_CHECKING:
-    from dtfm_lab.planning.iteration.kernels.tables import Tables
 
 
 class ReplayedPlan:
@@ -27,14 +24,17 @@ class ReplayedPlan:
         sharing = 1 if job.sharding in (None, "none") else n_replicas
         self._tables = tables_of(problem, job.microbatch, SearchTarget(), None, sharing)
         self._shape_search = ShapeSearch(self._tables, (n_stages, n_replicas), job.microbatch, job)
-        self._row = problem.row(grid)
-        self._blocks = np.array(plan.blocks_per_stage, dtype=np.int64)
-        self._microbatch_counts = np.array(job.microbatch_counts, dtype=np.int64)
-        self._warmups = None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
         self.codes = problem.codes_gradients or self._tables.passes.coding_s.max() > 0
         """Whether messages are coded: these computations are as long on every device."""
-        found = self._replayed()
-        self.iteration_s, self.fits = found.value, found.lacks == 0
+        self._found = self._shape_search.assessed(
+            problem.row(grid),
+            np.array(plan.blocks_per_stage, dtype=np.int64),
+            0.0,
+            microbatch_counts=np.array(job.microbatch_counts, dtype=np.int64),
+            warmups=None if job.warmups is None else np.array(job.warmups, dtype=np.int64),
+            exact=True,
+        )
+        self.iteration_s, self.fits = self._found.value, self._found.lacks == 0
 
     @classmethod
     def of(cls, plan: Plan) -> Self | None:
@@ -50,8 +50,4 @@ class ReplayedPlan:
         link[0] *= latency
         link[1:] /= bandwidth
         device[0] *= speed
-        return self._replayed(self._tables._replace(link=link, device=device)).value
-
-    def _replayed(self, tables: Tables | None = None) -> KernelPlan:
-        given = {"microbatch_counts": self._microbatch_counts, "warmups": self._warmups}
-        return self._shape_search.assessed(self._row, self._blocks, 0.0, **given, exact=True, tables=tables)
+        return self._shape_search.replayed(self._found, self._tables._replace(link=link, device=device)).value

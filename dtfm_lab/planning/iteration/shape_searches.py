@@ -322,7 +322,7 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> SearchState:
 
     n, r = n_stages, n_replicas
     wholes, reals = np.zeros(n_devices + 2 * n + r, dtype=np.int64), np.zeros(STAGE_ROWS * n + 5 * r + 3 * n * r)
-    row, blocks, shares, ahead = np.split(wholes, np.cumsum([n_devices, n, r]))
+    row, blocks, microbatch_counts, warmups = np.split(wholes, np.cumsum([n_devices, n, r]))
     stage, pipe, cell = np.split(reals, np.cumsum([STAGE_ROWS * n, 5 * r]))
     return SearchState(
         wholes=wholes,
@@ -330,13 +330,13 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> SearchState:
         row=row,
         grid=row[: n * r].reshape(n, r),
         blocks=blocks,
-        shares=shares,
-        ahead=ahead,
+        microbatch_counts=microbatch_counts,
+        warmups=warmups,
         stage=stage.reshape(STAGE_ROWS, n),
         pipe=pipe.reshape(5, r),
         cell=cell.reshape(3, r, n),
         scratch=np.zeros((9, n)),
-        lots=np.zeros((3, r)),
+        shared_out=np.zeros((3, r)),
     )
 
 
@@ -410,23 +410,25 @@ class ShapeSearch:
 
         trial, now, best = self.states
         trial.row[:], trial.blocks[:] = found.row, found.blocks
-        trial.shares[:], trial.ahead[:] = found.microbatch_counts, found.warmups
+        trial.microbatch_counts[:], trial.warmups[:] = found.microbatch_counts, found.warmups
         settings = exact, factor, hot, cold, n_moves
         tables = self.tables if tables is None else tables
         value, lacks = anneal(tables, trial, now, best, self.fixed_fields, *settings, random, flag())
         row, blocks, microbatch_counts, warmups = (
-            each.copy() for each in (best.row, best.blocks, best.shares, best.ahead)
+            each.copy() for each in (best.row, best.blocks, best.microbatch_counts, best.warmups)
         )
         return KernelPlan(row, blocks, microbatch_counts, warmups, float(value), float(lacks))
 
+    def replayed(self, found: KernelPlan, tables: Tables | None = None) -> KernelPlan:
+        """The same plan with the seconds, or dollars, that the replay gives it, and what it lacks."""
+        return self.annealed(found, 1.0, 1.0, 0, NO_RANDOM, exact=True, tables=tables)
+
     def seconds(self, found: KernelPlan) -> float:
         """Seconds of an iteration, by the replay, whatever the objective."""
-        given = {"microbatch_counts": found.microbatch_counts, "warmups": found.warmups}
-        tables = self.tables._replace(objective=0)
-        return self.assessed(found.row, found.blocks, 0.0, **given, exact=True, tables=tables).value
+        return self.replayed(found, self.tables._replace(objective=0)).value
 
     def of_boundless_memory(self, row: IntArray, blocks: IntArray, factor: float) -> float:
-        """The objective of a plan, as estimated, were there memory without end: forwards run ahead as far as helps."""
+        """The objective of a plan, as estimated, were there memory without end: warm-ups are as long as helps."""
         from dtfm_lab.planning.iteration.kernels.tables import MEMORY
 
         device = self.tables.device.copy()
@@ -457,9 +459,9 @@ def _freedom(job: Job) -> FixedFields:
     from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
 
     return FixedFields(
-        fixed_shares=job.microbatches_per_replica is not None or job.gathers_passes,
+        fixed_counts=job.microbatches_per_replica is not None or job.gathers_passes,
         fixed_blocks=job.blocks_per_stage is not None,
-        fixed_ahead=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,
+        fixed_warmups=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,
     )
 
 

@@ -321,7 +321,7 @@ class StartingPlans:
             or self._problem.job.microbatches_per_replica is not None
         ):
             microbatch_counts = shape_search.even_counts()
-        if job.warmups is None or shape_search.fixed_fields.fixed_ahead:
+        if job.warmups is None or shape_search.fixed_fields.fixed_warmups:
             return shape_search, shape_search.assessed(row, blocks, factor=1.5, microbatch_counts=microbatch_counts)
         warmups = np.array(job.warmups, dtype=np.int64)
         return shape_search, shape_search.assessed(

@@ -12,17 +12,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.compiling import compiled, inlined
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 GROUP_WEIGHT = 0.1
-"""Weight of the mean group."""
+"""Weight of the mean group beside the slowest, which gives a direction on plateaus. Chosen by hand."""
 REVERSALS = 0.1
-"""Share of moves that reverse a run of stages."""
+"""Share of moves that reverse a run of stages. Chosen by hand: a reversal costs at most two matchings, as 2-opt does in
+a tour of cities, and it alone repairs a path that crosses the network twice."""
 SIMILAR_SHARE = 0.3
-"""Share of swaps with one of the devices that are most similar in the network."""
+"""Share of swaps with one of the devices that are most similar in the network. Chosen by hand."""
+COOLED_EVERY = 64
+"""Moves between two temperatures. Chosen by hand: an exponential takes as long as a small move. The path's sum is then
+taken again, before rounding errors add up."""
+BETTER = 1e-9
+"""Least relative gain of a new best row, above what rounding changes. Chosen by hand."""
 
 
 class AnnealingState(NamedTuple):
@@ -147,115 +153,165 @@ def anneal_groups(
     ``best`` (N,) becomes the cheapest row seen, its columns not matched yet (see ``align``); its cost in seconds is
     returned. The state's row is the first and becomes the last.
     """
-    n_stages, d, n = state.n_stages, state.n_replicas, len(state.row)
+    n_stages = state.n_stages
     group_weight = GROUP_WEIGHT / n_stages
     hops, new_links_s = np.empty(4, np.int64), np.empty(4)
     recompute_places(state)
     recompute_groups(state)
     for s in range(n_stages - 1):
         state.worst_s[s] = _weight(state, s, s + 1, np.inf)
-    cheapest_s = np.inf
-    for a in range(n):
-        for b in range(n):
-            if a != b:
-                cheapest_s = min(cheapest_s, state.hop_s[a, b])
+    cheapest_s = _cheapest_hop(state.hop_s)
     slowest_s, groups_s, path_s = state.slowest_s.max(), state.slowest_s.sum(), state.worst_s.sum()
     best_s = slowest_s + path_s
     best[:] = state.row
     temperature_s, cooling = hot_s, np.log(cold_s / hot_s)
     for move in range(n_moves):
-        if move % 64 == 0:
+        if move % COOLED_EVERY == 0:
             temperature_s = hot_s * np.exp(cooling * move / n_moves)
             path_s = state.worst_s.sum()
         now_s = slowest_s + group_weight * groups_s + path_s
         most_s = now_s - temperature_s * np.log(1.0 - uniform(random))
         if n_stages > 2 and uniform(random) < REVERSALS:
-            i, j = below(random, n_stages), below(random, n_stages)
-            if i > j:
-                i, j = j, i
-            if i == j or (i == 0 and j == n_stages - 1):
+            kept, path_change_s = _try_reversal(state, most_s - now_s, random)
+            if not kept:
                 continue
-            before_s = state.worst_s[i - 1] if i > 0 else 0.0
-            after_s = state.worst_s[j] if j < n_stages - 1 else 0.0
-            room_s = most_s - now_s + before_s + after_s
-            new_before_s, new_after_s = 0.0, 0.0
-            if i > 0:
-                new_before_s = _weight(state, i - 1, j, room_s)
-            if j < n_stages - 1 and new_before_s <= room_s:
-                new_after_s = _weight(state, i, j + 1, room_s - new_before_s)
-            if new_before_s + new_after_s > room_s:
-                continue
-            _reverse(state, i, j)
-            if i > 0:
-                state.worst_s[i - 1] = new_before_s
-            if j < n_stages - 1:
-                state.worst_s[j] = new_after_s
-            path_s += new_before_s + new_after_s - before_s - after_s
         else:
-            # written out: a call would count references to the state's arrays, a sixth of the time
-            p = below(random, len(state.row))
-            if uniform(random) < SIMILAR_SHARE:
-                q = state.place[state.similar[state.row[p], below(random, state.similar.shape[1])]]
-            else:
-                q = below(random, len(state.row))
-            if p > q:
-                p, q = q, p
-            s, t = p // d, min(q // d, n_stages)
-            if s >= n_stages or s == t or state.classes[state.row[p]] == state.classes[state.row[q]]:
+            kept, slowest_s, groups_change_s, path_change_s = _try_swap(
+                state, now_s, most_s, slowest_s, group_weight, cheapest_s, hops, new_links_s, random
+            )
+            if not kept:
                 continue
-            exchanged_sums(state, s, p - s * d, t, q - t * d)
-            first_s = state.reals[d + 2].max()
-            second_s = state.reals[d + 3].max() if t < n_stages else 0.0
-            left_s = state.slowest_s[s] + (state.slowest_s[t] if t < n_stages else 0.0)
-            new_slowest_s = max(slowest_except(state, s, t), first_s, second_s)
-            count = 0
-            old_path_s = 0.0
-            for h in (s - 1, s, t - 1, t):
-                known = False
-                for k in range(count):
-                    known |= hops[k] == h
-                if h >= 0 and h < n_stages - 1 and not known:
-                    hops[count] = h
-                    old_path_s += state.worst_s[h]
-                    count += 1
-            groups_change_s = group_weight * (first_s + second_s - left_s)
-            room_s = most_s - (now_s + new_slowest_s - slowest_s + groups_change_s - old_path_s)
-            if count * cheapest_s > room_s:
-                continue
-            swap(state, p, q)
-            least_s = 0.0
-            for k in range(count):
-                new_links_s[k] = 0.0
-                h = hops[k]
-                if h == s - 1 or h == s:
-                    new_links_s[k] = _cheapest_link(state, p, s - 1 if h == s - 1 else s + 1)
-                if t < n_stages and (h == t - 1 or h == t):
-                    new_links_s[k] = max(new_links_s[k], _cheapest_link(state, q, t - 1 if h == t - 1 else t + 1))
-                least_s += new_links_s[k]
-            new_path_s = 0.0
-            for k in range(count):
-                if new_path_s + least_s > room_s:
-                    new_path_s = np.inf
-                    break
-                least_s -= new_links_s[k]
-                new_links_s[k] = _weight(state, hops[k], hops[k] + 1, room_s - new_path_s - least_s)
-                new_path_s += new_links_s[k]
-            if new_path_s > room_s:
-                swap(state, p, q)
-                continue
-            # the matchings do not overwrite the scratch rows of the sums
-            set_sums(state, s, d + 2, first_s)
-            if t < n_stages:
-                set_sums(state, t, d + 3, second_s)
-            for k in range(count):
-                state.worst_s[hops[k]] = new_links_s[k]
-            slowest_s = new_slowest_s
-            groups_s += first_s + second_s - left_s
-            path_s += new_path_s - old_path_s
-        if slowest_s + path_s < best_s - 1e-9 * best_s:
+            groups_s += groups_change_s
+        path_s += path_change_s
+        if slowest_s + path_s < best_s - BETTER * best_s:
             best_s = slowest_s + path_s
             best[:] = state.row
     return float(best_s)
+
+
+@inlined
+def _cheapest_hop(hop_s: FloatArray) -> float:
+    """Seconds of the cheapest hop between any two devices."""
+    cheapest_s = np.inf
+    for a in range(len(hop_s)):
+        for b in range(len(hop_s)):
+            if a != b:
+                cheapest_s = min(cheapest_s, hop_s[a, b])
+    return cheapest_s
+
+
+@inlined
+def _try_reversal(state: AnnealingState, room_s: float, random: RandomState) -> tuple[bool, float]:
+    """Reverse a run of stages if the path grows by at most ``room_s``; return whether, and the change of the path.
+
+    Groups stay as they are, and so do the hops within the run: only those at its two ends are matched again.
+    """
+    n_stages = state.n_stages
+    i, j = below(random, n_stages), below(random, n_stages)
+    if i > j:
+        i, j = j, i
+    if i == j or (i == 0 and j == n_stages - 1):
+        return False, 0.0
+    before_s = state.worst_s[i - 1] if i > 0 else 0.0
+    after_s = state.worst_s[j] if j < n_stages - 1 else 0.0
+    room_s = room_s + before_s + after_s
+    new_before_s, new_after_s = 0.0, 0.0
+    if i > 0:
+        new_before_s = _weight(state, i - 1, j, room_s)
+    if j < n_stages - 1 and new_before_s <= room_s:
+        new_after_s = _weight(state, i, j + 1, room_s - new_before_s)
+    if new_before_s + new_after_s > room_s:
+        return False, 0.0
+    _reverse(state, i, j)
+    if i > 0:
+        state.worst_s[i - 1] = new_before_s
+    if j < n_stages - 1:
+        state.worst_s[j] = new_after_s
+    return True, new_before_s + new_after_s - before_s - after_s
+
+
+@inlined
+def _try_swap(
+    state: AnnealingState,
+    now_s: float,
+    most_s: float,
+    slowest_s: float,
+    group_weight: float,
+    cheapest_s: float,
+    hops: IntArray,
+    new_links_s: FloatArray,
+    random: RandomState,
+) -> tuple[bool, float, float, float]:
+    """Swap two devices of different groups, or one with an idle one, if the whole then costs at most ``most_s``.
+
+    Returned are whether, the seconds of the slowest group, and the changes of the groups' sum and of the path.
+    Groups are priced first, in O(D). Then every hop that changes costs at least what the cheapest link of the new
+    device costs, so that most moves are rejected before any matching. ``hops`` and ``new_links_s`` are (4,) scratch.
+    """
+    n_stages, d = state.n_stages, state.n_replicas
+    p = below(random, len(state.row))
+    if uniform(random) < SIMILAR_SHARE:
+        q = state.place[state.similar[state.row[p], below(random, state.similar.shape[1])]]
+    else:
+        q = below(random, len(state.row))
+    if p > q:
+        p, q = q, p
+    s, t = p // d, min(q // d, n_stages)
+    if s >= n_stages or s == t or state.classes[state.row[p]] == state.classes[state.row[q]]:
+        return False, slowest_s, 0.0, 0.0
+    exchanged_sums(state, s, p - s * d, t, q - t * d)
+    first_s = state.reals[d + 2].max()
+    second_s = state.reals[d + 3].max() if t < n_stages else 0.0
+    left_s = state.slowest_s[s] + (state.slowest_s[t] if t < n_stages else 0.0)
+    new_slowest_s = max(slowest_except(state, s, t), first_s, second_s)
+    count, old_path_s = _changed_hops(state, s, t, hops)
+    groups_change_s = group_weight * (first_s + second_s - left_s)
+    room_s = most_s - (now_s + new_slowest_s - slowest_s + groups_change_s - old_path_s)
+    if count * cheapest_s > room_s:
+        return False, slowest_s, 0.0, 0.0
+    swap(state, p, q)
+    least_s = 0.0
+    for k in range(count):
+        new_links_s[k] = 0.0
+        h = hops[k]
+        if h == s - 1 or h == s:
+            new_links_s[k] = _cheapest_link(state, p, s - 1 if h == s - 1 else s + 1)
+        if t < n_stages and (h == t - 1 or h == t):
+            new_links_s[k] = max(new_links_s[k], _cheapest_link(state, q, t - 1 if h == t - 1 else t + 1))
+        least_s += new_links_s[k]
+    new_path_s = 0.0
+    for k in range(count):
+        if new_path_s + least_s > room_s:
+            new_path_s = np.inf
+            break
+        least_s -= new_links_s[k]
+        new_links_s[k] = _weight(state, hops[k], hops[k] + 1, room_s - new_path_s - least_s)
+        new_path_s += new_links_s[k]
+    if new_path_s > room_s:
+        swap(state, p, q)
+        return False, slowest_s, 0.0, 0.0
+    # the matchings do not overwrite the scratch rows of the sums
+    set_sums(state, s, d + 2, first_s)
+    if t < n_stages:
+        set_sums(state, t, d + 3, second_s)
+    for k in range(count):
+        state.worst_s[hops[k]] = new_links_s[k]
+    return True, new_slowest_s, first_s + second_s - left_s, new_path_s - old_path_s
+
+
+@inlined
+def _changed_hops(state: AnnealingState, s: int, t: int, hops: IntArray) -> tuple[int, float]:
+    """Fill ``hops`` with those before and behind stages s and t, each once; return how many, and their seconds now."""
+    count, old_path_s = 0, 0.0
+    for h in (s - 1, s, t - 1, t):
+        known = False
+        for k in range(count):
+            known |= hops[k] == h
+        if h >= 0 and h < state.n_stages - 1 and not known:
+            hops[count] = h
+            old_path_s += state.worst_s[h]
+            count += 1
+    return count, old_path_s
 
 
 @compiled

@@ -82,7 +82,7 @@ def brute_force(topology: Topology, job: Job) -> Best:
     """The best plan with even shares for a job that names 1f1b or gpipe; shapes are those that it leaves open."""
     problem = IterationProblem.of(topology, job).parts[0]
     tables = tables_of(problem, job.microbatch, SearchTarget(), Nearness(problem))
-    all_fixed = FixedFields(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
+    all_fixed = FixedFields(fixed_counts=True, fixed_blocks=True, fixed_warmups=True)
     n, n_microbatches = len(topology), job.global_batch // job.microbatch
     best, n_tried = Best(np.inf, np.zeros((0, 0), dtype=np.int64), (), 0), 0
     for n_stages, n_replicas in _shapes(n, problem.n_blocks, n_microbatches):

@@ -1,17 +1,144 @@
 """How many micro-batches a device passes within a time, over its best neighbours: the inner loop of the bound.
 
-The laws that each line rests on are in ``refutation``.
+The laws that each line rests on are in ``refutation``. A device is tried with every class as the neighbour before it
+(``Above``) and every class as the one behind it (``Below``), as the best link to one may go with a class that is taken
+by the other. To take the best link on each side by itself would be simpler, but a looser bound. Three prunings keep
+this quick: the least tail of averaging, the most with any neighbour behind, and the most with these two neighbours.
+Each is compared with what is known to be possible already.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.compiling import compiled, inlined
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.bounds.classes import ClassPassCosts
+from dtfm_lab.planning.iteration.bounds.classes import Costs
 from dtfm_lab.planning.iteration.kernels.tables import AT_ONCE, HIERARCHICAL, NOTHING, RING, SHARDED
 
-SURELY, SLACK = 1 + 2e-12, 2e-9
-"""By which the most that is ever possible is rounded up, so that no way is left out for a rounding error."""
+SURELY = 1 + 2e-12
+"""Factor by which the most that is ever possible is rounded up, so that no way is left out for a rounding error. It is
+thousands of times the rounding of a double, and below any difference that a plan could show."""
+SLACK = 2e-9
+"""What is then added, for the same reason, where the most is close to a whole number: twice ``COUNTED_SLACK``."""
+COUNTED = 1 + 1e-12
+"""Factor by which a capacity is rounded up before it is cut to a whole number; half of what ``SURELY`` adds."""
+COUNTED_SLACK = 1e-9
+"""What is then added: a device that passes all but a billionth of a micro-batch passes it."""
+
+
+class Rules(NamedTuple):
+    """What holds for all devices of one question."""
+
+    limit_s: float
+    """Seconds of the iteration."""
+    n_stages: int
+    n_replicas: int
+    n_microbatches: float
+    """Most of a pipeline."""
+    cards: bool
+    """Whether all messages of a device share one network interface."""
+    waits: bool
+    """Whether a device waits for the arrival of what it sends."""
+    turns: bool
+    """Whether the two directions between two devices take turns."""
+    least_hop_s: float
+    """Message between stages over the best link of any two devices."""
+
+
+class Stages(NamedTuple):
+    """The Q kinds of stages."""
+
+    role: IntArray
+    """(Q,) 0 first, 1 middle, 2 last, 3 sole."""
+    before_hops: IntArray
+    """(Q,) messages on the way to the stage, -1 for one from each other stage."""
+    costs: Costs
+
+
+class Links(NamedTuple):
+    """The possible neighbours of each class."""
+
+    neighbours: IntArray
+    """(C, J) their classes, -1 for the best of all others."""
+    seconds: FloatArray
+    """(C, J, 5) seconds for which a message occupies the link from it and to it, latency from it and to it, and whether
+    it is on the same side of the cut."""
+
+
+class Averaging(NamedTuple):
+    """What follows the passes."""
+
+    how: int
+    pair_s: FloatArray
+    """(Q, C, C) the messages of averaging with a peer, latency included."""
+    floor_s: FloatArray
+    """(2, Q, C) for ``averaging_s``, of groups on one side of the cut and on both."""
+    tied_s: FloatArray
+    """(C, 2) exchange of a tied embedding on the same side, and anywhere."""
+    tied_before: bool
+    """Whether the ends of a pipeline exchange their embedding before they average: they do not wait for themselves."""
+
+
+class Cut(NamedTuple):
+    """A cut of the network in two sides, 0 and 1; all on side 0 without a cut."""
+
+    side: IntArray
+    """(C,) side of each class."""
+    on_side: IntArray
+    """(I,) numbers of devices of a group on side 0."""
+    crossing: float
+    """Most micro-batches of a pipeline that crosses the cut."""
+
+
+class Passes(NamedTuple):
+    """One device of a class as a stage of one kind: what its own passes of a micro-batch cost, see ``Costs``."""
+
+    first: bool
+    last: bool
+    f: float
+    """Forward."""
+    i: float
+    """Backward to the inputs."""
+    w: float
+    """Backward to the weights."""
+    most: float
+    """Micro-batches that it cannot exceed in any case."""
+    in_flight: float
+    slower_s: float
+    hidden_s: float
+    chain_s: float
+    next_s: float
+    rest_s: float
+
+
+class Above(NamedTuple):
+    """The neighbour before a device, and the way from the first stage and back to it."""
+
+    from_s: float
+    to_s: float
+    start: float
+    """Seconds before the first forward can begin."""
+    up: float
+    """Seconds from the last backward until the first stage has ended its own."""
+    sent_s: float
+    """Seconds for which the device waits for each message that it sends up."""
+    near: bool
+
+
+class Below(NamedTuple):
+    """The neighbour behind a device."""
+
+    from_s: float
+    to_s: float
+    wait_from_s: float
+    wait_to_s: float
+    trip_s: float
+    """Seconds from the end of a forward to the beginning of its backward, at least."""
+    idle_s: float
+    """Seconds of the first of these trips that other forwards do not fill, as memory holds too few of them."""
+    sent_s: float
+    near: bool
 
 
 @compiled
@@ -80,85 +207,51 @@ def averaging_s(
 
 @compiled
 def fill_capacities(
-    limit_s: float,
-    n_stages: int,
-    n_microbatches: float,
-    how: int,
-    nics: bool,
-    waits: bool,
-    turns: bool,
-    tied_before: bool,
-    role: IntArray,
-    costs: ClassPassCosts,
-    before_hops: IntArray,
-    least_hop_s: float,
+    rules: Rules,
+    stages: Stages,
+    links: Links,
+    averaging: Averaging,
+    cut: Cut,
     count: IntArray,
-    neighbours: IntArray,
-    of_neighbour: FloatArray,
-    pair_s: FloatArray,
-    floor_s: FloatArray,
-    tied_s: FloatArray,
-    side: IntArray,
-    on_side: IntArray,
-    n_replicas: int,
-    crossing: float,
     upper: FloatArray,
     capacity: FloatArray,
 ) -> None:
     """Fill (Q, I, 2, C) ``capacity``: whole micro-batches of a device of class c in a stage of kind q.
 
     The stage's group has ``on_side[i]`` devices on side 0 of the cut; the device's pipeline stays on its side (0) or
-    crosses the cut (1).
+    crosses the cut (1). ``count`` (C,) are the devices of each class, ``upper`` (Q, C) the micro-batches that a device
+    cannot exceed in any case.
 
-    Parameters
-    ----------
-    waits, turns
-        Whether a device waits for the arrival of what it sends, and whether the directions of a pair take turns.
-    tied_before
-        Whether the ends of a pipeline exchange their embedding before they average: they do not wait for themselves.
-    before_hops, least_hop_s
-        (Q,) messages on the way to the stage, -1 for one from each other stage; the least of any two devices.
-    neighbours, of_neighbour
-        (C, J) class of a possible neighbour, -1 for the best of all others; (C, J, 5) seconds for which a message
-        occupies the link from it and to it, latency from it and to it, and whether it is on the same side.
-    pair_s, floor_s, tied_s
-        (Q, C, C) the messages of averaging with a peer, latency included; (2, Q, C) for ``averaging_s``, of groups on
-        one side and on both; (C, 2) exchange of a tied embedding on the same side, and anywhere.
-    upper
-        (Q, C) micro-batches that a device cannot exceed in any case.
+    The parts below take numbers, and arrays are read here: to pass an array on counts a reference to it, which made
+    these loops four times as slow.
     """
-    (
-        fits,
-        in_flight,
-        forward_s,
-        input_s,
-        weight_s,
-        slower_s,
-        hidden_s,
-        chain_s,
-        before_s,
-        before_back_s,
-        next_s,
-        rest_s,
-    ) = costs
+    fits, in_flight, forward_s, input_s, weight_s, slower_s, hidden_s, chain_s = stages.costs[:8]
+    before_s, before_back_s, next_s, rest_s = stages.costs[8:]
+    role, before_hops, how = stages.role, stages.before_hops, averaging.how
+    neighbours, seconds, side, on_side = links.neighbours, links.seconds, cut.side, cut.on_side
+    pair_s, floor_s, tied_s = averaging.pair_s, averaging.floor_s, averaging.tied_s
+    limit_s, n_replicas = rules.limit_s, rules.n_replicas
     n_kinds, n_classes = fits.shape
     line, sums = np.empty((2, count.sum() + 3)), np.empty((2, count.sum() + 4))
     at, n_of_side = np.zeros(n_classes, dtype=np.int64), np.zeros(2, dtype=np.int64)
     tail_s = np.empty(len(on_side))  # the least of averaging, whoever the neighbours are
-    crossing = np.floor(crossing * SURELY + SLACK)
+    crossing = np.floor(cut.crossing * SURELY + SLACK)
     for q in range(n_kinds):
         first, last = role[q] == 0 or role[q] == 3, role[q] >= 2
-        hops = n_stages - 1 if before_hops[q] < 0 else before_hops[q]
+        hops = rules.n_stages - 1 if before_hops[q] < 0 else before_hops[q]
         for c in range(n_classes):
             f, i_s, w = forward_s[q, c], input_s[q, c], weight_s[q, c]
             if not fits[q, c] or upper[q, c] < 1 or f + i_s + w > limit_s * (1 + SLACK):
                 continue
+            own = Passes(
+                first, last, f, i_s, w, min(rules.n_microbatches, upper[q, c]), in_flight[q, c], slower_s[q, c],
+                hidden_s[q, c], chain_s[q, c], next_s, rest_s[q],
+            )  # fmt: skip
             others = count.copy()
             others[c] -= 1
             near = (side == side[c]).astype(np.int64)
             if how != NOTHING:
                 line_up(pair_s[q, c], others, near, line, sums, at)
-            once = chain_s[q, c]
             for x in range(len(on_side)):
                 n_of_side[1] = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
                 n_of_side[0] = n_replicas - 1 - n_of_side[1]
@@ -166,99 +259,135 @@ def fill_capacities(
                 if n_of_side[1] >= 0:
                     both = 1 if n_of_side[0] > 0 else 0
                     tail_s[x] = averaging_s(how, n_of_side, -1, -1, near, line, sums, at, floor_s[both, q, c])
-                    if hidden_s[q, c] > 0 and tail_s[x] < np.inf:
+                    if own.hidden_s > 0 and tail_s[x] < np.inf:
                         tail_s[x] = 0.0
-            for j in range(neighbours.shape[1]):
-                if first and j > 0:
-                    break
+            for j in range(1 if first else neighbours.shape[1]):
                 a = -1 if first else neighbours[c, j]
-                from_a, to_a, wait_from_a, wait_to_a = of_neighbour[c, j, :4]
+                from_a, to_a = seconds[c, j, 0], seconds[c, j, 1]
+                wait_from_a, wait_to_a = seconds[c, j, 2], seconds[c, j, 3]
                 if not first and (from_a == np.inf or (a >= 0 and others[a] < 1)):
                     continue
-                start, up = 0.0, 0.0
+                above = Above(0.0, 0.0, 0.0, 0.0, 0.0, True)
                 if not first:
-                    start = before_s[q] + from_a + wait_from_a + (hops - 1) * least_hop_s
-                    up = before_back_s[q] + to_a + wait_to_a + (hops - 1) * least_hop_s
-                ahead = limit_s - start
-                sent_up_s = to_a + wait_to_a if waits and not first else 0.0
-                least_s = f + i_s + w + sent_up_s
-                most_ever = min(n_microbatches, upper[q, c], (ahead - up + sent_up_s) / (least_s - w))
-                if not first:
-                    most_ever = min(most_ever, (ahead - once - up) / max(from_a, to_a) + 1)
-                near_a = first or of_neighbour[c, j, 4] > 0
-                betters = False  # whether any neighbour b could, beside this a
+                    start = before_s[q] + from_a + wait_from_a + (hops - 1) * rules.least_hop_s
+                    up = before_back_s[q] + to_a + wait_to_a + (hops - 1) * rules.least_hop_s
+                    sent_s = to_a + wait_to_a if rules.waits else 0.0
+                    above = Above(from_a, to_a, start, up, sent_s, seconds[c, j, 4] > 0)
+                # first pruning: whether any neighbour behind could better a capacity, with this one before
+                most_ever, each_s = _most_above(own, above, limit_s)
+                betters = False
                 for x in range(len(on_side)):
                     if tail_s[x] <= limit_s:
-                        most = np.floor(min(most_ever, (ahead - tail_s[x]) / least_s) * SURELY + SLACK)
-                        if capacity[q, x, 1, c] < min(most, crossing) or (near_a and capacity[q, x, 0, c] < most):
+                        most = np.floor(min(most_ever, (limit_s - above.start - tail_s[x]) / each_s) * SURELY + SLACK)
+                        if capacity[q, x, 1, c] < min(most, crossing) or (above.near and capacity[q, x, 0, c] < most):
                             betters = True
                 if not betters:
                     continue
-                for i in range(neighbours.shape[1]):
-                    if last and i > 0:
-                        break
-                    b = -1 if last else neighbours[c, i]
-                    from_b, to_b, wait_from_b, wait_to_b = of_neighbour[c, i, :4]
+                for k in range(1 if last else neighbours.shape[1]):
+                    b = -1 if last else neighbours[c, k]
+                    from_b = seconds[c, k, 0]
                     if not last and (from_b == np.inf or (b >= 0 and others[b] < 1 + (a == b))):
                         continue
-                    trip, idle = 0.0, 0.0
-                    sent_down_s = to_b + wait_to_b if waits and not last else 0.0
-                    own_s = least_s + sent_down_s
-                    if not last:
-                        trip = to_b + wait_to_b + from_b + wait_from_b
-                        trip += max(next_s, rest_s[q] + 2 * (n_stages - 2) * least_hop_s if first else 0.0)
-                        if in_flight[q, c] > 0:
-                            idle = max(0.0, trip - (in_flight[q, c] - 1) * f - in_flight[q, c] * sent_down_s)
-                    most_ever = min(n_microbatches, upper[q, c])
-                    most_ever = min(most_ever, (ahead - up - idle + sent_up_s) / (own_s - w))
-                    if not last:
-                        free = ahead - once - up - next_s - wait_from_b - wait_to_b
-                        most_ever = min(most_ever, (free - from_b) / to_b, (free - to_b) / from_b)
-                    if not first:
-                        most_ever = min(most_ever, (ahead - once - up) / max(from_a, to_a) + 1)
-                    stays = near_a and (last or of_neighbour[c, i, 4] > 0)
+                    below = _below(
+                        rules, own, from_b, seconds[c, k, 1], seconds[c, k, 2], seconds[c, k, 3], seconds[c, k, 4] > 0
+                    )
+                    most_ever, own_s = _most_between(own, above, below, limit_s)
+                    stays = above.near and below.near
                     for x in range(len(on_side)):
                         if tail_s[x] > limit_s:
                             continue
-                        most = np.floor(min(most_ever, (ahead - tail_s[x] - idle) / own_s) * SURELY + SLACK)
+                        # second pruning: whether these two could better it, whoever the peers are
+                        left_s = limit_s - above.start - tail_s[x] - below.idle_s
+                        most = np.floor(min(most_ever, left_s / own_s) * SURELY + SLACK)
                         if capacity[q, x, 1, c] >= min(most, crossing) and (not stays or capacity[q, x, 0, c] >= most):
                             continue
-                        n_near = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
-                        n_of_side[0], n_of_side[1] = n_replicas - 1 - n_near, n_near
+                        n_of_side[1] = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
+                        n_of_side[0] = n_replicas - 1 - n_of_side[1]
                         both = 1 if n_of_side[0] > 0 else 0
                         tail = averaging_s(how, n_of_side, a, b, near, line, sums, at, floor_s[both, q, c])
-                        each_s = own_s + both * slower_s[q, c]
-                        if hidden_s[q, c] > 0:
-                            tail = max(tail - hidden_s[q, c] - both * slower_s[q, c] - sent_up_s, 0.0)
+                        each_s = own_s + both * own.slower_s
+                        if own.hidden_s > 0:
+                            tail = max(tail - own.hidden_s - both * own.slower_s - above.sent_s, 0.0)
                         if tail > limit_s:
                             continue
                         for crosses in range(0 if stays else 1, 2):
                             end = tail
-                            if role[q] == 0 or role[q] == 2:
-                                end = max(end, tied_s[c, crosses]) if tied_before else end + tied_s[c, crosses]
-                            after = max(end + w, up)
-                            window = limit_s - start - once
-                            most = min(n_microbatches, upper[q, c])
-                            if crosses == 1:
-                                most = min(most, crossing)
-                            if not last:
-                                free = window - after - next_s - wait_from_b - wait_to_b
-                                most = min(most, (free - from_b) / to_b, (free - to_b) / from_b)
-                                if in_flight[q, c] > 0:
-                                    most = min(most, in_flight[q, c] * (limit_s - start - end) / (f + i_s + w + trip))
-                                if turns and waits:
-                                    both_s = to_b + wait_to_b + from_b + wait_from_b
-                                    most = min(most, (window - after) / both_s)
-                            if not first:
-                                most = min(most, (window - after) / from_a + 1, (window - up) / to_a + 1)
-                            if nics and not first and not last:
-                                window = limit_s - start + from_a
-                                most = min(most, window / (from_a + from_b), window / (to_a + to_b))
-                            most = min(most, (limit_s - start - end - idle) / each_s)
-                            most = min(most, (limit_s - start - up - idle + sent_up_s) / (own_s - w))
-                            whole = np.floor(most * (1 + 1e-12) + 1e-9)  # no more than SURELY and SLACK allow
+                            if first != last:  # the two ends of a pipeline share the embedding
+                                tied = tied_s[c, crosses]
+                                end = max(end, tied) if averaging.tied_before else end + tied
+                            most = min(own.most, crossing) if crosses == 1 else own.most
+                            whole = _whole(rules, own, above, below, most, end, own_s, each_s)
                             if whole >= 1 and whole > capacity[q, x, crosses, c]:
                                 capacity[q, x, crosses, c] = whole
+
+
+@inlined
+def _most_above(own: Passes, above: Above, limit_s: float) -> tuple[float, float]:
+    """The most micro-batches with this neighbour before, whatever follows; and the seconds of each."""
+    left_s = limit_s - above.start
+    each_s = own.f + own.i + own.w + above.sent_s
+    most = min(own.most, (left_s - above.up + above.sent_s) / (each_s - own.w))
+    if not own.first:
+        most = min(most, (left_s - own.chain_s - above.up) / max(above.from_s, above.to_s) + 1)
+    return most, each_s
+
+
+@inlined
+def _below(
+    rules: Rules, own: Passes, from_s: float, to_s: float, wait_from_s: float, wait_to_s: float, near: bool
+) -> Below:
+    """The neighbour behind, over a link of these seconds; nothing is behind a last stage."""
+    trip, idle, sent_s = 0.0, 0.0, 0.0
+    if not own.last:
+        sent_s = to_s + wait_to_s if rules.waits else 0.0
+        trip = to_s + wait_to_s + from_s + wait_from_s
+        trip += max(own.next_s, own.rest_s + 2 * (rules.n_stages - 2) * rules.least_hop_s if own.first else 0.0)
+        if own.in_flight > 0:
+            idle = max(0.0, trip - (own.in_flight - 1) * own.f - own.in_flight * sent_s)
+    return Below(from_s, to_s, wait_from_s, wait_to_s, trip, idle, sent_s, own.last or near)
+
+
+@inlined
+def _most_between(own: Passes, above: Above, below: Below, limit_s: float) -> tuple[float, float]:
+    """The most micro-batches between these two neighbours, before averaging; and the seconds of each."""
+    left_s = limit_s - above.start
+    each_s = own.f + own.i + own.w + above.sent_s + below.sent_s
+    most = min(own.most, (left_s - above.up - below.idle_s + above.sent_s) / (each_s - own.w))
+    if not own.last:
+        free = left_s - own.chain_s - above.up - own.next_s - below.wait_from_s - below.wait_to_s
+        most = min(most, (free - below.from_s) / below.to_s, (free - below.to_s) / below.from_s)
+    if not own.first:
+        most = min(most, (left_s - own.chain_s - above.up) / max(above.from_s, above.to_s) + 1)
+    return most, each_s
+
+
+@inlined
+def _whole(
+    rules: Rules, own: Passes, above: Above, below: Below, most: float, end: float, own_s: float, each_s: float
+) -> float:
+    """Whole micro-batches between these two neighbours, at most ``most``, with ``end`` seconds behind the last pass.
+
+    ``own_s`` are the seconds of each, ``each_s`` those in a group on both sides of the cut.
+    """
+    limit_s = rules.limit_s
+    after, window = max(end + own.w, above.up), limit_s - above.start - own.chain_s
+    if not own.last:
+        free = window - after - own.next_s - below.wait_from_s - below.wait_to_s
+        most = min(most, (free - below.from_s) / below.to_s, (free - below.to_s) / below.from_s)
+        if own.in_flight > 0:  # so many round trips fit between the first forward and the last backward
+            trip_s = own.f + own.i + own.w + below.trip_s
+            most = min(most, own.in_flight * (limit_s - above.start - end) / trip_s)
+        if rules.turns and rules.waits:
+            both_s = below.to_s + below.wait_to_s + below.from_s + below.wait_from_s
+            most = min(most, (window - after) / both_s)
+    if not own.first:
+        most = min(most, (window - after) / above.from_s + 1, (window - above.up) / above.to_s + 1)
+    if rules.cards and not own.first and not own.last:  # one interface for the messages of both neighbours
+        window = limit_s - above.start + above.from_s
+        most = min(most, window / (above.from_s + below.from_s), window / (above.to_s + below.to_s))
+    most = min(most, (limit_s - above.start - end - below.idle_s) / each_s)
+    most = min(most, (limit_s - above.start - above.up - below.idle_s + above.sent_s) / (own_s - own.w))
+    return float(np.floor(most * COUNTED + COUNTED_SLACK))  # no more than SURELY and SLACK allow
 
 
 @compiled

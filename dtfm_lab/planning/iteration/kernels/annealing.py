@@ -1,4 +1,10 @@
-"""Simulated annealing of whole plans: devices, pairing, order, cut, micro-batches and forwards ahead."""
+"""Simulated annealing of whole plans: devices, pairing, order, cut, micro-batches and warm-ups.
+
+Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1983), with the rule of Metropolis et al.
+(1953). A step changes one thing, prices only what that touches, and keeps the change or takes it back. A population, as
+the search for the communication cost has, would not do: a child of two plans shares too little with either to be priced
+from what is known of them, which is most of the speed here.
+"""
 
 from typing import NamedTuple
 
@@ -6,17 +12,17 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.planning.background_tasks import Flag
-from dtfm_lab.planning.iteration.kernels.pricing import PENALTY, lacking, objective, seconds_of, take_shares
+from dtfm_lab.planning.iteration.kernels.pricing import PENALTY, lacking, objective, seconds_of, take_counts
 from dtfm_lab.planning.iteration.kernels.state import (
     CRITICAL,
     LACKING,
     READY,
     TOTAL,
-    SearchState,
+    State,
     copy_parts,
     copy_state,
     falling,
-    limit_ahead,
+    limit_warmups,
     refresh,
     refresh_group,
     refresh_pipeline,
@@ -25,32 +31,47 @@ from dtfm_lab.planning.iteration.kernels.state import (
 from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CENTRAL, CLUSTER, HIERARCHICAL, HOP, RING, Tables
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
-SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, AHEAD, SHARES = range(9)
+SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, WARMUPS, COUNTS = range(9)
 """Kinds of moves: exchanges of two placed devices, of one with an idle one, of one with a device that is near to its
 neighbour in the plan; of the tails of two pipelines; a block to another stage, or several where boundaries differ; two
-whole stages; two clusters; forwards ahead; micro-batches to another pipeline."""
+whole stages; two clusters; warm-ups; micro-batches to another pipeline."""
 ALIKE_TRIES = 4
+"""Draws of a second device until one differs from the first. Chosen by hand: where most devices are alike, more draws
+would take longer than a move."""
 COARSE = 0.5
-"""Share of the first moves that are of whole stages or clusters; it falls to none within the first quarter."""
+"""Share of the first moves that are of whole stages or clusters; it falls to none within the first quarter. Chosen by
+hand."""
 SMOOTHING = 0.1
-"""Weight of what the mean pipeline takes beside the slowest, which gives a direction on plateaus."""
+"""Weight of what the mean pipeline takes beside the slowest, which gives a direction on plateaus. Chosen by hand."""
+WINDOWED_TAILS = 0.3
+"""Share of the exchanges of tails that end before the last stage. Chosen by hand."""
+ONE_MICROBATCH = 0.6
+"""Share of the moves of micro-batches that are of a single one. Chosen by hand."""
+LARGEST_PART = 8
+"""A move takes at most this part of a pipeline's mean micro-batches. Chosen by hand."""
+FAR_BLOCKS = 0.5
+"""Share of the moves of blocks that may be of several, where some boundaries send less than others. Chosen by hand."""
+ON_CRITICAL = 0.4
+"""Share of the moves of devices that begin on the cycle that decides its pipeline's seconds. Chosen by hand."""
 
 
 class FixedFields(NamedTuple):
-    """What a search may change."""
+    """What a search may not change."""
 
-    fixed_shares: bool
+    fixed_counts: bool
+    """Micro-batches of each pipeline."""
     fixed_blocks: bool
-    fixed_ahead: bool
-    """The schedule, or the job, says how many forwards each stage runs ahead."""
+    """Blocks of each stage."""
+    fixed_warmups: bool
+    """The schedule, or the job, says how many forwards each stage runs before its first backward."""
 
 
 @compiled
 def anneal(
     tables: Tables,
-    trial: SearchState,
-    now: SearchState,
-    best: SearchState,
+    trial: State,
+    now: State,
+    best: State,
     fixed_fields: FixedFields,
     exact: bool,
     factor: float,
@@ -62,28 +83,30 @@ def anneal(
 ) -> tuple[float, float]:
     """Metropolis steps from ``trial``, ``n_moves`` or until ``cancelled``; temperatures are shares of the objective.
 
-    Forwards ahead are first set to ``factor`` times the steady ones, unless it is 0. By the estimate, micro-batches are
+    Warm-ups are first set to ``factor`` times the steady ones, unless it is 0. By the estimate, micro-batches are
     shared out anew all the time; by the replay, exactly, they are moved. ``best`` becomes the best plan seen that lacks
     nothing, if any, else the one that lacks least by the penalised objective. Returned are its objective, as estimated
     or replayed, and what it lacks.
     """
+    # One long loop: in named parts, also inlined ones, it is a sixth slower, as each counts references to the arrays.
     n, r = trial.grid.shape
     n_devices = len(trial.row)
     seconds, mean_s = 0.0, 0.0
+    # warm-ups, memory and micro-batches depend on each other: two rounds settle them, and a third one prices
     rounds = 3 if not exact or factor > 0.0 else 1
     for i in range(rounds):
         last = i == rounds - 1
         refresh(tables, trial, exact)
         for s in range(0 if exact else n):
             refresh_group(tables, trial, s)
-        if not last and factor > 0.0 and not fixed_fields.fixed_ahead:
+        if not last and factor > 0.0 and not fixed_fields.fixed_warmups:
             if i == 0:
                 warm_up(tables, trial, factor)
             else:
-                limit_ahead(tables, trial)
-        seconds, mean_s = seconds_of(tables, trial, exact, last or fixed_fields.fixed_shares)
-        if not last and not exact and not fixed_fields.fixed_shares:
-            take_shares(tables, trial)
+                limit_warmups(tables, trial)
+        seconds, mean_s = seconds_of(tables, trial, exact, last or fixed_fields.fixed_counts)
+        if not last and not exact and not fixed_fields.fixed_counts:
+            take_counts(tables, trial)
     copy_state(trial, now)
     copy_state(trial, best)
     lacks = lacking(tables, trial, seconds)
@@ -99,6 +122,7 @@ def anneal(
         if cancelled[0]:
             break
         temperature *= cooling
+        # the rule accepts with probability exp(-change / temperature): u is drawn first, and solved for the value
         limit = value * (1.0 - temperature * np.log(1.0 - uniform(random)))
         coarse = not exact and uniform(random) < COARSE * (1.0 - 4.0 * move / n_moves)
         kind = _draw_kind(random, n, r, n_devices, fixed_fields, exact, coarse)
@@ -126,20 +150,23 @@ def anneal(
             r1, r2 = below(random, r), below(random, r - 1)
             r2 += r2 >= r1
             p, q = 1 + below(random, n - 1), n
-            if uniform(random) < 0.3:
+            if uniform(random) < WINDOWED_TAILS:
                 q = min(n, p + 1 + below(random, n - p))
             _swap_tails(trial, r1, r2, p, q)
             p = -1
             whole = ordered
-        elif kind == SHARES:
+        elif kind == COUNTS:
             r1, r2 = below(random, r), below(random, r - 1)
             r2 += r2 >= r1
-            if trial.shares[r1] < 2:
+            if trial.microbatch_counts[r1] < 2:
                 continue
-            many = 1 + below(random, max(1, min(trial.shares[r1] - 1, 1 + tables.passes.n_microbatches // (8 * r))))
-            many = 1 if uniform(random) < 0.6 else many
-            trial.shares[r1] -= many
-            trial.shares[r2] += many
+            many = 1 + below(
+                random,
+                max(1, min(trial.microbatch_counts[r1] - 1, 1 + tables.passes.n_microbatches // (LARGEST_PART * r))),
+            )
+            many = 1 if uniform(random) < ONE_MICROBATCH else many
+            trial.microbatch_counts[r1] -= many
+            trial.microbatch_counts[r2] += many
         else:
             whole = True
             if kind == BLOCK:
@@ -148,7 +175,9 @@ def anneal(
                 if trial.blocks[p] < 2:
                     continue
                 many = 1
-                if len(tables.link) > HOP + 1 and uniform(random) < 0.5:  # the next narrow boundary may lie far off
+                if (
+                    len(tables.link) > HOP + 1 and uniform(random) < FAR_BLOCKS
+                ):  # the next narrow boundary may lie far off
                     many += below(random, trial.blocks[p] - 1)
                 trial.blocks[p] -= many
                 trial.blocks[q] += many
@@ -157,7 +186,7 @@ def anneal(
             elif kind == CLUSTERS:
                 _swap_clusters(tables, trial, random)
             else:
-                _change_ahead(tables, trial, random)
+                _change_warmups(tables, trial, random)
 
         if whole or differs:
             whole = True
@@ -174,18 +203,18 @@ def anneal(
             for i in (g1, g2):
                 if i >= 0 and not exact:
                     refresh_group(tables, trial, i)
-        seconds, mean_s = seconds_of(tables, trial, exact, fixed_fields.fixed_shares)
+        seconds, mean_s = seconds_of(tables, trial, exact, fixed_fields.fixed_counts)
         lacks = lacking(tables, trial, seconds)
         smooth = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING))
         new_value = smooth * (1.0 + PENALTY * lacks)
         if new_value <= limit:
             value = new_value
-            if not exact and not fixed_fields.fixed_shares:
-                if take_shares(tables, trial):
+            if not exact and not fixed_fields.fixed_counts:
+                if take_counts(tables, trial):
                     lacks = lacking(tables, trial, seconds)
                     value = smooth * (1.0 + PENALTY * lacks)
                 for i in range(r):
-                    now.shares[i] = trial.shares[i]
+                    now.microbatch_counts[i] = trial.microbatch_counts[i]
                     now.pipe[TOTAL, i] = trial.pipe[TOTAL, i]
                     for s in range(n):
                         now.cell[READY, i, s] = trial.cell[READY, i, s]
@@ -239,26 +268,26 @@ def _draw_kind(
             if n_devices > 3:
                 return CLUSTERS
         elif u < 0.92:
-            if not fixed_fields.fixed_ahead and n > 1:
-                return AHEAD
-        elif r > 1 and exact and not fixed_fields.fixed_shares:
-            return SHARES
+            if not fixed_fields.fixed_warmups and n > 1:
+                return WARMUPS
+        elif r > 1 and exact and not fixed_fields.fixed_counts:
+            return COUNTS
         coarse = False
         if n_devices == 1 or (n * r == 1 and n_devices == 1):
             return SWAP
 
 
 @compiled
-def _draw_position(random: RandomState, state: SearchState, n: int, r: int, exact: bool) -> int:
+def _draw_position(random: RandomState, state: State, n: int, r: int, exact: bool) -> int:
     """A placed device; every other time one of the dearest cycle of its pipeline."""
     i = below(random, r)
-    if not exact and uniform(random) < 0.4:
+    if not exact and uniform(random) < ON_CRITICAL:
         return int(state.pipe[CRITICAL, i]) * r + i
     return below(random, n) * r + i
 
 
 @compiled
-def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: int) -> int:
+def _near_neighbour(tables: Tables, state: State, random: RandomState, p: int) -> int:
     """Position of a device that is near to one beside position p in the plan: in its group, before or behind it."""
     n, r = state.grid.shape
     s, i = p // r, p % r
@@ -279,7 +308,7 @@ def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: 
 
 
 @compiled
-def _swap_clusters(tables: Tables, state: SearchState, random: RandomState) -> None:
+def _swap_clusters(tables: Tables, state: State, random: RandomState) -> None:
     """Exchange the devices of two clusters, in the order in which the row has them; of the larger, as many as fit."""
     size = len(state.row)
     a = tables.device[CLUSTER, state.row[below(random, state.grid.size)]]
@@ -302,13 +331,13 @@ def _swap_clusters(tables: Tables, state: SearchState, random: RandomState) -> N
 
 
 @compiled
-def _swap_tails(state: SearchState, i: int, j: int, first: int, last: int) -> None:
+def _swap_tails(state: State, i: int, j: int, first: int, last: int) -> None:
     for s in range(first, last):
         state.grid[s, i], state.grid[s, j] = state.grid[s, j], state.grid[s, i]
 
 
 @compiled
-def _move_stages(state: SearchState, random: RandomState, fixed_blocks: bool) -> None:
+def _move_stages(state: State, random: RandomState, fixed_blocks: bool) -> None:
     """Exchange two stages, with their blocks or without, or move one to another place."""
     n = state.grid.shape[0]
     p, q = below(random, n), below(random, n - 1)
@@ -323,7 +352,7 @@ def _move_stages(state: SearchState, random: RandomState, fixed_blocks: bool) ->
 
 
 @compiled
-def _swap_stages(state: SearchState, p: int, q: int, together: bool) -> None:
+def _swap_stages(state: State, p: int, q: int, together: bool) -> None:
     for i in range(state.grid.shape[1]):
         state.grid[p, i], state.grid[q, i] = state.grid[q, i], state.grid[p, i]
     if together:
@@ -331,13 +360,13 @@ def _swap_stages(state: SearchState, p: int, q: int, together: bool) -> None:
 
 
 @compiled
-def _change_ahead(tables: Tables, state: SearchState, random: RandomState) -> None:
-    """Forwards ahead of all stages as a multiple of the steady ones, or a few more or fewer of one stage."""
+def _change_warmups(tables: Tables, state: State, random: RandomState) -> None:
+    """Warm-ups of all stages as a multiple of the steady ones, or a few more or fewer of one stage."""
     if uniform(random) < 0.5:
         warm_up(tables, state, np.exp(uniform(random) * 2.2 - 0.5))
         return
-    s = below(random, len(state.ahead))
-    change = 1 + below(random, 1 + state.ahead[s] // 3)
-    falling(state.ahead, s, state.ahead[s] + (change if uniform(random) < 0.5 else -change))
+    s = below(random, len(state.warmups))
+    change = 1 + below(random, 1 + state.warmups[s] // 3)
+    falling(state.warmups, s, state.warmups[s] + (change if uniform(random) < 0.5 else -change))
     if uniform(random) < 0.8:
-        limit_ahead(tables, state)
+        limit_warmups(tables, state)

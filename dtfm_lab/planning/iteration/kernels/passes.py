@@ -32,31 +32,31 @@ def pass_seconds(tables: Tables, stage: FloatArray, s: int, device: int) -> tupl
 
 @compiled
 def play(
-    tables: Tables, grid: IntArray, r: int, stage: FloatArray, m: int, ahead: IntArray, ready: FloatArray
+    tables: Tables, grid: IntArray, r: int, stage: FloatArray, m: int, warmups: IntArray, ready: FloatArray
 ) -> float:
     """Fill ``ready`` (S,) with the seconds at which each stage of pipeline r ends its last backward.
 
-    ``stage`` is ``State.stage``, ``ahead`` (S,) falls along the pipeline. Returned is when the link from the second
+    ``stage`` is ``State.stage``, ``warmups`` (S,) falls along the pipeline. Returned is when the link from the second
     stage to the first is free again.
     """
     n = grid.shape[0]
-    depth = np.empty(n, np.int64)
+    warmup = np.empty(n, np.int64)
     forward_s, backward_s = np.empty(n), np.empty(n)
     down_s, up_s, down_late_s, up_late_s = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
     for s in range(n):
         d = grid[s, r]
-        depth[s] = min(ahead[s], m - 1)
+        warmup[s] = min(warmups[s], m - 1)
         forward_s[s], backward_s[s] = pass_seconds(tables, stage, s, d)
         if s < n - 1:
             e, hop = grid[s + 1, r], int(stage[NEXT, s])
             down_s[s], down_late_s[s] = tables.link[hop, d, e], tables.link[LATENCY, d, e]
             up_s[s + 1], up_late_s[s + 1] = tables.link[hop, e, d], tables.link[LATENCY, e, d]
     down_free_s, up_free_s, came_s = np.zeros(n), np.zeros(n), np.zeros(n)
-    width = depth[0] + 1  # of the micro-batches that may be on their way back
+    width = warmup[0] + 1  # of the micro-batches that may be on their way back
     back_s = np.zeros((n, width))
     for s in range(n):
         ready[s] = 0.0
-    for turn in range(m + depth[0]):
+    for turn in range(m + warmup[0]):
         if turn < m:
             for s in range(n):
                 t = max(ready[s], came_s[s]) + forward_s[s]
@@ -65,7 +65,7 @@ def play(
                     down_free_s[s] = max(t, down_free_s[s]) + down_s[s]
                     came_s[s + 1] = down_free_s[s] + down_late_s[s]
         for s in range(n - 1, -1, -1):
-            j = turn - depth[s]
+            j = turn - warmup[s]
             if 0 <= j < m:
                 t = ready[s]
                 if s < n - 1:
@@ -85,13 +85,13 @@ def estimate(
     r: int,
     stage: FloatArray,
     m: int,
-    ahead: IntArray,
+    warmups: IntArray,
     ready: FloatArray,
     scratch: FloatArray,
 ) -> tuple[float, float, int]:
     """The same in O(S^2): the first micro-batch's way there and back, and the dearest cycle of the event graph.
 
-    A cycle goes down from stage s to t and back, and gains ahead[s] - ahead[t] + 1 micro-batches. Returned are
+    A cycle goes down from stage s to t and back, and gains warmups[s] - warmups[t] + 1 micro-batches. Returned are
     the seconds of the pipeline, those that each further micro-batch takes, and the stage at which the dearest cycle
     begins. ``ready`` is filled as by ``play``; ``scratch`` is (9, S).
     """
@@ -123,7 +123,7 @@ def estimate(
             loop_s += hops_s[s - 1]
         filling_s, draining_s = max(filling_s, work_s[s] - backward_s[s]), max(draining_s, backward_s[s])
         loop_s += work_s[s]
-        w = min(ahead[s], m - 1)
+        w = min(warmups[s], m - 1)
         fill_s[s], drain_s[s] = w * filling_s, w * draining_s
         first_s[s], last_s[s] = loop_s + fill_s[s], loop_s + drain_s[s]
     worst_s, each_s, at = whole_s, 0.0, 0
@@ -134,13 +134,13 @@ def estimate(
             worst_s, each_s, at = linked_s, busy_s[s], s
     above_s = 0.0
     for s in range(n):
-        deep = min(ahead[s], m - 1)
+        deep = min(warmups[s], m - 1)
         loop_s, slowest_s = 0.0, 0.0
         returned_s = first_s[s] + last_s[s] - above_s
         for t in range(s, n):
             loop_s += work_s[t]
             slowest_s = max(slowest_s, work_s[t])
-            shallow = min(ahead[t], m - 1)
+            shallow = min(warmups[t], m - 1)
             gain = deep - shallow + 1
             turns = (m - 1 - shallow) // gain
             left = m - 1 - shallow - turns * gain

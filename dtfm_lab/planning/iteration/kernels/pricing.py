@@ -10,23 +10,27 @@ from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.kernels.averaging import average
 from dtfm_lab.planning.iteration.kernels.state import (
+    COUNT,
     EACH,
     LACKING,
+    OFFSET,
     READY,
+    SLOPE,
     TIED,
     TOTAL,
     UP_FREE,
-    SearchState,
+    State,
     refresh_memory,
 )
 from dtfm_lab.planning.iteration.kernels.tables import DOLLARS, GROUP, LATENCY, PARAMETERS, PRICE, Tables, moving_s
 
 PENALTY = 10.0
-"""Factor on what a plan lacks, as shares of memory or of a limit: one that lacks 10 % counts as twice as dear."""
+"""Factor on what a plan lacks, as shares of memory or of a limit: a plan that lacks 10 % counts as twice as dear. So
+annealing may pass through plans that nearly fit. Chosen by hand."""
 
 
 @compiled
-def lacking(tables: Tables, state: SearchState, seconds: float) -> float:
+def lacking(tables: Tables, state: State, seconds: float) -> float:
     """What a plan of so many seconds lacks, in memory and below the limits, as a sum of shares; 0 where it is valid."""
     total = 0.0
     n, r = state.grid.shape
@@ -41,13 +45,13 @@ def lacking(tables: Tables, state: SearchState, seconds: float) -> float:
 
 
 @compiled
-def objective(tables: Tables, state: SearchState, seconds: float) -> float:
+def objective(tables: Tables, state: State, seconds: float) -> float:
     """Seconds, or dollars, of an iteration of so many seconds."""
     return seconds * _dollars_per_s(tables, state) if tables.objective == DOLLARS else seconds
 
 
 @compiled
-def _dollars_per_s(tables: Tables, state: SearchState) -> float:
+def _dollars_per_s(tables: Tables, state: State) -> float:
     total = 0.0
     for i in range(state.grid.size):
         total += tables.device[PRICE, state.row[i]]
@@ -55,30 +59,32 @@ def _dollars_per_s(tables: Tables, state: SearchState) -> float:
 
 
 @compiled
-def seconds_of(tables: Tables, state: SearchState, exact: bool, fixed: bool) -> tuple[float, float]:
+def seconds_of(tables: Tables, state: State, exact: bool, fixed: bool) -> tuple[float, float]:
     """Seconds of an iteration, and those of its pipelines in the mean.
 
-    Unless ``fixed``, or ``exact``, the micro-batches are shared out anew, into ``lots``.
+    Unless ``fixed``, or ``exact``, the micro-batches are shared out again, into ``State.shared_out``.
     """
     n, r = state.grid.shape
-    pipe, lots, cell = state.pipe, state.lots, state.cell
+    pipe, shared_out, cell = state.pipe, state.shared_out, state.cell
     if exact:
         t = finish(tables, state.grid, state.stage, cell[READY], pipe[UP_FREE])
         return t, t
     mean_s, tied_s = 0.0, 0.0
     for i in range(r):
-        lots[0, i] = pipe[TOTAL, i] - pipe[EACH, i] * state.shares[i]
-        lots[1, i] = pipe[EACH, i]
-        lots[2, i] = state.shares[i]
+        shared_out[OFFSET, i] = pipe[TOTAL, i] - pipe[EACH, i] * state.microbatch_counts[i]
+        shared_out[SLOPE, i] = pipe[EACH, i]
+        shared_out[COUNT, i] = state.microbatch_counts[i]
         mean_s += pipe[TOTAL, i] / r
         tied_s = max(tied_s, pipe[TIED, i])
     if not fixed and r > 1:
-        mean_s = share_out(lots[0], lots[1], tables.passes.n_microbatches, lots[2])
+        mean_s = share_out(shared_out[OFFSET], shared_out[SLOPE], tables.passes.n_microbatches, shared_out[COUNT])
     latest_s = 0.0
     for s in range(n):
         end_s = 0.0
         for i in range(r):
-            end_s = max(end_s, cell[READY, i, s] + lots[1, i] * (lots[2, i] - state.shares[i]))
+            end_s = max(
+                end_s, cell[READY, i, s] + shared_out[SLOPE, i] * (shared_out[COUNT, i] - state.microbatch_counts[i])
+            )
         end_s += state.stage[GROUP, s]
         if s == 0 or s == n - 1:
             end_s += tied_s
@@ -87,18 +93,18 @@ def seconds_of(tables: Tables, state: SearchState, exact: bool, fixed: bool) -> 
 
 
 @compiled
-def take_shares(tables: Tables, state: SearchState) -> bool:
+def take_counts(tables: Tables, state: State) -> bool:
     """Make the micro-batches those that ``seconds_of`` shared out last; whether memory changed by that."""
     changed = False
-    deepest = state.ahead[0] + 1
-    for i in range(len(state.shares)):
-        new, old = int(state.lots[2, i]), state.shares[i]
+    deepest = state.warmups[0] + 1
+    for i in range(len(state.microbatch_counts)):
+        new, old = int(state.shared_out[COUNT, i]), state.microbatch_counts[i]
         if new != old:
             later_s = state.pipe[EACH, i] * (new - old)
             state.pipe[TOTAL, i] += later_s
             for s in range(len(state.blocks)):
                 state.cell[READY, i, s] += later_s
-            state.shares[i] = new
+            state.microbatch_counts[i] = new
             if min(new, old) < deepest:
                 refresh_memory(tables.device, state, i)
                 changed = True
@@ -106,22 +112,23 @@ def take_shares(tables: Tables, state: SearchState) -> bool:
 
 
 HALVINGS = 24
-"""Least halvings of the seconds in which pipelines pass their shares."""
+"""Least halvings of the seconds in which pipelines pass their micro-batches: to 6e-8 of a micro-batch's seconds. Chosen
+by hand: what is left by then are ties, which the last loop settles."""
 
 
 @compiled
-def share_out(begins: FloatArray, each: FloatArray, total: int, shares: FloatArray) -> float:
-    """Fill ``shares`` (R,) with whole micro-batches, one or more each, ``total`` in all.
+def share_out(begins: FloatArray, each: FloatArray, total: int, counts: FloatArray) -> float:
+    """Fill ``counts`` (R,) with whole micro-batches, one or more each, ``total`` in all.
 
-    Pipeline r takes ``begins[r] + each[r] x shares[r]`` seconds. Returned are the seconds with fractions of
+    Pipeline r takes ``begins[r] + each[r] x counts[r]`` seconds. Returned are the seconds with fractions of
     micro-batches, which no whole ones undercut.
     """
     n = len(each)
-    rate, ahead = 0.0, 0.0
+    rate, begun = 0.0, 0.0
     for r in range(n):
         rate += 1.0 / each[r]
-        ahead += begins[r] / each[r]
-    even_s = (total + ahead) / rate
+        begun += begins[r] / each[r]
+    even_s = (total + begun) / rate
     low, high = even_s, even_s + each.max()
     while True:  # pipelines so slow that one micro-batch is too much for them
         n_done = 0.0
@@ -145,17 +152,17 @@ def share_out(begins: FloatArray, each: FloatArray, total: int, shares: FloatArr
             low = middle
     n_done = 0.0
     for r in range(n):
-        shares[r] = max(1.0, np.floor((high - begins[r]) / each[r]))
-        n_done += shares[r]
+        counts[r] = max(1.0, np.floor((high - begins[r]) / each[r]))
+        n_done += counts[r]
     while n_done > total:
         worst, worst_s = -1, -np.inf
         for r in range(n):
-            end_s = begins[r] + each[r] * shares[r]
-            if shares[r] > 1.0 and end_s > worst_s:
+            end_s = begins[r] + each[r] * counts[r]
+            if counts[r] > 1.0 and end_s > worst_s:
                 worst, worst_s = r, end_s
         # one at a time, but where seconds so long do not tell so short ones apart
-        shares[worst] = max(1.0, shares[worst] - max(1.0, np.floor((n_done - total) / n)))
-        n_done = shares.sum()
+        counts[worst] = max(1.0, counts[worst] - max(1.0, np.floor((n_done - total) / n)))
+        n_done = counts.sum()
     return even_s
 
 

@@ -2,7 +2,7 @@
 
 A stage does FLOP, and holds parameters, activations and messages (``count_stages``).
 
-Forwards ahead are a multiple of what hides the way there and back, as memory allows (``warm_up``).
+Warm-ups are a multiple of what hides the way there and back, as memory allows (``warm_up``).
 """
 
 from typing import NamedTuple
@@ -37,12 +37,14 @@ from dtfm_lab.planning.iteration.kernels.tables import (
 )
 
 TOTAL, EACH, UP_FREE, TIED, CRITICAL = range(5)
-"""Rows of ``SearchState.pipe``."""
+"""Rows of ``State.pipe``."""
 READY, LACKING, AVERAGING = range(3)
-"""Tables of ``SearchState.cell``."""
+"""Tables of ``State.cell``."""
+OFFSET, SLOPE, COUNT = range(3)
+"""Rows of ``State.shared_out``."""
 
 
-class SearchState(NamedTuple):
+class State(NamedTuple):
     """Columns of ``reals`` and ``wholes``, which hold everything, so that a state is copied at once."""
 
     wholes: IntArray
@@ -53,26 +55,28 @@ class SearchState(NamedTuple):
     """(S, R) the row's beginning."""
     blocks: IntArray
     """(S,)"""
-    shares: IntArray
+    microbatch_counts: IntArray
     """(R,) micro-batches of each pipeline."""
-    ahead: IntArray
-    """(S,) forwards ahead, falling."""
+    warmups: IntArray
+    """(S,) forwards that each stage runs before its first backward; never more than the stage before it."""
     stage: FloatArray
     """(10, S), see ``count_stages``; GROUP is the seconds of averaging where all replicas begin at once."""
     pipe: FloatArray
-    """(5, R): TOTAL seconds at ``shares``, EACH further micro-batch's, UP_FREE when the link from the second stage to
-    the first is free, TIED seconds of exchanging an embedding's gradient, CRITICAL stage of the dearest cycle."""
+    """(5, R): TOTAL seconds at ``microbatch_counts``, EACH further micro-batch's, UP_FREE when the link from the second
+    stage to the first is free, TIED seconds of exchanging an embedding's gradient, CRITICAL stage of the dearest
+    cycle."""
     cell: FloatArray
     """(3, R, S): READY, the end of the last backward; LACKING, the share by which a device lacks memory; AVERAGING
     bytes while the group averages."""
     scratch: FloatArray
     """(9, S)"""
-    lots: FloatArray
-    """(3, R): begin and slope of each pipeline's seconds, and micro-batches, as ``seconds_of`` shared them out."""
+    shared_out: FloatArray
+    """(3, R): each pipeline takes OFFSET + SLOPE x COUNT seconds, where COUNT are the micro-batches that ``seconds_of``
+    gave it last. ``microbatch_counts`` become these when a move is kept."""
 
 
 @compiled
-def refresh_stages(tables: Tables, state: SearchState) -> None:
+def refresh_stages(tables: Tables, state: State) -> None:
     """Recompute what follows from the blocks alone."""
     n, r = state.grid.shape
     count_stages(tables, state.blocks, state.stage)
@@ -85,15 +89,15 @@ def refresh_stages(tables: Tables, state: SearchState) -> None:
 
 
 @compiled
-def refresh_pipeline(tables: Tables, state: SearchState, r: int, exact: bool) -> None:
+def refresh_pipeline(tables: Tables, state: State, r: int, exact: bool) -> None:
     """Recompute one pipeline's seconds and memory."""
     n = len(state.blocks)
-    m = state.shares[r]
+    m = state.microbatch_counts[r]
     pipe, ready, stage = state.pipe, state.cell[READY, r], state.stage
     if exact:
-        pipe[UP_FREE, r] = play(tables, state.grid, r, stage, m, state.ahead, ready)
+        pipe[UP_FREE, r] = play(tables, state.grid, r, stage, m, state.warmups, ready)
     else:
-        total_s, each_s, at = estimate(tables, state.grid, r, stage, m, state.ahead, ready, state.scratch)
+        total_s, each_s, at = estimate(tables, state.grid, r, stage, m, state.warmups, ready, state.scratch)
         pipe[TOTAL, r], pipe[EACH, r], pipe[CRITICAL, r] = total_s, each_s, at
         if n > 1 and tables.tied_parameters > 0.0:
             n_bytes = tables.tied_parameters * tables.gradient_element_bytes
@@ -104,31 +108,32 @@ def refresh_pipeline(tables: Tables, state: SearchState, r: int, exact: bool) ->
 
 
 @compiled
-def refresh_memory(device: FloatArray, state: SearchState, r: int) -> None:
+def refresh_memory(device: FloatArray, state: State, r: int) -> None:
     """Recompute what one pipeline's devices lack in memory."""
-    m = state.shares[r]
+    m = state.microbatch_counts[r]
     for s in range(len(state.blocks)):
-        need = state.stage[PASSING, s] + min(state.ahead[s] + 1, m) * state.stage[KEPT, s]
+        need = state.stage[PASSING, s] + min(state.warmups[s] + 1, m) * state.stage[KEPT, s]
         need = max(need, state.cell[AVERAGING, r, s])
         state.cell[LACKING, r, s] = max(need / device[MEMORY, state.grid[s, r]] - 1.0, 0.0)
 
 
 @compiled
-def refresh_group(tables: Tables, state: SearchState, s: int) -> None:
+def refresh_group(tables: Tables, state: State, s: int) -> None:
     """Recompute the seconds of one group's averaging."""
     n = state.grid.shape[1]
     longest = 0.0
     if n > 1:
+        done_s, decoding_s = state.shared_out[0], state.shared_out[1]  # borrowed: what was shared out is taken by now
         for i in range(n):
-            state.lots[0, i] = 0.0
-        average(tables, state.grid[s], state.stage[PARAMETERS, s], state.lots[0], state.lots[1])
+            done_s[i] = 0.0
+        average(tables, state.grid[s], state.stage[PARAMETERS, s], done_s, decoding_s)
         for i in range(n):
-            longest = max(longest, state.lots[0, i] + state.lots[1, i])
+            longest = max(longest, done_s[i] + decoding_s[i])
     state.stage[GROUP, s] = longest / tables.synchronise_every
 
 
 @compiled
-def refresh(tables: Tables, state: SearchState, exact: bool) -> None:
+def refresh(tables: Tables, state: State, exact: bool) -> None:
     """Recompute all pipelines, from the blocks on; not the groups."""
     refresh_stages(tables, state)
     for r in range(state.grid.shape[1]):
@@ -136,7 +141,7 @@ def refresh(tables: Tables, state: SearchState, exact: bool) -> None:
 
 
 @compiled
-def copy_state(source: SearchState, target: SearchState) -> None:
+def copy_state(source: State, target: State) -> None:
     """Copy everything but scratch."""
     for i in range(len(source.wholes)):
         target.wholes[i] = source.wholes[i]
@@ -145,7 +150,7 @@ def copy_state(source: SearchState, target: SearchState) -> None:
 
 
 @compiled
-def copy_parts(source: SearchState, target: SearchState, p: int, q: int, r1: int, r2: int, g1: int, g2: int) -> None:
+def copy_parts(source: State, target: State, p: int, q: int, r1: int, r2: int, g1: int, g2: int) -> None:
     """Copy two positions of the row, two pipelines and two groups; what is negative is left out."""
     if p >= 0:
         target.row[p], target.row[q] = source.row[p], source.row[q]
@@ -157,7 +162,7 @@ def copy_parts(source: SearchState, target: SearchState, p: int, q: int, r1: int
                 target.cell[LACKING, r, s] = source.cell[LACKING, r, s]
             for i in range(5):
                 target.pipe[i, r] = source.pipe[i, r]
-            target.shares[r] = source.shares[r]
+            target.microbatch_counts[r] = source.microbatch_counts[r]
     for g in (g1, g2):
         if g >= 0:
             target.stage[GROUP, g] = source.stage[GROUP, g]
@@ -199,7 +204,7 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
 
 
 @compiled
-def averaging_bytes(tables: Tables, state: SearchState, s: int, r: int) -> float:
+def averaging_bytes(tables: Tables, state: State, s: int, r: int) -> float:
     """Most bytes that a device of stage s, replica r, holds while its group averages."""
     grid, parameters = state.grid, state.stage[PARAMETERS, s]
     n_stages, n = grid.shape
@@ -220,10 +225,10 @@ def averaging_bytes(tables: Tables, state: SearchState, s: int, r: int) -> float
             at_sum, averages, packed = (n - 1) * np.ceil(whole), 0.0, 0.0
     elif tables.synchronisation == HIERARCHICAL:
         size, n_leaders, leads = _region_of(tables, grid[s], r)
-        shares = (n_leaders - 1) * np.ceil(whole / n_leaders)
+        shards = (n_leaders - 1) * np.ceil(whole / n_leaders)
         at_sum, averages = 0.0, np.ceil(whole)
         if leads:
-            at_sum, averages = max((size - 1) * np.ceil(whole), shares), shares
+            at_sum, averages = max((size - 1) * np.ceil(whole), shards), shards
             packed = packed if size == 1 else 0.0
     if not tables.codes_gradients:
         return float(static + max(at_sum, tied))
@@ -248,8 +253,8 @@ def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
 
 
 @compiled
-def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
-    """Set the forwards ahead to ``factor`` times those of a steady pipeline, to the memory's limits.
+def warm_up(tables: Tables, state: State, factor: float) -> None:
+    """Set the warm-ups to ``factor`` times those of a steady pipeline, to the memory's limits.
 
     A stage is behind its slowest device or link by the seconds from its forward to its backward of one micro-batch;
     so many micro-batches must be on their way. All pipelines run equally far ahead: as far as the one that needs most,
@@ -257,7 +262,7 @@ def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
     """
     n, n_replicas = state.grid.shape
     for s in range(n):
-        state.ahead[s] = 0
+        state.warmups[s] = 0
     for r in range(n_replicas):
         slowest_s = 0.0
         for s in range(n):
@@ -271,7 +276,7 @@ def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
             f, b = pass_seconds(tables, state.stage, s, state.grid[s, r])
             away_s += f + b
             steady = factor * away_s / slowest_s if slowest_s > 0.0 else 1.0
-            state.ahead[s] = max(state.ahead[s], int(min(np.ceil(steady - 1e-9), 1e6)) - 1, n - 1 - s)
+            state.warmups[s] = max(state.warmups[s], int(min(np.ceil(steady - 1e-9), 1e6)) - 1, n - 1 - s)
             if s:
                 d, e, hop = state.grid[s - 1, r], state.grid[s, r], int(state.stage[NEXT, s - 1])
                 away_s += tables.link[hop, d, e] + tables.link[LATENCY, d, e]
@@ -279,38 +284,38 @@ def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
     # Were only the first stages lowered to their memory, those behind would wait for the whole way of the rest.
     share = 1.0
     for s in range(n):
-        if state.ahead[s] > 0:
-            share = min(share, _most_ahead(tables, state, s) / state.ahead[s])
-            state.ahead[s] = int(share * state.ahead[s] + 1e-9)
-    limit_ahead(tables, state)
+        if state.warmups[s] > 0:
+            share = min(share, _most_warmups(tables, state, s) / state.warmups[s])
+            state.warmups[s] = int(share * state.warmups[s] + 1e-9)
+    limit_warmups(tables, state)
 
 
 @compiled
-def _most_ahead(tables: Tables, state: SearchState, s: int) -> int:
+def _most_warmups(tables: Tables, state: State, s: int) -> int:
     """The most forwards that a stage can run ahead by the memory of its devices and the micro-batches there are."""
-    least = int(np.max(state.shares)) - 1
+    least = int(np.max(state.microbatch_counts)) - 1
     for r in range(state.grid.shape[1]):
         room = tables.device[MEMORY, state.grid[s, r]] - state.stage[PASSING, s]
         fit = int(room / max(state.stage[KEPT, s], 1.0))
-        if fit < state.shares[r]:
+        if fit < state.microbatch_counts[r]:
             least = min(least, max(fit - 1, 0))
     return least
 
 
 @compiled
-def limit_ahead(tables: Tables, state: SearchState) -> None:
-    """Lower the forwards ahead until they fall along the pipeline and fit every device's memory."""
-    least = int(np.max(state.shares)) - 1
-    for s in range(len(state.ahead)):
-        least = min(least, _most_ahead(tables, state, s), int(state.ahead[s]))
-        state.ahead[s] = least
+def limit_warmups(tables: Tables, state: State) -> None:
+    """Lower the warm-ups until they fall along the pipeline and fit every device's memory."""
+    least = int(np.max(state.microbatch_counts)) - 1
+    for s in range(len(state.warmups)):
+        least = min(least, _most_warmups(tables, state, s), int(state.warmups[s]))
+        state.warmups[s] = least
 
 
 @compiled
-def falling(ahead: IntArray, s: int, to: int) -> None:
-    """Set one stage's forwards ahead, and raise those before it and lower those behind it to fall."""
-    ahead[s] = max(to, 0)
+def falling(warmups: IntArray, s: int, to: int) -> None:
+    """Set one stage's warm-ups, and raise those before it and lower those behind it to fall."""
+    warmups[s] = max(to, 0)
     for i in range(s):
-        ahead[i] = max(int(ahead[i]), int(ahead[s]))
-    for i in range(s + 1, len(ahead)):
-        ahead[i] = min(int(ahead[i]), int(ahead[s]))
+        warmups[i] = max(int(warmups[i]), int(warmups[s]))
+    for i in range(s + 1, len(warmups)):
+        warmups[i] = min(int(warmups[i]), int(warmups[s]))

@@ -127,15 +127,7 @@ class PlanPricer:
 
     def __call__(self, shape_search: ShapeSearch, found: KernelPlan) -> KernelPlan:
         if self.replays:
-            exact = shape_search.assessed(
-                found.row,
-                found.blocks,
-                0.0,
-                microbatch_counts=found.microbatch_counts,
-                warmups=found.warmups,
-                exact=True,
-            )
-            return replace(exact, judged=True, operator=found.operator)
+            return replace(shape_search.replayed(found), judged=True, operator=found.operator)
         problem = self._problem
         job, how = shape_search.job(found, problem.job), (problem.queueing, problem.efficiency)
         try:
