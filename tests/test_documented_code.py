@@ -86,7 +86,7 @@ BEFORE = {
         lab.missions.export("handed-in")
     """,
     "strategies.md": """
-        from dtfm_lab.extensions.systems.modelled.diloco import DiLoCo as MySystem
+        from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy as MySystem
     """,
 }
 """What a reader of a page has before its first line."""

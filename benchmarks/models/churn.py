@@ -42,7 +42,7 @@ def race(network: str, job_name: str, notice_s: float, availabilities: Sequence[
 
 def speed() -> None:
     """Seconds of a core to replay a million events."""
-    drawn = Availability.drawn(
+    drawn = Availability.sampled(
         [f"d{i}" for i in range(64)], 3e7, mean_life_s=1800.0, mean_absence_s=1800.0, name="a million events"
     )
     table = {n: float(n) for n in range(1, 65)}

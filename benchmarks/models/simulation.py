@@ -79,8 +79,8 @@ def tasks_of(plan: Plan, name: str) -> PlacedTasks:
     """The plan's tasks, every computation with another duration."""
     programs = programs_of(plan, schedules[name](N_STAGES, plan.job.n_microbatches))
     tasks = PlacedTasks.of(plan, programs, analytic(plan, programs))
-    drawn_s = np.random.default_rng(0).random(len(tasks.compute_s))
-    return replace(tasks, compute_s=np.where(tasks.graph.computation >= 0, drawn_s, 0.0))
+    specified_s = np.random.default_rng(0).random(len(tasks.compute_s))
+    return replace(tasks, compute_s=np.where(tasks.graph.computation >= 0, specified_s, 0.0))
 
 
 def opponents(plan: Plan, tasks: PlacedTasks, links: Links) -> list[float]:

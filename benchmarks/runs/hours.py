@@ -119,7 +119,7 @@ def shared_s(measured: History) -> list[tuple[float, float]]:
 def played(seed: int, policy_name: str, undisturbed: np.ndarray, scale: float) -> tuple[float, float, list[float]]:
     """Errors of the goodput before and after measuring, and wall seconds of every change."""
     policy = POLICIES[policy_name]
-    availability = Availability.drawn(NETWORK, END_S, mean_life_s=900.0, mean_absence_s=150.0, seed=seed)
+    availability = Availability.sampled(NETWORK, END_S, mean_life_s=900.0, mean_absence_s=150.0, seed=seed)
     predicted = lab.replay(NETWORK, JOB, availability, policy, checkpoint_s=0.0, bound=False, **ASKED_S)
     plan, losses, wall_s = lab.plan(NETWORK, JOB, seed=0, steps=1), {}, []
 

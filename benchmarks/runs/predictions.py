@@ -3,11 +3,11 @@
 A prediction is ``lab.simulate(plan, like=measured)``: from the profile taken before the run, never from its spans. The
 error is predicted over measured, less one, of the median iteration. ``computed`` is the share of the predicted
 iteration's critical path that is computation; the rest is messages. By construction a message takes what the emulated
-link takes, on virtual and paced clocks, unless it is late, and on the paced clock a computation what the drawn device
-takes, unless it overruns. So the virtual clock tests order, dependencies and the profile, the paced one order,
-dependencies, links and transport, and the real clock everything but the drawn links. ``scale`` is wall seconds a
-second, ``stretched`` counts computations longer than on the drawn device, ``late`` and ``overran`` what was not in time
-in the whole run. Goals are those of a machine with nothing else to do.
+link takes, on virtual and paced clocks, unless it is late, and on the paced clock a computation what the specified
+device takes, unless it overruns. So the virtual clock tests order, dependencies and the profile, the paced one order,
+dependencies, links and transport, and the real clock everything but the specified links. ``scale`` is wall seconds a
+second, ``stretched`` counts computations longer than on the specified device, ``late`` and ``overran`` what was not in
+time in the whole run. Goals are those of a machine with nothing else to do.
 """
 
 from __future__ import annotations

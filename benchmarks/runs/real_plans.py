@@ -2,11 +2,11 @@
 
 A plan is found for each network by each of the two objectives, predicted by ``lab.simulate(plan)``, from FLOP, peaks
 and links alone, and run by real workers on the paced clock, one plan after the other: time is slowed down until this
-machine keeps up with the drawn devices, devices and links together. ``ratio`` is the seconds of the plan for
-communication over those of the plan for the iteration. Passes are padded to the drawn device's time, so what a run adds
-is order, dependencies, links, transport, and the optimiser's steps and sums, which the prediction counts as 0. Workers
-train a small model; durations and messages are those of the job's own. ``stretched`` counts computations longer than on
-the drawn device, ``late`` and ``overran`` what was not in time in the whole run.
+machine keeps up with the specified devices, devices and links together. ``ratio`` is the seconds of the plan for
+communication over those of the plan for the iteration. Passes are padded to the specified device's time, so what a run
+adds is order, dependencies, links, transport, and the optimiser's steps and sums, which the prediction counts as 0.
+Workers train a small model; durations and messages are those of the job's own. ``stretched`` counts computations longer
+than on the specified device, ``late`` and ``overran`` what was not in time in the whole run.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def run(
     disturbances = [Disturbance.read(text) for text in faults]
     whole = files.load_plan(plan_file)
     if (lacking := lab.memory(whole, schedule).advice) and not as_json:
-        err.print(f"the drawn devices would be out of memory: {lacking}")
+        err.print(f"the specified devices would be out of memory: {lacking}")
     run = lab.start(whole, schedule, workers=workers, **options)
     try:
         for fault in disturbances:

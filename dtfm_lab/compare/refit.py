@@ -27,7 +27,7 @@ UNLIKE = 1.2
 """Ratio of a link's largest to its smallest message from which size separates latency from bandwidth."""
 TIMED = "drawn by times of several sizes, fitted as latency and bandwidth"
 ONE_SIZE = "messages of one size: latency as drawn"
-TOO_QUICK = "quicker than the drawn latency: all counted as bandwidth"
+TOO_QUICK = "quicker than the specified latency: all counted as bandwidth"
 
 
 class FittedValue(NamedTuple):
@@ -66,8 +66,8 @@ def fit_links(plan: Plan, measured: Trace) -> list[FittedValue]:
             timed = plan.topology.message_s
             note = "" if timed is None or np.isnan(timed[i, j]).all() else TIMED
         else:
-            drawn_s = float(plan.topology.latency_s[i, j])
-            latency, slowness, note = _separated(n_bytes, iteration, lag_s + moving_s, drawn_s)
+            specified_s = float(plan.topology.latency_s[i, j])
+            latency, slowness, note = _separated(n_bytes, iteration, lag_s + moving_s, specified_s)
         fits.append(FittedValue("latency_s", str(name), at, latency, len(messages), note))
         fits.append(FittedValue("bandwidth_bytes_per_s", str(name), at, _inverse(slowness), len(messages), note))
     return fits
@@ -124,15 +124,15 @@ def _sizes(plan: Plan, measured: Trace) -> FloatArray:
 
 
 def _separated(
-    n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray, drawn_latency_s: float
+    n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray, specified_latency_s: float
 ) -> tuple[ConfidenceInterval, ConfidenceInterval, str]:
     """(latency, seconds a byte, note) where only the whole time of messages is known."""
     if n_bytes.max() >= UNLIKE * n_bytes.min():
         return *_by_size(n_bytes, iteration, whole_s), ""
     size = float(n_bytes.mean())
     whole = _above_zero(estimate(whole_s, iteration, np.median))
-    fits = drawn_latency_s < whole.value
-    latency_s = drawn_latency_s if fits else 0.0
+    fits = specified_latency_s < whole.value
+    latency_s = specified_latency_s if fits else 0.0
     slowness = ConfidenceInterval((whole.value - latency_s) / size, 0.0, whole.high / size)
     return ConfidenceInterval(latency_s, 0.0, whole.high), slowness, ONE_SIZE if fits else TOO_QUICK
 
@@ -232,10 +232,10 @@ class Refit:
     @property
     def off(self) -> pd.DataFrame:
         """The rows whose drawn value is outside the fitted interval, the most different first."""
-        drawn, fitted, low, high = (self.table[c].to_numpy(float) for c in ("drawn", "fitted", "low", "high"))
+        specified, fitted, low, high = (self.table[c].to_numpy(float) for c in ("drawn", "fitted", "low", "high"))
         with np.errstate(divide="ignore", invalid="ignore"):
-            far = np.nan_to_num(np.abs(np.log(fitted / drawn)), nan=0.0)
-        rows = np.flatnonzero(((drawn < low) | (drawn > high)) & (far > ROUNDING))
+            far = np.nan_to_num(np.abs(np.log(fitted / specified)), nan=0.0)
+        rows = np.flatnonzero(((specified < low) | (specified > high)) & (far > ROUNDING))
         return self.table.iloc[rows[np.argsort(-far[rows], kind="stable")]].reset_index(drop=True)
 
     def summary(self) -> dict[str, Any]:
@@ -299,19 +299,19 @@ def in_units(what: str, value: float) -> str:
     return f"{gbps:.4g} Gbit/s" if gbps >= 1 else f"{gbps * 1e3:.4g} Mbit/s"
 
 
-def _network(drawn: Topology, fits: list[FittedValue]) -> Topology:
+def _network(specified: Topology, fits: list[FittedValue]) -> Topology:
     """The network with fitted links where they carried messages; their measured times by size are dropped."""
     values: dict[str, Any] = {
-        "latency_s": drawn.latency_s.copy(),
-        "bandwidth_bytes_per_s": drawn.bandwidth_bytes_per_s.copy(),
+        "latency_s": specified.latency_s.copy(),
+        "bandwidth_bytes_per_s": specified.bandwidth_bytes_per_s.copy(),
     }
-    message_s = None if drawn.message_s is None else drawn.message_s.copy()
+    message_s = None if specified.message_s is None else specified.message_s.copy()
     for fit in fits:
         if fit.what != COMPUTE:
             values[fit.what][fit.at] = fit.value.value
             if message_s is not None:
                 message_s[fit.at] = np.nan
-    return replace(drawn, **values, message_s=message_s)
+    return replace(specified, **values, message_s=message_s)
 
 
 def _profile(measured: Trace, fits: list[FittedValue]) -> tuple[ComputeTime, ...]:

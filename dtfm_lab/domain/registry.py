@@ -35,6 +35,7 @@ def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
 
 FORMER_NAMES = {
     ("queueing", "cards"): "nics",
+    ("links of a trace", "drawn"): "specified",
     ("topology", "shared-cards"): "shared-nics",
 }
 """New names of values by noun and former name. Former names are understood until the next release."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import FileError, LabError, MissingExtra
-from dtfm_lab.figures.theme import drawn_of, theme
+from dtfm_lab.figures.theme import figure_of, theme
 
 WIDTHS_IN = {"column": 3.33, "text": 7.0}
 """Inches of a column, and of the text, of the usual two-column formats of conferences."""
@@ -21,7 +21,7 @@ ENDINGS = (".svg", ".pdf", ".png", PAGE)
 DOTS_PER_IN = 300
 
 
-@drawn_of(go.Figure)
+@figure_of(go.Figure)
 def save(
     figure: go.Figure, path: str | os.PathLike[str], *, width: str = "text", height_in: float | None = None
 ) -> Path:

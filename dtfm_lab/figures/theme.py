@@ -40,7 +40,7 @@ MOST_TICKS = 9
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def drawn_of(*kinds: type, wanted: str = "") -> Callable[[F], F]:
+def figure_of(*kinds: type, wanted: str = "") -> Callable[[F], F]:
     """A figure whose first argument is of one of these kinds, in words ``wanted``: LabError for another."""
 
     def checks(draw: F) -> F:

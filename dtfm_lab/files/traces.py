@@ -61,6 +61,8 @@ def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
         own = {FORMER_KEYS.get(key, key): value for key, value in data.items() if key not in PLANNED}
         if "queueing" in own:
             own["queueing"] = current_name("queueing", own["queueing"])
+        if "links" in own:
+            own["links"] = current_name("links of a trace", own["links"])
         data = own | {"plan": {key: value for key, value in data.items() if key in PLANNED}}
     try:
         return read(data)

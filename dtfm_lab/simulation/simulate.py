@@ -93,7 +93,11 @@ def simulate(
         queueing=links.queueing,
         nics=shared_nics(plan, links),
         versions=dict(_versions()),
-        **({"clock": "model", "links": "drawn"} if ran is None else {name: getattr(ran, name) for name in OF_THE_RUN}),
+        **(
+            {"clock": "model", "links": "specified"}
+            if ran is None
+            else {name: getattr(ran, name) for name in OF_THE_RUN}
+        ),
         plan=traced_plan(plan, found.schedule),
         **(known_spreads := spreads_of(plan, found.efficiency, ran=ran, profiled=found.profiled)),
         swings=deferred(partial(swings_of, found.times, every, **known_spreads)),

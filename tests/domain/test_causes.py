@@ -26,7 +26,7 @@ sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 3))
 def told(devices, rows):
     """A trace from rows of (action, replica, start, end, row waited for), seconds."""
     context = RunContext(
-        source="simulated", clock="model", schedule="gpipe", links="drawn", plan=TracedPlan(devices=devices)
+        source="simulated", clock="model", schedule="gpipe", links="specified", plan=TracedPlan(devices=devices)
     )
     actions = tuple(dict.fromkeys(Action.parse(row[0]) for row in rows))
     number = [actions.index(Action.parse(row[0])) for row in rows]

@@ -18,7 +18,7 @@ KNOWN = RunContext(
     source="simulated",
     clock="model",
     schedule="gpipe",
-    links="drawn",
+    links="specified",
     plan=PLAN,
 )
 UNKNOWN = dict.fromkeys(KNOWN.metrics(1.0))
@@ -72,7 +72,7 @@ MEASURED = RunContext(
     ("changes", "says"),
     [
         ({}, "paced clock, messages by the link model, on CPU"),
-        ({"source": "simulated", "clock": "model", "links": "drawn"}, "model clock, drawn links"),
+        ({"source": "simulated", "clock": "model", "links": "specified"}, "model clock, specified links"),
         ({"clock": "real", "links": "real", "runs_on": "cuda"}, "real clock, real links, on CUDA"),
         ({"stand_in": "tiny-gpt"}, "paced clock, messages by the link model, on CPU, tiny-gpt as model"),
         (

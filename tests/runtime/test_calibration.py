@@ -66,7 +66,7 @@ def passes(rows: Iterable[ComputeTime]) -> dict[Work, float]:
 
 
 def ratios(spec: RunSpec, found: RunCalibration) -> list[float]:
-    """By pass, how many times longer it takes than on the drawn device."""
+    """By pass, how many times longer it takes than on the specified device."""
     drawn = passes(analytic(spec.plan, spec.programs(synchronise=True)))
     return [seconds / drawn[work] for work, seconds in passes(found.profile).items()]
 

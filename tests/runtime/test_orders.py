@@ -10,7 +10,7 @@ from dtfm_lab.runtime.protocol import orders
 
 TRAIN = st.builds(
     orders.Train,
-    drawn_s=st.lists(st.tuples(st.integers(0, 9), st.just("F"), st.floats(0, 9)).map(list)),
+    specified_s=st.lists(st.tuples(st.integers(0, 9), st.just("F"), st.floats(0, 9)).map(list)),
     time_scale=st.floats(0.1, 9),
     turns=st.just([[[0, 1]], []]),
 )

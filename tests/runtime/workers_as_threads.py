@@ -138,8 +138,8 @@ def _digest(math: DeviceMath) -> str:
 class DrawnClock(VirtualClock):
     """Every computation takes what the profile says, so that times can be compared to the last digit."""
 
-    def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
-        return super().finish(start_s, drawn_s, drawn_s)
+    def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
+        return super().finish(start_s, specified_s, specified_s)
 
 
 def over_groups(spec: RunSpec) -> list[Transport]:
@@ -181,11 +181,11 @@ def train(
     def work(position: int, replica: int) -> list[float]:
         math, rank = maths[position, replica], spec.rank(position, replica)
         mail: Any = InMemory(post, rank) if transports is None else transports[rank]
-        drawn_s = {(row.stage, row.kind): row.seconds for row in profile if row.replica == replica}
+        specified_s = {(row.stage, row.kind): row.seconds for row in profile if row.replica == replica}
         clock = DrawnClock() if profile else VirtualClock()
         order = turns[rank]
         executor = ProgramExecutor(
-            spec, (position, replica), math, mail, clock, drawn_s, spans.append, ComputeLog(), turns=order
+            spec, (position, replica), math, mail, clock, specified_s, spans.append, ComputeLog(), turns=order
         )
         shares = (batches.share(i, replica, job.microbatch_counts) for i in range(steps))
         return [executor.iteration(i, batch, 0.0) for i, batch in enumerate(shares)]

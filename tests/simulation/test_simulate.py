@@ -65,7 +65,7 @@ def test_a_simulated_trace_says_what_it_predicts(name):
     plan = small_plan()
     trace = simulate(plan, name, queueing="nics")
     context = trace.context
-    assert (context.source, context.clock, context.links, context.schedule) == ("simulated", "model", "drawn", name)
+    assert (context.source, context.clock, context.links, context.schedule) == ("simulated", "model", "specified", name)
     assert context.devices == tuple(map(tuple, plan.stages))
     assert (context.plan.topology_fingerprint, context.plan.n_microbatches) == (plan.topology.fingerprint, 4)
     assert (context.queueing, context.plan.synchronisation, context.synchronise_every) == ("nics", "sharded", 1)

@@ -175,7 +175,7 @@ rounds.round(4)
 # the messages more**, and so push any network towards latency.
 #
 # Fewer rounds, then? A *central* server takes whole gradients from all and sends the average back: two rounds,
-# whatever $N$ is. But its own link has to carry everything, if it has only one. So now every device has one network
+# whatever $N$ is. But its own link has to carry everything, if it has only one. So now every device has one
 # NIC (`queueing="nics"`), through which its messages go one after another; above, each pair had a line of its own.
 
 # %%

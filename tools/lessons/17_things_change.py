@@ -50,7 +50,7 @@ job = lab.load_job("gpt2-small", dtype="fp16", global_batch=64, schedule="1f1b",
 # `Availability` is the list of all comings and goings; it is read from a trace, drawn by hand, or, as here, from rates.
 
 # %%
-day = lab.Availability.drawn(cards, 24 * 3600, mean_life_s=4 * 3600, mean_absence_s=3600, seed=3, name="a day")
+day = lab.Availability.sampled(cards, 24 * 3600, mean_life_s=4 * 3600, mean_absence_s=3600, seed=3, name="a day")
 lab.figures.availability(day)
 
 # %%

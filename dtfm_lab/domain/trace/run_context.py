@@ -15,8 +15,8 @@ SWING = 2.0
 """Standard deviations: see RunContext.swings."""
 BY_MODEL = "by the link model"
 """What is said of seconds that no message was timed for: see ``RunContext.links_by_model``."""
-AS_DRAWN = ("model", "paced")
-"""Clocks that count seconds of the drawn devices, to which peaks and prices refer."""
+AS_SPECIFIED = ("model", "paced")
+"""Clocks that count seconds of the specified devices, to which peaks and prices refer."""
 
 
 class ComputeTime(NamedTuple):
@@ -152,10 +152,10 @@ class RunContext:
     source: Literal["simulated", "measured"]
     clock: Clock
     """``model``: simulated from FLOP and peak. ``virtual``: no sleeping, each worker's logical clock adds
-    its own CPU time. ``paced``: real time, each computation padded to the drawn device's. ``real``: wall
+    its own CPU time. ``paced``: real time, each computation padded to the specified device's. ``real``: wall
     time, real links."""
     schedule: str
-    links: Literal["drawn", "emulated", "real"]
+    links: Literal["specified", "emulated", "real"]
     plan: TracedPlan
     """What ran where, under which schedule."""
     queueing: str = "pairs"
@@ -174,18 +174,18 @@ class RunContext:
     """Wall seconds per recorded second (paced clock)."""
     profile: tuple[ComputeTime, ...] = ()
     """Compute times known before the first iteration: from calibration (virtual: CPU time, real: wall time), or what
-    the drawn devices take (paced)."""
+    the specified devices take (paced)."""
     message_s: float = 0.0
     """Seconds that a message over real links is under way, as calibrated: what a worker does between computations, and
     its waiting for a core where there are fewer cores than workers."""
     stretched: int = 0
-    """Rows of the profile that are longer than on the drawn device, because this machine cannot keep up (paced)."""
+    """Rows of the profile that are longer than on the specified device, because this machine cannot keep up (paced)."""
     losses: tuple[float, ...] = ()
     """Mean training loss of each iteration."""
     late_messages: int = 0
     """Messages whose real bytes came after the time at which the emulated link delivered them."""
     overruns: int = 0
-    """Computations that took longer than the drawn device's."""
+    """Computations that took longer than the specified device's."""
     faults: tuple[Fault, ...] = ()
     """Losses of workers from which the run recovered."""
     rehearsed: Subplan | None = None
@@ -272,13 +272,13 @@ class RunContext:
         ``mfu``, the same as a share of the peak of all devices of the plan (Chowdhery et al. 2022, appendix B);
         ``price_per_iteration`` and ``price_per_million_tokens`` of all devices of the plan, idle ones of the
         network not counted, unknown where one of them has no price. Utilisation and prices are unknown where
-        the seconds are those of the machine that ran it and not of the drawn devices (clocks ``virtual`` and
+        the seconds are those of the machine that ran it and not of the specified devices (clocks ``virtual`` and
         ``real``); so is everything where a proxy model was trained in place of the job's.
         """
         peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
         price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)
         price = None if price_per_hour is None else price_per_hour * iteration_s / 3600
-        known = not self.stand_in or self.clock in AS_DRAWN
+        known = not self.stand_in or self.clock in AS_SPECIFIED
         flop, tokens = (self.plan.flop or None, self.plan.tokens or None) if known else (None, None)
         return {
             "tokens_per_s": _ratio(tokens, iteration_s),
@@ -299,7 +299,7 @@ def _numbered(noun: str, numbers: tuple[int, ...], of: int) -> str:
 
 def _sum_over_devices(context: RunContext, of_device: tuple[tuple[float, ...], ...]) -> float | None:
     known = [value for group in of_device for value in group]
-    if context.clock not in AS_DRAWN or not known or min(known) <= 0:
+    if context.clock not in AS_SPECIFIED or not known or min(known) <= 0:
         return None
     return sum(known)
 

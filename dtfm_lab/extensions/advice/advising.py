@@ -178,19 +178,19 @@ def _spot(way: FleetOption, seed: int) -> Spot:
     paid = [device.name for device in network.devices if device.price_per_hour]
     own = [device.name for device in network.devices if not device.price_per_hour]
     end_s = min(max(way.seconds, LEAST_S), MOST_S)
-    drawn = Availability.drawn(paid, end_s, mean_life_s=LIFE_S, mean_absence_s=ABSENCE_S, seed=seed)
+    sampled_hours = Availability.sampled(paid, end_s, mean_life_s=LIFE_S, mean_absence_s=ABSENCE_S, seed=seed)
     here = replace(
-        drawn,
+        sampled_hours,
         devices=(*paid, *own),
-        time_s=np.append(drawn.time_s, np.zeros(len(own))),
-        device=np.append(drawn.device, len(paid) + np.arange(len(own))),
-        comes=np.append(drawn.comes, np.ones(len(own), dtype=bool)),
+        time_s=np.append(sampled_hours.time_s, np.zeros(len(own))),
+        device=np.append(sampled_hours.device, len(paid) + np.arange(len(own))),
+        comes=np.append(sampled_hours.comes, np.ones(len(own), dtype=bool)),
     )
     history = replay(network, plan.job, here, seed=seed, bound=False)
     return Spot(
         way=way.name,
         hours=end_s / 3600,
-        interruptions=int((~drawn.comes).sum()),
+        interruptions=int((~sampled_hours.comes).sum()),
         share=min(1.0, history.goodput * way.iteration_s / plan.job.global_batch),
         states={state: spent_s / end_s for state, spent_s in history.seconds.items()},
         rates=f"each is taken away every {LIFE_S / 3600:g} h in the mean, for {ABSENCE_S / 60:g} min",

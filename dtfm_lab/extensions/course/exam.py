@@ -34,7 +34,7 @@ PRINTED: Numbers = _EXAM["numbers"]
 """The numbers of docs/exam.md."""
 
 
-def drawn(rng: np.random.Generator) -> Numbers:
+def sampled(rng: np.random.Generator) -> Numbers:
     """Other numbers, of which every answer is as easy to compute."""
     network = load_topology("worldwide")
     cities = sorted({str(device.region) for device in network.devices})
@@ -59,7 +59,7 @@ def drawn(rng: np.random.Generator) -> Numbers:
 def numbers_of(variant: str) -> Numbers:
     """The numbers of one student's exam, from the variant that the class's key made."""
     seed = hashlib.sha256(f"exam: {variant}".encode()).digest()[:8]
-    return drawn(np.random.default_rng(int.from_bytes(seed)))
+    return sampled(np.random.default_rng(int.from_bytes(seed)))
 
 
 def worked(numbers: Numbers) -> Numbers:

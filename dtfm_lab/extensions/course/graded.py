@@ -32,7 +32,7 @@ def assignment_of(mission: Mission, reader: str) -> Assignment:
     return kept
 
 
-def drawn_for(mission: Mission, reader: str) -> str:
+def sample_for(mission: Mission, reader: str) -> str:
     """What a reader's numbers are drawn from: the variant that was handed out, or else the name. Raises FileError."""
     return assignment_of(mission, reader).variant or reader
 

@@ -116,12 +116,12 @@ class Mission:
 
     def task_of(self, reader: str) -> str:
         """The task with this reader's numbers in it."""
-        return self.task.format(**vars(_drawn_once(self, reader))) if self.give else self.task
+        return self.task.format(**vars(_sampled_once(self, reader))) if self.give else self.task
 
     def verdict(self, answer: object, reader: str) -> Verdict:
         """Evaluate an answer. Whatever the answer is, this raises nothing."""
         try:
-            return Verdict(self.name, True, self.check(self._accepted(answer), _drawn_once(self, reader)))
+            return Verdict(self.name, True, self.check(self._accepted(answer), _sampled_once(self, reader)))
         except (NotYet, LabError) as error:
             return Verdict(self.name, False, str(error))
         except Exception as error:  # an answer may hold anything, such as a number that no float can hold
@@ -142,7 +142,7 @@ class Mission:
 
 
 @lru_cache(maxsize=16)
-def _drawn_once(mission: Mission, reader: str) -> Given:
+def _sampled_once(mission: Mission, reader: str) -> Given:
     """What a reader is given, for checks and texts, which change nothing in it: some takes seconds to draw."""
     return mission.given(reader)
 

@@ -28,7 +28,7 @@ import pandas as pd
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.extensions.course.api import LESSONS, Given, Verdict, in_order
 from dtfm_lab.extensions.course.api import missions as registry
-from dtfm_lab.extensions.course.graded import assignment_of, drawn_for, require_shown
+from dtfm_lab.extensions.course.graded import assignment_of, require_shown, sample_for
 from dtfm_lab.extensions.course.guessing import Answer, GuessQuestion
 from dtfm_lab.extensions.course.progress import (
     Assignment,
@@ -99,7 +99,7 @@ def assignment(lesson: str, *, answers: bool = False, hints: bool = True, varian
 def show(name: str) -> Card:
     """The task of a mission, with this reader's numbers. Raises UnknownName."""
     mission = registry[name]
-    task = mission.task_of(drawn_for(mission, current_reader()))
+    task = mission.task_of(sample_for(mission, current_reader()))
     return Card(f"**{mission.title}** (`{name}`, {mission.minutes} min)\n\n{task}")
 
 
@@ -109,7 +109,7 @@ def given(name: str) -> Given:
     Names that begin with an underscore are left out: they are the check's own.
     """
     mission = registry[name]
-    everything = vars(mission.given(drawn_for(mission, current_reader())))
+    everything = vars(mission.given(sample_for(mission, current_reader())))
     return Given(**{key: value for key, value in everything.items() if not key.startswith("_")})
 
 
@@ -127,10 +127,10 @@ def check_any(name: str, answers: Sequence[object]) -> Verdict:
     Raises UnknownName, and FileError where progress cannot be written.
     """
     mission, kept = registry[name], load_progress(current_reader())
-    drawn = drawn_for(mission, kept.reader)
+    sample = sample_for(mission, kept.reader)
     said: list[Verdict] = []
     for answer in answers or [None]:
-        said.append(mission.verdict(answer, drawn))
+        said.append(mission.verdict(answer, sample))
         if said[-1]:
             break
     verdict = said[-1] if said[-1] else said[0]

@@ -148,7 +148,7 @@ def readme(spec: RunSpec, hosts: Sequence[RunHost], port: int, await_s: float, s
     links = (
         "The links are those between the hosts, as they are: the drawn ones are not emulated."
         if spec.clock == "real"
-        else f"On the {spec.clock} clock the drawn links are emulated by timestamps."
+        else f"On the {spec.clock} clock the specified links are emulated by timestamps."
     )
     kept = f"Checkpoints go to `{folder}`, which all hosts must share."
     return filled(

@@ -144,7 +144,7 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
     measured
         Traces of real runs, of which the time that they computed is taken, alone or in pairs with their plans; pairs
         of a plan and the seconds of its measured iteration; or a file of one's own rows, as ``reproduce`` takes it.
-        A run on the virtual clock may give more than 1, where this machine is faster than the drawn devices.
+        A run on the virtual clock may give more than 1, where this machine is faster than the specified devices.
 
     Raises
     ------

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.units import by_key
 from dtfm_lab.extensions.published.api import Group, Ledger, Row
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
-from dtfm_lab.figures.theme import by_name, curve, drawn_of, literal, titled, wrapped
+from dtfm_lab.figures.theme import by_name, curve, figure_of, literal, titled, wrapped
 
 RED = CAUSE_COLORS["straggler"]
 ROW_PX = 26
@@ -27,7 +27,7 @@ LETTERS_A_LINE = 70
 TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
 
-@drawn_of(Ledger)
+@figure_of(Ledger)
 def ledger(ledger: Ledger) -> go.Figure:
     """The ratio of predicted to published numbers, a line of dots for each group.
 

@@ -71,8 +71,8 @@ def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntA
     if hosts == "listed":
         return np.arange(len(topology))
     members = [*by_key((device.host or f" {i}", i) for i, device in enumerate(topology.devices)).values()]
-    drawn = np.random.default_rng(seed).permutation(len(members))
-    return np.array([i for host in drawn for i in members[host]])
+    shuffled = np.random.default_rng(seed).permutation(len(members))
+    return np.array([i for host in shuffled for i in members[host]])
 
 
 def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) -> Plan:

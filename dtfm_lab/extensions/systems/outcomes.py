@@ -224,7 +224,7 @@ class Bar:
     @property
     def length_s(self) -> float:
         """Seconds at which the whole bar is drawn; zero without a plan."""
-        return sum(drawn_s for _, _, drawn_s in self.parts)
+        return sum(displayed_s for _, _, displayed_s in self.parts)
 
 
 def marked_title(outcome: Outcome) -> str:

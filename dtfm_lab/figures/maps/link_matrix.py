@@ -11,13 +11,13 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
 from dtfm_lab.figures.maps.marks import NO_REGION
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
-from dtfm_lab.figures.theme import drawn_of, literal, log_ticks, titled
+from dtfm_lab.figures.theme import figure_of, literal, log_ticks, titled
 
 NAMED_UP_TO = 32
 """Most devices that are named on the axes; of more, the regions are named."""
 WRITTEN_UP_TO = 12
 """Most devices for which the cells have room for their numbers."""
-MOST_DRAWN = 512
+MOST_DISPLAYED = 512
 """Most devices of which every link is drawn; 512 make a picture of 3 MB."""
 REGIONS_NAMED_UP_TO = 40
 """Most names of regions on an axis."""
@@ -25,7 +25,7 @@ ALIKE = 1.001
 """Ratio of the two directions of a pair up to which they count as equal."""
 
 
-@drawn_of(Topology)
+@figure_of(Topology)
 def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is dear.
 
@@ -70,12 +70,12 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
 
 def _few(topology: Topology) -> tuple[Topology, str]:
     """The network, or as many of its devices as a matrix shows, and which these are."""
-    if (n := len(topology)) <= MOST_DRAWN:
+    if (n := len(topology)) <= MOST_DISPLAYED:
         return topology, ""
     firsts = {device.host or f"\0{i}": i for i, device in reversed(list(enumerate(topology.devices)))}
-    if len(firsts) <= MOST_DRAWN:
+    if len(firsts) <= MOST_DISPLAYED:
         return topology.subset(sorted(firsts.values())), f"one device of each of {counted(len(firsts), 'host')}"
-    every = -(-n // MOST_DRAWN)
+    every = -(-n // MOST_DISPLAYED)
     return topology.subset(range(0, n, every)), f"one in {every} of {counted(n, 'device')}"
 
 

@@ -27,7 +27,7 @@ from dtfm_lab.figures.maps.marks import (
     region_links,
 )
 from dtfm_lab.figures.palette import stage_color
-from dtfm_lab.figures.theme import bare, drawn_of, titled
+from dtfm_lab.figures.theme import bare, figure_of, titled
 
 FEW_DEVICES = 16
 """Most devices of a network in which every link is drawn and every device is named."""
@@ -67,7 +67,7 @@ def scene(topology: Topology) -> Scene:
     return Scene(places, patches, few, height, float(np.clip(0.75 * unit_px, 7, 26 if few else 18)))
 
 
-@drawn_of(Topology)
+@figure_of(Topology)
 def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
     """The map of a topology: wide lines are fast links; between regions only, above 16 devices.
 
@@ -87,7 +87,7 @@ def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
     return titled(figure, title, note, alt=f"Network {title}; {note}.", height=drawn.height)
 
 
-@drawn_of(Topology)
+@figure_of(Topology)
 def network_map(topology: Topology) -> go.Figure:
     """Regions at their places on Earth, joined by curves like flight paths; wide lines are fast links.
 
@@ -108,7 +108,7 @@ def network_map(topology: Topology) -> go.Figure:
     return titled(figure, title, note, alt=f"World map of the network {title}; {note}.", height=where.height)
 
 
-@drawn_of(Plan)
+@figure_of(Plan)
 def plan_map(plan: Plan) -> go.Figure:
     """Devices in the colour of their stage and with its number, and pipelines as lines between them.
 

@@ -22,7 +22,7 @@ from dtfm_lab.figures.theme import (
     WORDLESS,
     bare,
     curve,
-    drawn_of,
+    figure_of,
     literal,
     numbered_rows,
     percent,
@@ -44,7 +44,7 @@ NAMED_IN_HOVER = 12
 """Most devices of a group, or pairs of a matching, that a hover text names."""
 
 
-@drawn_of(Plan)
+@figure_of(Plan)
 def coarse_graph(plan: Plan) -> go.Figure:
     """The groups in stage order with a thick path; up to 16 stages, thin lines say what any other two would take."""
     graph = plan.coarse_graph()
@@ -147,7 +147,7 @@ CANDIDATE = "rgba(128, 128, 128, 0.30)"
 MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
 
 
-@drawn_of(Plan)
+@figure_of(Plan)
 def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     """Two groups as columns, with faint lines for all pairs, strong ones for matched pairs, and the slowest in red.
 
@@ -269,7 +269,7 @@ def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatt
 OUTLINE = {"width": 1, "color": "#ffffff"}
 
 
-@drawn_of(Plan)
+@figure_of(Plan)
 def cost_breakdown(*plans: Plan) -> go.Figure:
     """A stacked bar for each plan: the slowest group's synchronisation, then each hop; marks at the lower bound, and
     the gap in words."""

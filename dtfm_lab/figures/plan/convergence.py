@@ -14,7 +14,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.figures.measures import ObjectiveWords, measure_of
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.strokes import Drawn
-from dtfm_lab.figures.theme import curve, drawn_of, literal, log_ticks, percent, quality, titled
+from dtfm_lab.figures.theme import curve, figure_of, literal, log_ticks, percent, quality, titled
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.search import PROVEN
 
@@ -53,7 +53,7 @@ class SearchedTask(NamedTuple):
     objective: str
 
 
-@drawn_of(Iterable, wanted="the steps of a search, as lab.search yields them")
+@figure_of(Iterable, wanted="the steps of a search, as lab.search yields them")
 def convergence(
     steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]], *, against: str = "evaluations"
 ) -> go.Figure:

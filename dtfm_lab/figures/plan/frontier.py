@@ -13,7 +13,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, counted, format_s, money
 from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY
-from dtfm_lab.figures.theme import curve, drawn_of, literal, log_axis, titled
+from dtfm_lab.figures.theme import curve, figure_of, literal, log_axis, titled
 from dtfm_lab.planning.iteration.frontier import Frontier, gpus, iteration_s, price_of_tokens
 
 X_TITLE = "US dollars an hour of all devices that serve"
@@ -22,7 +22,7 @@ LOG_FROM = 6.0
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 
 
-@drawn_of(Frontier)
+@figure_of(Frontier)
 def frontier(frontier: Frontier) -> go.Figure:
     """Seconds against dollars: a point for each plan, with its shape, GPUs and idle devices when pointed at.
 

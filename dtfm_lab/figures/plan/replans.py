@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import by_key, counted
 from dtfm_lab.figures.palette import GREEN, LINE_GREY, ORANGE, VERMILLION
-from dtfm_lab.figures.theme import UNBOXED, drawn_of, duration, literal, numbered_rows, row_bars, titled, upright
+from dtfm_lab.figures.theme import UNBOXED, duration, figure_of, literal, numbered_rows, row_bars, titled, upright
 from dtfm_lab.planning import Replan
 
 ROW_PX = 38
@@ -20,7 +20,7 @@ ROOM = 1.65
 """Length of the axis against the whole; the rest is for words."""
 
 
-@drawn_of(Replan, Sequence, wanted="a Replan, or several")
+@figure_of(Replan, Sequence, wanted="a Replan, or several")
 def replans(found: Replan | Sequence[Replan], *, every_s: float = 900.0) -> go.Figure:
     """Of one change, when a move pays: iterations by the new plan, and by the old one with its holes filled. Of many,
     such as the loss of each device of several plans, a bar for each plan that was changed: iterations of the horizon

@@ -18,8 +18,8 @@ from dtfm_lab.figures.palette import BLUE, FAINT, GREEN, GREY, KIND_NAMES, LINE_
 from dtfm_lab.figures.theme import (
     by_name,
     curve,
-    drawn_of,
     edged,
+    figure_of,
     literal,
     log_axis,
     row_bars,
@@ -37,7 +37,7 @@ KINDS = (*COMPUTE, *SENDS)
 """The kinds that are shown; a receive takes as long as its send."""
 
 
-@drawn_of(Comparison)
+@figure_of(Comparison)
 def comparison(comparison: Comparison) -> go.Figure:
     """Predicted and measured seconds per kind and stage, with relative errors, and arrival errors per link."""
     kinds = comparison.kinds.reindex([kind.value for kind in KINDS if kind.value in comparison.kinds.index])
@@ -174,7 +174,7 @@ NEGLIGIBLE = 1e-9
 """Share of an iteration up to which a difference counts as none."""
 
 
-@drawn_of(Comparison)
+@figure_of(Comparison)
 def blame(comparison: Comparison) -> go.Figure:
     """A bar for each link or device: seconds by which it alone makes an iteration longer (right) or shorter (left)
     than predicted, with a 95 % interval; beside it, how many times as long as predicted its own actions took.

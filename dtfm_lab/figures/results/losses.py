@@ -5,11 +5,11 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, ORANGE
-from dtfm_lab.figures.theme import drawn_of, titled
+from dtfm_lab.figures.theme import figure_of, titled
 from dtfm_lab.files.traces import losses as losses_table
 
 
-@drawn_of(Trace)
+@figure_of(Trace)
 def losses(trace: Trace) -> go.Figure:
     """Mean training loss of each iteration, and the losses of the held-out text.
 

@@ -13,8 +13,8 @@ from dtfm_lab.figures.theme import (
     UNBOXED,
     bare,
     by_name,
-    drawn_of,
     edged,
+    figure_of,
     literal,
     numbered_rows,
     row_bars,
@@ -40,7 +40,7 @@ OF = {"link": "links", "regions": "regions, all links of two or within one", "de
 COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 
 
-@drawn_of(pd.DataFrame, Draws)
+@figure_of(pd.DataFrame, Draws)
 def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
     """A bar for each improvement: by how much it would shorten the iteration, the greatest on top.
 

@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, EDGES, LINE_GREY
-from dtfm_lab.figures.theme import drawn_of, literal, titled
+from dtfm_lab.figures.theme import figure_of, literal, titled
 from dtfm_lab.planning.sweeps import PLANNED
 from dtfm_lab.simulation.variations import OUTCOMES
 
@@ -24,7 +24,7 @@ LOG_FROM = 8.0
 """Ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 
-@drawn_of(pd.DataFrame)
+@figure_of(pd.DataFrame)
 def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) -> go.Figure:
     """One result against up to two varied settings: one along the axis, and one by colour.
 

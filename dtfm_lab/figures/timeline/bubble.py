@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS
-from dtfm_lab.figures.theme import drawn_of, edged, literal, percent, time_unit, titled
+from dtfm_lab.figures.theme import edged, figure_of, literal, percent, time_unit, titled
 
 ROW_PX = 24
 CROWDED_PX = 11
@@ -23,7 +23,7 @@ CAUSES = {
 }
 
 
-@drawn_of(Trace)
+@figure_of(Trace)
 def bubble(trace: Trace) -> go.Figure:
     """One bar for each device, first stage on top: seconds of an iteration busy, and idle by cause.
 

@@ -15,7 +15,7 @@ from dtfm_lab.domain.trace import RunContext, Span, Trace, predicted_ends
 from dtfm_lab.domain.units import FloatArray, format_range, format_s
 from dtfm_lab.figures.palette import CONTENT, CRIMSON, EDGES, KIND_COLORS
 from dtfm_lab.figures.strokes import packed, strokes
-from dtfm_lab.figures.theme import CLEAR, WORDLESS, curve, drawn_of, time_unit, titled
+from dtfm_lab.figures.theme import CLEAR, WORDLESS, curve, figure_of, time_unit, titled
 from dtfm_lab.figures.timeline.bars import Hover, Rows, bars
 
 ALL_LANES = tuple(lane.value for lane in Lane)
@@ -25,7 +25,7 @@ MOST_BARS = 20_000
 """Most bars of a chart; with more, a browser takes many seconds to draw."""
 
 
-@drawn_of(Trace)
+@figure_of(Trace)
 def gantt(
     trace: Trace,
     *,

@@ -13,7 +13,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, counted, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import curve, drawn_of, literal, time_unit, titled, with_headings
+from dtfm_lab.figures.theme import curve, figure_of, literal, time_unit, titled, with_headings
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
@@ -61,7 +61,7 @@ class Axes(NamedTuple):
         return cls(until, x_scale, x_title, top_bytes, y_unit)
 
 
-@drawn_of(MemoryReport)
+@figure_of(MemoryReport)
 def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = None) -> go.Figure:
     """A panel for each device: what it holds in an iteration, stacked, and its limit; what is over it is hatched.
 

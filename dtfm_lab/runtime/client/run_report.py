@@ -62,7 +62,7 @@ def describe_pace(run: RunRecord) -> str:
         return ""
     text = f"slowed down {run.time_scale:.3g} times"
     if run.stretched:
-        text += f"; {run.stretched} computation times stretched, because the drawn devices outrun this machine"
+        text += f"; {run.stretched} computation times stretched, because the specified devices outrun this machine"
     return text
 
 

@@ -239,8 +239,8 @@ def train_orders(spec: RunSpec, calibration: RunCalibration) -> dict[int, Train]
     for rank, (position, replica) in enumerate(spec.workers):
         held = spec.built.stages_of(position)
         rows = [(row.stage, row.kind, row.seconds) for row in calibration.profile if row.replica == replica]
-        drawn_s = [row for row in rows if row[0] in held]
-        orders[rank] = Train(drawn_s=drawn_s, time_scale=calibration.time_scale, turns=turns[rank])
+        specified_s = [row for row in rows if row[0] in held]
+        orders[rank] = Train(specified_s=specified_s, time_scale=calibration.time_scale, turns=turns[rank])
     return orders
 
 

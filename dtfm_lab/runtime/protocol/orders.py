@@ -33,7 +33,7 @@ class Train:
     """Make the stages that will be trained."""
 
     do: ClassVar[str] = "train"
-    drawn_s: Sequence[tuple[int, str, float]]
+    specified_s: Sequence[tuple[int, str, float]]
     """(stage, kind, seconds) of the computations of the device, as the plan's device takes them."""
     time_scale: float
     turns: Sequence[Sequence[Sequence[int]]]

@@ -28,7 +28,7 @@ class TextBatches:
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(inputs, targets) of all replicas, each (global_batch, seq_len)."""
-        starts = _drawn(len(self.corpus.training) - self.corpus.seq_len, self._global_batch, self._seed, step)
+        starts = _sampled(len(self.corpus.training) - self.corpus.seq_len, self._global_batch, self._seed, step)
         return _pair(self.corpus.windows(self.corpus.training, starts.numpy()))
 
     def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
@@ -62,7 +62,7 @@ class OwnBatches:
 
     def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
         """One replica's micro-batches of a step."""
-        return self._rows(_drawn(self._n_training, self._global_batch, self._seed, step), replica, counts)
+        return self._rows(_sampled(self._n_training, self._global_batch, self._seed, step), replica, counts)
 
     def held_out(self, replica: int, counts: Sequence[int]) -> Batch:
         """One replica's micro-batches of rows that are held out, all of them in turn; of all rows where none is."""
@@ -88,7 +88,7 @@ def _pair(windows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens[:, :-1], tokens[:, 1:]
 
 
-def _drawn(n: int, global_batch: int, seed: int, step: int) -> torch.Tensor:
+def _sampled(n: int, global_batch: int, seed: int, step: int) -> torch.Tensor:
     """Which of n samples the batch of a step has."""
     return torch.randint(0, n, (global_batch,), generator=torch.Generator().manual_seed(seed * 1_000_003 + step))
 

@@ -32,7 +32,7 @@ class Clock:
         self._now_s = max(self._now_s, ready_s)
         return self._now_s
 
-    def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
+    def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
         """The end of a computation that used ``cpu_s`` here and takes ``drawn_s`` in the profile."""
         raise NotImplementedError
 
@@ -50,13 +50,13 @@ class Clock:
 class VirtualClock(Clock):
     """A logical clock that never sleeps and adds this worker's own CPU time, which contention does not change."""
 
-    def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
+    def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
         self._now_s = start_s + cpu_s
         return self._now_s
 
 
 class PacedClock(Clock):
-    """Sleeps until the drawn device would be done, ``time_scale`` wall seconds for each of its seconds.
+    """Sleeps until the specified device would be done, ``time_scale`` wall seconds for each of its seconds.
 
     A late wake-up is absorbed, because the next computation is planned from the planned end of the last one. What
     cannot be absorbed is counted: computations that overran, and messages that arrived late.
@@ -70,8 +70,8 @@ class PacedClock(Clock):
         self._sleep_until(self._wall_s(super().begin(ready_s)))
         return self._now_s
 
-    def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
-        self._now_s = start_s + drawn_s
+    def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
+        self._now_s = start_s + specified_s
         if (elapsed_s := self._elapsed_s(time.monotonic())) > self._now_s:
             self.overruns += 1
             self._now_s = elapsed_s
@@ -102,7 +102,7 @@ class RealClock(Clock):
     def begin(self, ready_s: float) -> float:
         return self.elapsed_s()
 
-    def finish(self, start_s: float, cpu_s: float, drawn_s: float) -> float:
+    def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
         return self.elapsed_s()
 
     def arrive(self, delivered_s: float, arrived_monotonic_s: float) -> float:

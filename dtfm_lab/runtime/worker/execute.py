@@ -35,7 +35,7 @@ class ProgramExecutor:
         math: DeviceMath,
         transport: Transport,
         clock: Clock,
-        drawn_s: dict[tuple[int, Kind], float],
+        specified_s: dict[tuple[int, Kind], float],
         report: Callable[[Span], None],
         log: ComputeLog,
         processor: Processor | None = None,
@@ -66,7 +66,7 @@ class ProgramExecutor:
         self.math, self.clock, self.transport = math, clock, transport
         self.activity = Activity()
         """Of this worker; the one that its heartbeats tell of."""
-        self._drawn_s, self._report, self._log = drawn_s, report, log
+        self._specified_s, self._report, self._log = specified_s, report, log
         self._links = OutgoingLinks(spec.links, spec.device(position, replica))
         self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
 
@@ -123,12 +123,12 @@ class ProgramExecutor:
         wall_s, busy_s = self._processor.timed(lambda: self._work(at, step))
         self.activity.end()
         self._log.add(action.stage, action.kind, busy_s, wall_s)
-        drawn_s = self._drawn_s.get((action.stage, action.kind), busy_s)
+        specified_s = self._specified_s.get((action.stage, action.kind), busy_s)
         if (slower := self.slowdown) != 1.0:
-            busy_s, drawn_s = busy_s * slower, drawn_s * slower
+            busy_s, specified_s = busy_s * slower, specified_s * slower
             if isinstance(self.clock, RealClock):
                 self.clock.delay(wall_s * (slower - 1.0))
-        end_s = self.clock.finish(start_s, busy_s, drawn_s)
+        end_s = self.clock.finish(start_s, busy_s, specified_s)
         self._record_span(at, action, start_s, end_s)
 
     def _work(self, at: int, step: Step) -> None:

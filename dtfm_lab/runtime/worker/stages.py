@@ -135,8 +135,8 @@ def _initialise(layer: nn.Module, model: ModelSpec, generator: torch.Generator) 
             elif "norm" in name:
                 parameter.fill_(1.0)
             else:
-                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-                parameter.copy_(drawn * _std(name, model))
+                sampled = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.copy_(sampled * _std(name, model))
 
 
 def _std(name: str, model: ModelSpec) -> float:

@@ -259,10 +259,10 @@ class Worker:
 
     def _train(self, order: orders.Train) -> Answer:
         """Make the stages that will be trained."""
-        drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in order.drawn_s}
+        specified_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in order.specified_s}
         kept = self._kept is not None
         clock = clock_of(self._spec.clock, order.time_scale, self._check_aborted)
-        self._build(clock, drawn_s, self._report.span, order.turns)
+        self._build(clock, specified_s, self._report.span, order.turns)
         if not kept and self._spec.resume_from is not None:
             self._read_checkpoint(self._spec.resume_from, self._spec.first_iteration)
         return {}
@@ -339,7 +339,7 @@ class Worker:
     def _build(
         self,
         clock: Clock,
-        drawn_s: dict[tuple[int, Kind], float],
+        specified_s: dict[tuple[int, Kind], float],
         report: Callable[[Span], None],
         turns: Sequence[Sequence[Sequence[int]]] = ((), ()),
     ) -> None:
@@ -351,7 +351,7 @@ class Worker:
             math.follow(spec, *where)
         self._kept = None
         self._executor = ProgramExecutor(
-            spec, where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
+            spec, where, math, self._transport, clock, specified_s, report, self._log, self._processor, turns
         )
         self._executor.slowdown = self._slowdown
         self._executor.activity = self._report.activity

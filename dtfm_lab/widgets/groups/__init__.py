@@ -42,7 +42,7 @@ class GroupsPanel(Panel):
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "groups")
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
-        self._drawn: tuple[Plan | None] | None = None
+        self._displayed: tuple[Plan | None] | None = None
         """The plan that is drawn; None while nothing has been."""
         self._n_requested = 0
         """Number of the newest request for an explanation; the results of earlier ones are dropped."""
@@ -81,9 +81,9 @@ class GroupsPanel(Panel):
         if not self._lab_state.shows("groups"):
             self.hand.take(plan)
             return
-        if self._drawn is not None and plan is self._drawn[0]:
+        if self._displayed is not None and plan is self._displayed[0]:
             return
-        self._drawn = (plan,)
+        self._displayed = (plan,)
         self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
         with self._is_following:  # devices that the plan lacks stay selected in other views
             self.groups.show(plan)

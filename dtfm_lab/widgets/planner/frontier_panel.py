@@ -69,10 +69,10 @@ class FrontierPanel(SearchMode):
     @property
     def is_of_before(self) -> bool:
         """Whether no frontier has been found of what is drawn now."""
-        found, drawn = self.frontier, self._lab_state.topology
-        if found is None or drawn is None or found.job != self._lab_state.job:
+        found, specified = self.frontier, self._lab_state.topology
+        if found is None or specified is None or found.job != self._lab_state.job:
             return True
-        return found.topology.fingerprint != drawn.fingerprint
+        return found.topology.fingerprint != specified.fingerprint
 
     def _describe(self) -> None:
         """Say what was found, and whether it is of a network or a job before an edit."""

@@ -76,9 +76,9 @@ class SearchPanel(SearchMode):
         self.view = w.VBox([self.population, self.curve])
         self._names: tuple[str, ...] = ()
         """Names of the devices in the pictures; empty where there are none."""
-        self._drawn: LiveSearch | None = None
+        self._displayed: LiveSearch | None = None
         """The live search that is drawn; None for a search that was asked for, or nothing."""
-        self._n_drawn = 0
+        self._n_displayed = 0
         """How much of the live search is drawn."""
         self._is_looked_at = self._follows = False
         self.population.observe(lambda _: self._play(), "playing")
@@ -110,7 +110,7 @@ class SearchPanel(SearchMode):
 
     def _begin(self, topology: Topology, job: Job) -> BackgroundSearch:
         steps = lab.search(topology, job, **values_of(self._controls), **self._aims.options())
-        self._lab_state.live_search = self._drawn = None
+        self._lab_state.live_search = self._displayed = None
         self._clear()
         self.show_objective()
         return BackgroundSearch(steps, has_population=True)
@@ -171,7 +171,7 @@ class SearchPanel(SearchMode):
 
     def _draw_plan(self, plan: Plan) -> None:
         self._clear()
-        self._drawn = None
+        self._displayed = None
         self._begin_population(plan)
         self.population.follow([frame_of_plan(plan)])
         self.population.is_over = True
@@ -196,24 +196,24 @@ class SearchPanel(SearchMode):
 
     def _draw_more(self, live: LiveSearch, is_over: bool) -> None:
         """Draw what has come since the last time, or begin anew with another search."""
-        if live is not self._drawn:
+        if live is not self._displayed:
             self._clear()
             self._show_measure(measure_of(live.shown[0].step.objective))
-            self._drawn, self._n_drawn = live, 0
-        new, caption = live.shown[self._n_drawn :], self._describe(live, is_over)
+            self._displayed, self._n_displayed = live, 0
+        new, caption = live.shown[self._n_displayed :], self._describe(live, is_over)
         if new:
             self._draw(new, caption)
-            self._show_live(new, caption, self._n_drawn == 0)
-            self._n_drawn += len(new)
+            self._show_live(new, caption, self._n_displayed == 0)
+            self._n_displayed += len(new)
         elif is_over:
             self.curve.caption = caption
         self.population.is_over = is_over
 
     def _raise_bound(self) -> None:
         """Draw the bound of a live search that is over as far as it has risen since, as all else on the screen does."""
-        live, bound_s = self._drawn, self._lab_state.bound_s
+        live, bound_s = self._displayed, self._lab_state.bound_s
         is_newest = live is self._lab_state.live_search
-        if live is None or not is_newest or not live.is_over or self._n_drawn < len(live.shown):
+        if live is None or not is_newest or not live.is_over or self._n_displayed < len(live.shown):
             return
         step = live.shown[-1].step
         if step.objective == "iteration" and bound_s > step.bound_s:

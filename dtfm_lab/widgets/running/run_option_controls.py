@@ -54,9 +54,9 @@ class RunOptionControls(SavedControls):
 
 
 CLOCKS = {
-    "virtual": "no waiting: each worker adds its own CPU time and the drawn links' seconds to a logical clock",
-    "paced": "in real time, slowed down so that this machine keeps up: a computation lasts as on the drawn device",
-    "real": "this machine as it is: wall time, loopback instead of the drawn links",
+    "virtual": "no waiting: each worker adds its own CPU time and the specified links' seconds to a logical clock",
+    "paced": "in real time, slowed down so that this machine keeps up: a computation lasts as on the specified device",
+    "real": "this machine as it is: wall time, loopback instead of the specified links",
 }
 CLOCK_NAMES = ("Clock: CPU time", "Clock: as drawn", "Clock: wall time")
 """What the clocks are called in the menu, in the order of ``RUN_CLOCKS``."""

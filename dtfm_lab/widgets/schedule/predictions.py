@@ -39,7 +39,7 @@ WAITS = {
 """What an idle device waits for, in words, and the tone of its share."""
 FLOP = "FLOP"
 """What computations are predicted from where no profile has been taken."""
-AS_DRAWN = " from FLOP and peak, links as drawn"
+AS_SPECIFIED = " from FLOP and peak, links as specified"
 """The note of a prediction of what is drawn and chosen."""
 FROM_PROFILE = " from the profile taken before"
 LEAST_SHARE = 0.004
@@ -80,7 +80,7 @@ class ChartedPrediction:
 def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -> str:
     """Return ``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7 % · bubble 88.1 %, chiefly latency``."""
     known = trace.metrics
-    parts = [f"predicted {format_s(trace.iteration_s)}{note}{_drawn_iteration(trace)}"]
+    parts = [f"predicted {format_s(trace.iteration_s)}{note}{_displayed_iteration(trace)}"]
     if known["tokens_per_s"] is not None:
         parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.plan.counted}/s")
     if known["mfu"] is not None:
@@ -92,7 +92,7 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
     return " · ".join(parts)
 
 
-def _drawn_iteration(trace: Trace) -> str:
+def _displayed_iteration(trace: Trace) -> str:
     """Return which iteration is drawn, where not every one averages; else an empty text."""
     every = trace.context.synchronise_every
     if every == 1:
@@ -130,11 +130,11 @@ def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
 
 def predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:
     """Predict a plan; where its schedule lacks memory and ``may_differ``, under the first that has enough."""
-    charted = ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), AS_DRAWN)
+    charted = ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), AS_SPECIFIED)
     # in a trace messages wait, so that a schedule whose trace fits fits by its order of passes, too
     if not may_differ or charted.memory.fits or (fitting := _fitting(plan, schedule)) == schedule:
         return charted
-    note = f"{AS_DRAWN}, under {fitting} because {schedule} lacks memory"
+    note = f"{AS_SPECIFIED}, under {fitting} because {schedule} lacks memory"
     return ChartedPrediction.of(plan, simulate(plan, fitting, queueing=queueing), note)
 
 
@@ -198,8 +198,8 @@ class PredictionChart(GanttView):
                 n_stages=len(context.devices),
                 before=before.chart.bars if before is not None and has_ghost else NO_BARS,
             )
-            drawn_s = prediction.chart.bars.end
-            ends_s = predicted_ends(prediction.trace, float(drawn_s.max())) if len(drawn_s) else None
+            displayed_s = prediction.chart.bars.end
+            ends_s = predicted_ends(prediction.trace, float(displayed_s.max())) if len(displayed_s) else None
             self.interval = list(ends_s or ())
             self.title = f"One iteration under {context.schedule}"
             self.caption, self.stale = prediction.caption, ""

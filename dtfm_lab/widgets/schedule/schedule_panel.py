@@ -22,7 +22,7 @@ from dtfm_lab.widgets.lab_state import Guard, LabState, predicted_of_run
 from dtfm_lab.widgets.planner.short_searches import is_same_placement
 from dtfm_lab.widgets.schedule.choices import ChoiceControls, SchedulesTable
 from dtfm_lab.widgets.schedule.predictions import (
-    AS_DRAWN,
+    AS_SPECIFIED,
     FLOP,
     FROM_PROFILE,
     ChartedPrediction,
@@ -306,7 +306,7 @@ class SchedulePanel(Panel):
             else:
                 work = partial(predicted, *wanted[:3], may_differ=wanted[3])
                 if ran is not None:
-                    note = AS_DRAWN if ran.context.clock == "model" else FROM_PROFILE
+                    note = AS_SPECIFIED if ran.context.clock == "model" else FROM_PROFILE
                     work = partial(ChartedPrediction.of, plan, ran, note)
                 prediction = await self.chart.wait_for(work, f"playing {schedule} …", self._set_slow)
         except LabError as error:

@@ -40,7 +40,7 @@ def test_who_never_comes_has_no_row() -> None:
 
 def test_of_very_many_events_the_fewest_and_the_most_stay() -> None:
     names = [f"n{i}" for i in range(100)]
-    many = Availability.drawn(names, 50 * HOUR, mean_life_s=300, mean_absence_s=300, seed=1)
+    many = Availability.sampled(names, 50 * HOUR, mean_life_s=300, mean_absence_s=300, seed=1)
     present = trace(figures.availability(many), "present")
     at_s, there = array(present.x) * HOUR, array(present.y)
     assert len(at_s) < 3100 < len(many.changes)

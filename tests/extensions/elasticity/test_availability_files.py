@@ -187,7 +187,7 @@ def test_the_volunteers_are_invented_and_drawn_as_their_file_says() -> None:
     trace = lab.load_availability("volunteers-at-home")
     network = load_topology("volunteers")
     rates = {"mean_life_s": 10 * HOUR, "mean_absence_s": 8 * HOUR, "daily": 0.8, "weekends": True}
-    drawn = Availability.drawn(network, 7 * 24 * HOUR, **rates, seed=1)
+    drawn = Availability.sampled(network, 7 * 24 * HOUR, **rates, seed=1)
     assert trace.source.startswith(f"invented: {drawn.source}")
     assert sorted(trace.to_frame()["time_s"]) == pytest.approx(np.round(drawn.time_s))
     assert set(trace.on(network).devices) == set(network.names)

@@ -30,14 +30,14 @@ def regional() -> Topology:
 
 @pytest.mark.parametrize("shape", [0.6, 1.0, 3.0])
 def test_lives_have_the_mean_and_the_spread_of_a_weibull(shape: float) -> None:
-    drawn = lives(Availability.drawn(NAMES, 400 * HOUR, mean_life_s=HOUR, mean_absence_s=HOUR, shape=shape, seed=1))
+    drawn = lives(Availability.sampled(NAMES, 400 * HOUR, mean_life_s=HOUR, mean_absence_s=HOUR, shape=shape, seed=1))
     relative = math.sqrt(math.gamma(1 + 2 / shape) / math.gamma(1 + 1 / shape) ** 2 - 1)
     assert abs(drawn.mean() - HOUR) < 4 * HOUR * relative / math.sqrt(len(drawn))
     assert drawn.std() / drawn.mean() == pytest.approx(relative, rel=0.05)
 
 
 def test_an_exponential_loses_one_in_a_mean_life_of_seconds_present() -> None:
-    trace = Availability.drawn(NAMES, 100 * HOUR, mean_life_s=2 * HOUR, mean_absence_s=HOUR, seed=2)
+    trace = Availability.sampled(NAMES, 100 * HOUR, mean_life_s=2 * HOUR, mean_absence_s=HOUR, seed=2)
     expected = trace.present_s().sum() / (2 * HOUR)
     assert abs((~trace.comes).sum() - expected) < 4 * math.sqrt(expected)
 
@@ -45,21 +45,21 @@ def test_an_exponential_loses_one_in_a_mean_life_of_seconds_present() -> None:
 @pytest.mark.parametrize("shape", [0.6, 1.0, 3.0])
 def test_the_share_of_time_present_is_that_of_life_from_the_first_hour_on(shape: float) -> None:
     many = [f"n{i}" for i in range(4000)]
-    trace = Availability.drawn(many, 20 * HOUR, mean_life_s=3 * HOUR, mean_absence_s=HOUR, shape=shape, seed=3)
+    trace = Availability.sampled(many, 20 * HOUR, mean_life_s=3 * HOUR, mean_absence_s=HOUR, shape=shape, seed=3)
     for part in (trace.until(HOUR), trace):
         shares = part.present_s() / part.end_s
         assert abs(shares.mean() - 3 / 4) < 4 * shares.std() / math.sqrt(len(shares))
 
 
 def test_who_is_away_for_good_was_there_at_the_beginning() -> None:
-    trace = Availability.drawn(NAMES, 100 * HOUR, mean_life_s=HOUR, mean_absence_s=math.inf, shape=2, seed=4)
+    trace = Availability.sampled(NAMES, 100 * HOUR, mean_life_s=HOUR, mean_absence_s=math.inf, shape=2, seed=4)
     assert len(trace.present_at(0)) == len(NAMES)
     assert (~trace.comes).sum() == len(NAMES)
     assert trace.comes.sum() == len(NAMES)
 
 
 def test_regions_leave_together_and_who_has_none_with_nobody() -> None:
-    trace = Availability.drawn(
+    trace = Availability.sampled(
         regional(), 1000 * HOUR, mean_life_s=1e9, mean_absence_s=HOUR, region_loss_s=50 * HOUR, seed=5
     )
     losses = [[trace.devices[i][:4] for i in change.left] for change in trace.changes if change.left]
@@ -71,7 +71,7 @@ def test_regions_leave_together_and_who_has_none_with_nobody() -> None:
 
 
 def test_nights_have_more_devices_than_noons_and_weekends_are_like_nights() -> None:
-    trace = Availability.drawn(
+    trace = Availability.sampled(
         NAMES, 7 * DAY_S, mean_life_s=6 * HOUR, mean_absence_s=6 * HOUR, daily=1, weekends=True, seed=6
     )
     there = {hour: len(trace.present_at(hour * HOUR)) for hour in range(7 * 24)}
@@ -84,7 +84,7 @@ def test_nights_have_more_devices_than_noons_and_weekends_are_like_nights() -> N
 @pytest.mark.parametrize("hour", [0, 6, 12])
 def test_losses_a_second_present_follow_the_rhythm(hour: int) -> None:
     """In each hour of the day one mean life's worth, times one less the mean cosine of that hour."""
-    trace = Availability.drawn(NAMES, 10 * DAY_S, mean_life_s=HOUR, mean_absence_s=HOUR, daily=1, seed=7)
+    trace = Availability.sampled(NAMES, 10 * DAY_S, mean_life_s=HOUR, mean_absence_s=HOUR, daily=1, seed=7)
     here = trace.time_s % DAY_S // HOUR == hour
     begins_s = [day * DAY_S + hour * HOUR for day in range(1, 10)]
     present_s = sum(
@@ -98,7 +98,7 @@ def test_losses_a_second_present_follow_the_rhythm(hour: int) -> None:
 
 def test_the_same_seed_gives_the_same_events_and_another_gives_others() -> None:
     one, two, other = (
-        Availability.drawn(NAMES, 50 * HOUR, mean_life_s=HOUR, mean_absence_s=HOUR, shape=0.7, daily=0.5, seed=seed)
+        Availability.sampled(NAMES, 50 * HOUR, mean_life_s=HOUR, mean_absence_s=HOUR, shape=0.7, daily=0.5, seed=seed)
         for seed in (8, 8, 9)
     )
     assert (one.time_s.tolist(), one.device.tolist()) == (two.time_s.tolist(), two.device.tolist())
@@ -127,10 +127,10 @@ def test_the_same_seed_gives_the_same_events_and_another_gives_others() -> None:
 def test_rates_that_are_none_are_refused_in_one_line(changed: dict, says: str) -> None:
     given = {"devices": NAMES, "end_s": 60, "mean_life_s": 10, "mean_absence_s": 10} | changed
     with pytest.raises(TraceError, match=says):
-        Availability.drawn(given.pop("devices"), given.pop("end_s"), **given)
+        Availability.sampled(given.pop("devices"), given.pop("end_s"), **given)
 
 
 def test_who_would_come_after_the_end_never_comes() -> None:
     for seed in range(40):
-        drawn = Availability.drawn(NAMES, 60.0, mean_life_s=900.0, mean_absence_s=600.0, seed=seed)
+        drawn = Availability.sampled(NAMES, 60.0, mean_life_s=900.0, mean_absence_s=600.0, seed=seed)
         assert drawn.time_s.max(initial=0.0) <= 60.0

@@ -12,7 +12,7 @@ TABLE = {n: 10.0 * n for n in range(1, 9)}
 
 
 def played(**options: float) -> History:
-    availability = lab.Availability.drawn(
+    availability = lab.Availability.sampled(
         lab.load_topology("lecture-hall"), 3600.0, mean_life_s=900.0, mean_absence_s=600.0, seed=1
     )
     return lab.replay(TABLE, 80.0, availability, "oobleck", bound=False, **options)

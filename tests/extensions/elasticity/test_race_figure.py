@@ -23,14 +23,14 @@ ALIKE = {1: 100.0}
 
 
 def hours(seed: int = 3) -> Availability:
-    return Availability.drawn(NAMES, 8 * 3600, mean_life_s=7200, mean_absence_s=1200, seed=seed)
+    return Availability.sampled(NAMES, 8 * 3600, mean_life_s=7200, mean_absence_s=1200, seed=seed)
 
 
 def test_the_best_interval_lies_a_step_at_most_from_youngs_and_dalys() -> None:
     """Exponential lives of a large fleet: some two thousand losses, each of which goes back to a checkpoint."""
     write_s, between_s = 5.0, 900.0
     many = [f"d{i}" for i in range(64)]
-    lost = Availability.drawn(many, 2000 * between_s, mean_life_s=64 * between_s, mean_absence_s=1.0, seed=1)
+    lost = Availability.sampled(many, 2000 * between_s, mean_life_s=64 * between_s, mean_absence_s=1.0, seed=1)
     given = {"start_s": 0.0, "restart_s": 0.0, "checkpoint_s": write_s, "bound": False}
     found = replay(ALIKE, 100, lost, "restart", over="every_s", **given)
     assert found.between_losses_s == pytest.approx(between_s, rel=0.05)

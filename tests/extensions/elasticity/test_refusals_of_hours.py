@@ -101,7 +101,7 @@ def test_hours_of_more_than_ten_years_are_refused(end_s):
     with pytest.raises(TraceError, match=r"ends after .* s; wanted more than 0, at most 3.16e\+08 \(ten years\)"):
         lab.Availability.from_intervals({"ada": [(0, 600)]}, end_s)
     with pytest.raises(TraceError, match=r"drawn until .* s; wanted more than 0, at most 3.16e\+08"):
-        lab.Availability.drawn(["ada"], end_s, mean_life_s=1e9, mean_absence_s=1e9)
+        lab.Availability.sampled(["ada"], end_s, mean_life_s=1e9, mean_absence_s=1e9)
 
 
 def test_a_replay_that_would_take_too_long_says_what_to_change(monkeypatch):

@@ -1,4 +1,4 @@
-"""A run folder holds all that hosts need: every worker once, its own line, links as drawn, and no stranger's files."""
+"""A run folder holds all that hosts need: every worker once, its own line, links as specified, and no other files."""
 
 from __future__ import annotations
 

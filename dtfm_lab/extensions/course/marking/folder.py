@@ -100,7 +100,7 @@ class Marker:
             return f"its processes took more than {self.memory_bytes / 2**30:g} GiB of memory"
         return "it started more processes than a notebook may" if why == PROCESSES else "its process died"
 
-    def _drawn(self, name: str, student: str) -> str:
+    def _sample(self, name: str, student: str) -> str:
         return student if self.key is None else variant_of(self.key, missions[name].lesson, student)
 
     def _executed(
@@ -108,7 +108,7 @@ class Marker:
     ) -> tuple[dict[str, Message], Mapping[str, Any]]:
         """By mission ``{"packed": ...}``, or ``{"reason": ...}`` where there is no answer; and what the cells tried."""
         found, executed = _to_execute(cells, names)
-        variants = {} if self.key is None else {missions[name].lesson: self._drawn(name, student) for name in names}
+        variants = {} if self.key is None else {missions[name].lesson: self._sample(name, student) for name in names}
         order = {"cells": executed, "environment": _environment(student), "reader": student, "missions": names}
         deadline = time.monotonic() + self.seconds
         tries: object = {}
@@ -133,7 +133,7 @@ class Marker:
     def _verdict(self, name: str, student: str, answer: Message, executing: MarkingJob) -> Row:
         """What a check says, in a process that no student's code has run in."""
         deadline = time.monotonic() + self.seconds
-        order = {"mission": name, "drawn": self._drawn(name, student), "packed": answer["packed"]}
+        order = {"mission": name, "drawn": self._sample(name, student), "packed": answer["packed"]}
         theirs, checks = socket.socketpair()
         with theirs, checks, self.server.job("check", self.memory_bytes) as job:
             try:

@@ -117,12 +117,12 @@ class CoursePanel(Panel):
         except LabError:  # a file that cannot be read is told of already, and allows nothing
             return Assignment(hints=False)
 
-    def _drawn(self, mission: Mission) -> str:
+    def _sample(self, mission: Mission) -> str:
         return self._allowed(mission).variant or current_reader()
 
     def _given(self, mission: Mission, kind: type[Noun]) -> Noun | None:
         """The network or the job that a mission gives this reader; None where it gives none."""
-        given = () if mission.give is None else vars(mission.given(self._drawn(mission))).values()
+        given = () if mission.give is None else vars(mission.given(self._sample(mission))).values()
         return next((each for each in given if isinstance(each, kind)), None)
 
     def _show_board(self) -> None:
@@ -154,7 +154,7 @@ class CoursePanel(Panel):
         has_answer = attempts is not None and attempts.answer_shown and allowed.answers
         verdict = self._verdicts.get(name)
         shown = bool(candidates(mission, self._lab_state, self._systems)) if is_shown(mission) else False
-        task = mission.task_of(self._drawn(mission))
+        task = mission.task_of(self._sample(mission))
         given = "your_function" if FunctionType in kinds_of(mission) else "answer"  # which only a cell has
         self.board.detail = {
             "name": name,

@@ -146,7 +146,7 @@ NAMES = ("restart", "varuna", "oobleck", "bamboo", "torchft", "swarm", "recycle"
 def give_drawn_hours(rng: np.random.Generator) -> Mapping[str, Any]:
     """Three hours of cards that come and go, and from how many on they can train."""
     seed, start_s = int(rng.integers(10**6)), int(rng.integers(30, 91))
-    hours = Availability.drawn(CARDS, 3 * 3600, mean_life_s=2400, mean_absence_s=1200, seed=seed, name="three hours")
+    hours = Availability.sampled(CARDS, 3 * 3600, mean_life_s=2400, mean_absence_s=1200, seed=seed, name="three hours")
     return {"hours": hours, "least": int(rng.integers(5, 7)), "start_s": start_s}
 
 
@@ -164,7 +164,7 @@ def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
     """Hours of cards that fail at random, and the seconds of a checkpoint."""
     between_s, writes_s = float(np.round(10 ** rng.uniform(2.6, 3.8))), int(rng.integers(10, 60))
     cards, seed = [f"card-{n}" for n in range(16)], int(rng.integers(10**6))
-    hours = Availability.drawn(cards, 400 * between_s, mean_life_s=16 * between_s, mean_absence_s=60.0, seed=seed)
+    hours = Availability.sampled(cards, 400 * between_s, mean_life_s=16 * between_s, mean_absence_s=60.0, seed=seed)
     return {"hours": hours, "table": SAME, "batch": BATCH, "writes_s": writes_s, "restart_s": int(rng.integers(20, 90))}
 
 
@@ -206,7 +206,7 @@ def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
         lives = [float(rng.choice([rng.integers(18_000, 72_000), rng.integers(600, 2400)])) for _ in range(3)]
         absences = [float(rng.integers(300, 3000)) for _ in lives]
         traces = [
-            Availability.drawn(CARDS, 8 * 3600, mean_life_s=life, mean_absence_s=away, seed=int(rng.integers(10**6)))
+            Availability.sampled(CARDS, 8 * 3600, mean_life_s=life, mean_absence_s=away, seed=int(rng.integers(10**6)))
             for life, away in zip(lives, absences, strict=True)
         ]
         names = tuple(str(name) for name in rng.choice(NAMES, 3, replace=False))
@@ -292,7 +292,7 @@ def beat_a_policy(function: Callable[[Situation], Response | None], given: Given
     rng, ratios = fresh_cases(), []
     for _ in range(4):
         life_s, away_s, seed = int(rng.integers(3600, 7200)), int(rng.integers(1200, 2400)), int(rng.integers(10**6))
-        hours = Availability.drawn(CARDS, 8 * 3600, mean_life_s=life_s, mean_absence_s=away_s, seed=seed)
+        hours = Availability.sampled(CARDS, 8 * 3600, mean_life_s=life_s, mean_absence_s=away_s, seed=seed)
         costs = {"regroup_s": float(rng.integers(2, 10)), "restart_s": float(rng.integers(20, 60))}
         own, other = (played(SPEEDS, hours, one, **costs) for one in (OwnPolicy(function), policies[BEATEN]()))
         ratios.append(own.samples / other.samples)

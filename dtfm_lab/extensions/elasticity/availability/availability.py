@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heappop, heappush
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
+from warnings import warn
 
 import numpy as np
 import pandas as pd
@@ -95,7 +96,14 @@ class Availability:
         return cls(devices=tuple(present), time_s=time_s, device=index_of, comes=comes, end_s=end_s, name=name)
 
     @classmethod
-    def drawn(
+    def drawn(cls, *given: Any, **options: Any) -> Self:
+        """The name that ``sampled`` had before; it leaves with the next release."""
+        said = "Availability.drawn is Availability.sampled now; the old name leaves with the next release"
+        warn(said, FutureWarning, stacklevel=2)
+        return cls.sampled(*given, **options)
+
+    @classmethod
+    def sampled(
         cls,
         devices: Topology | Sequence[str],
         end_s: float,
@@ -107,7 +115,7 @@ class Availability:
         weekends: bool = False,
         region_loss_s: float | None = None,
         seed: int = 0,
-        name: str = "drawn",
+        name: str = "sampled",
     ) -> Self:
         """By chance, of a network's devices or of names: the same seed gives the same events.
 

@@ -23,7 +23,7 @@ SHAPES = (0.2, 20.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """How long devices stay and how long they are away, in the mean; ``Availability.drawn`` says what each does.
+    """How long devices stay and how long they are away, in the mean; ``Availability.sampled`` says what each does.
 
     Raises TraceError for a number that is none or out of range.
     """

@@ -11,7 +11,7 @@ from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted, form
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.history import History, TimeUse
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
-from dtfm_lab.figures.theme import drawn_of, duration, numbered_rows, short, stacked, time_axis, titled, with_headings
+from dtfm_lab.figures.theme import duration, figure_of, numbered_rows, short, stacked, time_axis, titled, with_headings
 
 COLORS = {
     TimeUse.TRAINING: GREEN,
@@ -42,7 +42,7 @@ BETWEEN_PX = 44
 BAND_ROW = 3
 
 
-@drawn_of(History)
+@figure_of(History)
 def history(history: History) -> go.Figure:
     """Devices that are there and that serve, samples a second, the share of every interval that each state takes, and
     the samples so far beside the most that foresight would have; where devices have a price, dollars so far. One axis
@@ -187,7 +187,7 @@ class Stays(NamedTuple):
     """Whether it leaves then; else it is there to the end."""
 
 
-@drawn_of(Availability)
+@figure_of(Availability)
 def availability(availability: Availability) -> go.Figure:
     """How many devices are present over time and, of up to 64, a bar for each stay and a mark for each loss; of more,
     how many are lost in each interval. Devices that never come have no row."""

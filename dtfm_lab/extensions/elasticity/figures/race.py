@@ -17,8 +17,8 @@ from dtfm_lab.extensions.elasticity.race import RATE, Race
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
 from dtfm_lab.figures.theme import (
     UNBOXED,
-    drawn_of,
     duration,
+    figure_of,
     literal,
     log_axis,
     numbered_rows,
@@ -71,7 +71,7 @@ BY = {
 }
 
 
-@drawn_of(Sequence, Mapping, Race, wanted="histories, or a Race")
+@figure_of(Sequence, Mapping, Race, wanted="histories, or a Race")
 def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = "samples") -> go.Figure:
     """A bar for each history, the best on top, those of local steps below, as their training is another: the share of
     the time that went to each state, and what came of it. Of a Race a curve for each policy, with the best value, or

@@ -17,8 +17,8 @@ from dtfm_lab.extensions.systems.outcomes import Bar, bars
 from dtfm_lab.figures.palette import CATEGORIES, CAUSE_COLORS, EDGES, GREY, LINE_GREY
 from dtfm_lab.figures.theme import (
     UNBOXED,
-    drawn_of,
     edged,
+    figure_of,
     literal,
     log_axis,
     numbered_rows,
@@ -41,7 +41,7 @@ BREAK_SHARE = 0.006
 """Width of the two gaps that break a bar which is longer than the axis, as a share of the axis."""
 
 
-@drawn_of(Outcomes)
+@figure_of(Outcomes)
 def strategies(outcomes: Outcomes) -> go.Figure:
     """A horizontal bar for each system, the fastest on top: seconds of an iteration, stacked by cause along the
     critical path, in all bars in the same order.
@@ -50,11 +50,11 @@ def strategies(outcomes: Outcomes) -> go.Figure:
     compare. Where no plan fits, the reason is in place of the bar. A bar far beyond the others is broken; its number
     holds. Hover texts have the plan, the shares and the source.
     """
-    drawn = bars(outcomes)
-    figure = go.Figure([_of_cause(drawn, cause) for cause in _causes(drawn)])
-    longest_s = max((bar.length_s for bar in drawn), default=0.0) or 1.0
-    least_s = min((bar.outcome.iteration_s for bar in drawn if bar.outcome.iteration_s is not None), default=0.0)
-    for row, bar in enumerate(drawn):
+    displayed = bars(outcomes)
+    figure = go.Figure([_of_cause(displayed, cause) for cause in _causes(displayed)])
+    longest_s = max((bar.length_s for bar in displayed), default=0.0) or 1.0
+    least_s = min((bar.outcome.iteration_s for bar in displayed if bar.outcome.iteration_s is not None), default=0.0)
+    for row, bar in enumerate(displayed):
         if bar.outcome.strategy.name == OURS:
             edges = {"y0": row - 0.5, "y1": row + 0.5, "line_width": 0, "fillcolor": HIGHLIGHT, "layer": "below"}
             figure.add_shape(type="rect", xref="paper", x0=0, x1=1, yref="y", **edges)
@@ -62,23 +62,23 @@ def strategies(outcomes: Outcomes) -> go.Figure:
         if bar.cut:
             _break(figure, bar, row, ROOM * longest_s)
     figure.update_xaxes(title_text="an iteration (s)", range=[0, ROOM * longest_s], exponentformat="none")
-    figure.update_yaxes(**numbered_rows([_name(bar) for bar in drawn]))
+    figure.update_yaxes(**numbered_rows([_name(bar) for bar in displayed]))
     title = f"{outcomes.job.name} on {outcomes.topology.name}: {outcomes.sentence}"
-    look = {"barmode": "overlay", "height": 200 + ROW_PX * max(1, len(drawn)), "legend_traceorder": "normal"}
-    return titled(figure, title, _subtitle(drawn), alt=_alt(outcomes, drawn), **look)
+    look = {"barmode": "overlay", "height": 200 + ROW_PX * max(1, len(displayed)), "legend_traceorder": "normal"}
+    return titled(figure, title, _subtitle(displayed), alt=_alt(outcomes, displayed), **look)
 
 
-def _causes(drawn: Sequence[Bar]) -> list[str]:
-    present = {cause for bar in drawn for cause, _, _ in bar.parts}
+def _causes(displayed: Sequence[Bar]) -> list[str]:
+    present = {cause for bar in displayed for cause, _, _ in bar.parts}
     return [cause for cause in STACKED if cause in present] + sorted(present - set(STACKED))
 
 
-def _of_cause(drawn: Sequence[Bar], cause: str) -> go.Bar:
+def _of_cause(displayed: Sequence[Bar], cause: str) -> go.Bar:
     """The part of every bar that goes to a cause."""
-    parts = [(row, bar, part) for row, bar in enumerate(drawn) for part in bar.parts if part[0] == cause]
-    before = [sum(drawn_s for _, _, drawn_s in bar.parts[: bar.parts.index(part)]) for _, bar, part in parts]
+    parts = [(row, bar, part) for row, bar in enumerate(displayed) for part in bar.parts if part[0] == cause]
+    before = [sum(displayed_s for _, _, displayed_s in bar.parts[: bar.parts.index(part)]) for _, bar, part in parts]
     return row_bars(
-        [drawn_s for _, _, (_, _, drawn_s) in parts],
+        [displayed_s for _, _, (_, _, displayed_s) in parts],
         [row for row, _, _ in parts],
         [_part_hover(bar, cause, part_s) for _, bar, (_, part_s, _) in parts],
         base=before,
@@ -135,17 +135,17 @@ def _break(figure: go.Figure, bar: Bar, row: int, axis_s: float) -> None:
         figure.add_shape(type="line", line={"color": LINE_GREY, "width": 3}, **ends)
 
 
-def _subtitle(drawn: Sequence[Bar]) -> str:
+def _subtitle(displayed: Sequence[Bar]) -> str:
     parts = ["critical path of an iteration, stacked by cause, of each system's fastest plan that fits"]
     parts += [f"{CHANGES} changes the training itself: seconds alone do not compare it"] * any(
-        bar.outcome.strategy.mathematics for bar in drawn
+        bar.outcome.strategy.mathematics for bar in displayed
     )
-    parts += ["broken bars are longer than drawn"] * any(bar.cut for bar in drawn)
+    parts += ["broken bars are longer than drawn"] * any(bar.cut for bar in displayed)
     return "; ".join(parts)
 
 
-def _alt(outcomes: Outcomes, drawn: Sequence[Bar]) -> str:
-    each = "; ".join(f"{bar.name} {bar.outcome.sentence}" for bar in drawn)
+def _alt(outcomes: Outcomes, displayed: Sequence[Bar]) -> str:
+    each = "; ".join(f"{bar.name} {bar.outcome.sentence}" for bar in displayed)
     return f"What each system would do with {outcomes.job.name} on {outcomes.topology.name}: {each}."
 
 
@@ -160,7 +160,7 @@ LEAST_NAMED = 0.1
 NAME_LETTERS = 24
 
 
-@drawn_of(Crossings)
+@figure_of(Crossings)
 def crossings(crossings: Crossings) -> go.Figure:
     """The seconds of every system along one axis, in logarithms.
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.extensions.systems.waterfall import Waterfall, WaterfallStep
 from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE, PURPLE
-from dtfm_lab.figures.theme import UNBOXED, drawn_of, literal, numbered_rows, row_bars, titled, with_headings, wrapped
+from dtfm_lab.figures.theme import UNBOXED, figure_of, literal, numbered_rows, row_bars, titled, with_headings, wrapped
 
 ROW_PX = 52
 NAME_LETTERS = 52
@@ -22,7 +22,7 @@ KINDS = {"end": ("the model", BLUE), "longer": ("takes longer", ORANGE), "shorte
 PUBLISHED = PURPLE
 
 
-@drawn_of(Waterfall)
+@figure_of(Waterfall)
 def waterfall(found: Waterfall) -> go.Figure:
     """A row for each switch, its change between the values before and after; the first and the last row from 0.
 

@@ -146,8 +146,8 @@ class DTFMRandom(GPipeOfDTFM):
         first_s, shaped, first = min(tried, key=lambda one: one[0])
         draws = [(first_s, first)]
         for device_of_rank in ranks[1:]:
-            drawn = self._flushed(in_rank_order(topology, shaped, device_of_rank, order="pp-dp"))
-            draws.append((self.seconds(drawn, budget), drawn))
+            ranked = self._flushed(in_rank_order(topology, shaped, device_of_rank, order="pp-dp"))
+            draws.append((self.seconds(ranked, budget), ranked))
         yield sorted(draws, key=lambda one: one[0])[len(draws) // 2][1]
 
 

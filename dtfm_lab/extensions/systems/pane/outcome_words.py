@@ -165,11 +165,11 @@ def rows_of(outcomes: Outcomes | None, wanted: Sequence[Strategy], plan: Plan | 
 
     A row has its system's name in the registry, whatever of its assumptions was changed. ``plan`` is the lab's.
     """
-    drawn = [] if outcomes is None else bars(outcomes)
-    fastest_s = min((one.outcome.iteration_s for one in drawn if one.outcome.iteration_s is not None), default=0.0)
-    longest_s = max((one.length_s for one in drawn), default=0.0)
-    rows = [_row(one, fastest_s, longest_s, plan) for one in drawn]
-    known = {one.outcome.strategy.name for one in drawn}
+    displayed = [] if outcomes is None else bars(outcomes)
+    fastest_s = min((one.outcome.iteration_s for one in displayed if one.outcome.iteration_s is not None), default=0.0)
+    longest_s = max((one.length_s for one in displayed), default=0.0)
+    rows = [_row(one, fastest_s, longest_s, plan) for one in displayed]
+    known = {one.outcome.strategy.name for one in displayed}
     rows += [{"name": one.name, "title": one.heading} for one in wanted if one.name not in known]
     return [row | {"ours": row["name"] == OURS} for row in rows]
 

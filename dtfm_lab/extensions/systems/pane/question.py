@@ -80,8 +80,8 @@ class Taking:
             self.before = {name: getattr(state, name) for name in CHANGED} | {"choices": dict(state.choices)}
         self._set(plan.topology, plan.job, plan)
         state.queueing = outcome.budget.queueing
-        drawn, asked = state.topology, state.job
-        if drawn is None or drawn.fingerprint != plan.topology.fingerprint:
+        specified, asked = state.topology, state.job
+        if specified is None or specified.fingerprint != plan.topology.fingerprint:
             raise PlanError(
                 f"{outcome.title} plans groups of GPUs that the lab cannot draw; "
                 f"wanted {plan.topology.name} as its plan has it"
@@ -110,13 +110,13 @@ class Taking:
             state.choices = {name: getattr(plan.job, name) for name in state.choices if hasattr(plan.job, name)}
 
 
-def tasks_of(plan: Plan, drawn: Topology) -> dict[str, list[int]]:
+def tasks_of(plan: Plan, specified: Topology) -> dict[str, list[int]]:
     """Return {device: [stage, replica]} of a plan, by the names of a drawn network; empty where it is of another.
 
     A group of GPUs of the plan is drawn as its members.
     """
     try:
-        members = _members(plan.topology, drawn)
+        members = _members(plan.topology, specified)
     except LabError:
         return {}
     tasks = roles_of(plan)
@@ -125,10 +125,12 @@ def tasks_of(plan: Plan, drawn: Topology) -> dict[str, list[int]]:
     return {one: task for name, task in tasks.items() for one in members[name]}
 
 
-def _members(planned: Topology, drawn: Topology) -> dict[str, list[str]]:
-    """Return the drawn devices of each planned one. Raises TopologyError where there are no such groups."""
-    if set(planned.names) <= set(drawn.names):
+def _members(planned: Topology, specified: Topology) -> dict[str, list[str]]:
+    """Return the specified devices of each planned one. Raises TopologyError where there are no such groups."""
+    if set(planned.names) <= set(specified.names):
         return {name: [name] for name in planned.names}
-    names, n = drawn.names, planned.devices[0].gpus
-    members = {f"{names[one[0]]}+{n - 1}": [names[i] for i in one] for one in groups_of(drawn.name, drawn.devices, n)}
+    names, n = specified.names, planned.devices[0].gpus
+    members = {
+        f"{names[one[0]]}+{n - 1}": [names[i] for i in one] for one in groups_of(specified.name, specified.devices, n)
+    }
     return {name: members[name] for name in planned.names if name in members}

@@ -39,7 +39,7 @@ from dtfm_lab.widgets.planner.edits import BeforeEdit
 from dtfm_lab.widgets.planner.short_searches import Replanned, first_plan, improved, replanned
 from dtfm_lab.widgets.quiet import untold
 from dtfm_lab.widgets.running.playback import device_names, rows_of_trace
-from dtfm_lab.widgets.schedule.predictions import AS_DRAWN, ChartedPrediction, PredictionChart
+from dtfm_lab.widgets.schedule.predictions import AS_SPECIFIED, ChartedPrediction, PredictionChart
 from dtfm_lab.widgets.shell.bar import bar_numbers, consists_of, shape_of
 from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.views.frame import Glossary, Legend, TopBar
@@ -150,7 +150,7 @@ def answering_page(answers: Iterable[AnsweredEdit], others: Mapping[str, str], n
     """
     first, *rest = answers
     predicted = lab.simulate(first.plan)
-    now = ChartedPrediction.of(first.plan, predicted, AS_DRAWN)
+    now = ChartedPrediction.of(first.plan, predicted, AS_SPECIFIED)
     models = {name: view.own_traits() for name, view in views_of(first.plan, predicted).items()}
     models["map"]["drags"] = True
     pairs: dict[str, list[Any]] = {}
@@ -222,7 +222,7 @@ def views_of(
         network.playback, network.playback_devices = rows.tobytes(), device_names(predicted.context)
         player.source = "predicted"
         player.length_s = player.known_s = float(rows[:, 1].max(initial=0.0))
-        chart.show(ChartedPrediction.of(plan, predicted, AS_DRAWN), was)
+        chart.show(ChartedPrediction.of(plan, predicted, AS_SPECIFIED), was)
     bar = TopBar(
         lambda _: None,
         still=True,

@@ -56,9 +56,9 @@ def _width(lost_s: float, iteration_s: float) -> tuple[float, str]:
     return (longest_s, " (drawn shorter than it was)") if lost_s > longest_s > 0 else (lost_s, "")
 
 
-DRAWN = (*PASSES, Kind.PART, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
+DISPLAYED = (*PASSES, Kind.PART, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
 """The kinds of action that get bars, in the order of the legend. Receives mirror the sends and are left out."""
-KIND_INDEX = {kind: i for i, kind in enumerate(DRAWN)}
+KIND_INDEX = {kind: i for i, kind in enumerate(DISPLAYED)}
 ROWS_PER_DEVICE = 2
 """Of each device: computations, and messages that it sends."""
 STAGES_NAMED = 3
@@ -166,7 +166,7 @@ def legend(stages_per_device: int) -> list[dict[str, Any]]:
     return [
         {"name": legend_name(kind), "color": kind_color(kind), "family": KIND_TINTS[kind][0], "message": kind in SENDS}
         | {"shades": shades(kind, False), "dark_shades": shades(kind, True)}
-        for kind in DRAWN
+        for kind in DISPLAYED
     ]
 
 
