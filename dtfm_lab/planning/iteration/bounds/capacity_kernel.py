@@ -13,7 +13,7 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled, inlined
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.bounds.classes import Costs
+from dtfm_lab.planning.iteration.bounds.classes import ClassPassCosts
 from dtfm_lab.planning.iteration.kernels.tables import AT_ONCE, HIERARCHICAL, NOTHING, RING, SHARDED
 
 SURELY = 1 + 2e-12
@@ -36,7 +36,7 @@ class Rules(NamedTuple):
     n_replicas: int
     n_microbatches: float
     """Most of a pipeline."""
-    cards: bool
+    nics: bool
     """Whether all messages of a device share one network interface."""
     waits: bool
     """Whether a device waits for the arrival of what it sends."""
@@ -53,7 +53,7 @@ class Stages(NamedTuple):
     """(Q,) 0 first, 1 middle, 2 last, 3 sole."""
     before_hops: IntArray
     """(Q,) messages on the way to the stage, -1 for one from each other stage."""
-    costs: Costs
+    costs: ClassPassCosts
 
 
 class Links(NamedTuple):
@@ -92,7 +92,7 @@ class Cut(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """One device of a class as a stage of one kind: what its own passes of a micro-batch cost, see ``Costs``."""
+    """One device of a class as a stage of one kind: what a micro-batch costs its own passes (``ClassPassCosts``)."""
 
     first: bool
     last: bool
@@ -382,7 +382,7 @@ def _whole(
             most = min(most, (window - after) / both_s)
     if not own.first:
         most = min(most, (window - after) / above.from_s + 1, (window - above.up) / above.to_s + 1)
-    if rules.cards and not own.first and not own.last:  # one interface for the messages of both neighbours
+    if rules.nics and not own.first and not own.last:  # one interface for the messages of both neighbours
         window = limit_s - above.start + above.from_s
         most = min(most, window / (above.from_s + below.from_s), window / (above.to_s + below.to_s))
     most = min(most, (limit_s - above.start - end - below.idle_s) / each_s)

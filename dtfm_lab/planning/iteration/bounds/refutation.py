@@ -24,7 +24,7 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
   messages of its ring (``gathered_passes``).
 - The ends of a pipeline then exchange the gradient of a tied embedding; before, where replicas split states.
 
-Links and neighbours are the best that the class has. One card for all of a device's messages makes them no faster, so
+Links and neighbours are the best that the class has. One NIC for all of a device's messages makes them no faster, so
 all of this holds for it, too; there, messages to both neighbours add up.
 """
 
@@ -43,7 +43,7 @@ from dtfm_lab.planning.iteration.bounds.classes import (
     MIDDLE,
     SOLE,
     Averages,
-    Costs,
+    ClassPassCosts,
     DeviceClasses,
     Family,
     Seconds,
@@ -91,7 +91,7 @@ class Capacities:
         return self.problem.passes(self.microbatch)
 
     @cached_property
-    def costs(self) -> Costs:
+    def costs(self) -> ClassPassCosts:
         """Of groups on one side of a cut, without the messages of their passes."""
         passes = self._of_problem
         kinds, classes, problem = self.kinds, self.classes, self.problem
@@ -119,7 +119,7 @@ class Capacities:
         whole = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
         back_flop = inputs_per_forward * kinds.flop + kinds.again_flop
         input_s = back_flop[:, None] * flop_s + coding[:, None]
-        return Costs(
+        return ClassPassCosts(
             fits=fits.astype(float),
             in_flight=in_flight.astype(float),
             forward_s=kinds.flop[:, None] * flop_s + coding[:, None],
@@ -219,7 +219,7 @@ class Capacities:
         turns, tied_before = job.transport == "blocking", job.sharding in ("zero-1", "zero-2")
         most = float(max(counts))
         kernel.fill_capacities(
-            kernel.Rules(limit_s, n_stages, n_replicas, most, problem.cards, waits, turns, self.least_hop_s),
+            kernel.Rules(limit_s, n_stages, n_replicas, most, problem.nics, waits, turns, self.least_hop_s),
             kernel.Stages(kinds.role, kinds.before_hops, costs),
             kernel.Links(neighbours, links),
             kernel.Averaging(how, averages.pair_s, floor_s, averages.tied_s(side), tied_before),
@@ -292,7 +292,7 @@ MOST_SECONDS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class PlanFamily:
     """Plans of one shape, one micro-batch and one family of schedules."""
 
     capacities: Capacities
@@ -304,7 +304,7 @@ class Case:
 class Program:
     """What a configuration program knows but for the capacities: one case, the sides of a cut, the devices."""
 
-    case: Case
+    case: PlanFamily
     count: IntArray
     """(C,) devices of each class."""
     side: IntArray
@@ -460,7 +460,7 @@ class Refuter:
         self._flop = batch_flop(problem)
         self._flop_per_s = np.cumsum(np.sort(problem.flop_per_s)[::-1])
 
-    def refutes(self, case: Case, limit_s: float) -> bool:
+    def refutes(self, case: PlanFamily, limit_s: float) -> bool:
         """Whether no plan of the case takes at most ``limit_s``."""
         used = min(case.n_stages * case.n_replicas, len(self._flop_per_s))
         if limit_s <= max(self._refuted_s.get(case, 0.0), self._flop / self._flop_per_s[used - 1] * (1 - 1e-9)):
@@ -479,7 +479,7 @@ class Refuter:
         self._refuted_s[case] = limit_s
         return True
 
-    def _whole(self, case: Case, limit_s: float) -> FloatArray | None:
+    def _whole(self, case: PlanFamily, limit_s: float) -> FloatArray | None:
         """None where the case is refuted without a cut; else (Q, C) capacities of stages that may be."""
         n_classes = len(self.classes.count)
         one_side, everyone = np.zeros(n_classes, dtype=np.int64), np.array([case.n_replicas])
@@ -491,7 +491,7 @@ class Refuter:
             return None
         return np.asarray(capacity[:, 0, 0] * program.possible(capacity))
 
-    def _refuted_with(self, side: IntArray, number: int, case: Case, limit_s: float, upper: FloatArray) -> bool:
+    def _refuted_with(self, side: IntArray, number: int, case: PlanFamily, limit_s: float, upper: FloatArray) -> bool:
         capacities, n_stages, n_replicas = case.capacities, case.n_stages, case.n_replicas
         sizes = np.bincount(side, weights=self.classes.count, minlength=2).astype(np.int64)
         on_side = np.arange(max(0, n_replicas - sizes[1]), min(n_replicas, sizes[0]) + 1)

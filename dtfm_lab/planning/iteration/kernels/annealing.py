@@ -18,7 +18,7 @@ from dtfm_lab.planning.iteration.kernels.state import (
     LACKING,
     READY,
     TOTAL,
-    State,
+    SearchState,
     copy_parts,
     copy_state,
     falling,
@@ -69,9 +69,9 @@ class FixedFields(NamedTuple):
 @compiled
 def anneal(
     tables: Tables,
-    trial: State,
-    now: State,
-    best: State,
+    trial: SearchState,
+    now: SearchState,
+    best: SearchState,
     fixed_fields: FixedFields,
     exact: bool,
     factor: float,
@@ -278,7 +278,7 @@ def _draw_kind(
 
 
 @compiled
-def _draw_position(random: RandomState, state: State, n: int, r: int, exact: bool) -> int:
+def _draw_position(random: RandomState, state: SearchState, n: int, r: int, exact: bool) -> int:
     """A placed device; every other time one of the dearest cycle of its pipeline."""
     i = below(random, r)
     if not exact and uniform(random) < ON_CRITICAL:
@@ -287,7 +287,7 @@ def _draw_position(random: RandomState, state: State, n: int, r: int, exact: boo
 
 
 @compiled
-def _near_neighbour(tables: Tables, state: State, random: RandomState, p: int) -> int:
+def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: int) -> int:
     """Position of a device that is near to one beside position p in the plan: in its group, before or behind it."""
     n, r = state.grid.shape
     s, i = p // r, p % r
@@ -308,7 +308,7 @@ def _near_neighbour(tables: Tables, state: State, random: RandomState, p: int) -
 
 
 @compiled
-def _swap_clusters(tables: Tables, state: State, random: RandomState) -> None:
+def _swap_clusters(tables: Tables, state: SearchState, random: RandomState) -> None:
     """Exchange the devices of two clusters, in the order in which the row has them; of the larger, as many as fit."""
     size = len(state.row)
     a = tables.device[CLUSTER, state.row[below(random, state.grid.size)]]
@@ -331,13 +331,13 @@ def _swap_clusters(tables: Tables, state: State, random: RandomState) -> None:
 
 
 @compiled
-def _swap_tails(state: State, i: int, j: int, first: int, last: int) -> None:
+def _swap_tails(state: SearchState, i: int, j: int, first: int, last: int) -> None:
     for s in range(first, last):
         state.grid[s, i], state.grid[s, j] = state.grid[s, j], state.grid[s, i]
 
 
 @compiled
-def _move_stages(state: State, random: RandomState, fixed_blocks: bool) -> None:
+def _move_stages(state: SearchState, random: RandomState, fixed_blocks: bool) -> None:
     """Exchange two stages, with their blocks or without, or move one to another place."""
     n = state.grid.shape[0]
     p, q = below(random, n), below(random, n - 1)
@@ -352,7 +352,7 @@ def _move_stages(state: State, random: RandomState, fixed_blocks: bool) -> None:
 
 
 @compiled
-def _swap_stages(state: State, p: int, q: int, together: bool) -> None:
+def _swap_stages(state: SearchState, p: int, q: int, together: bool) -> None:
     for i in range(state.grid.shape[1]):
         state.grid[p, i], state.grid[q, i] = state.grid[q, i], state.grid[p, i]
     if together:
@@ -360,7 +360,7 @@ def _swap_stages(state: State, p: int, q: int, together: bool) -> None:
 
 
 @compiled
-def _change_warmups(tables: Tables, state: State, random: RandomState) -> None:
+def _change_warmups(tables: Tables, state: SearchState, random: RandomState) -> None:
     """Warm-ups of all stages as a multiple of the steady ones, or a few more or fewer of one stage."""
     if uniform(random) < 0.5:
         warm_up(tables, state, np.exp(uniform(random) * 2.2 - 0.5))

@@ -19,7 +19,7 @@ from dtfm_lab.planning.iteration.kernels.state import (
     TIED,
     TOTAL,
     UP_FREE,
-    State,
+    SearchState,
     refresh_memory,
 )
 from dtfm_lab.planning.iteration.kernels.tables import DOLLARS, GROUP, LATENCY, PARAMETERS, PRICE, Tables, moving_s
@@ -30,7 +30,7 @@ annealing may pass through plans that nearly fit. Chosen by hand."""
 
 
 @compiled
-def lacking(tables: Tables, state: State, seconds: float) -> float:
+def lacking(tables: Tables, state: SearchState, seconds: float) -> float:
     """What a plan of so many seconds lacks, in memory and below the limits, as a sum of shares; 0 where it is valid."""
     total = 0.0
     n, r = state.grid.shape
@@ -45,13 +45,13 @@ def lacking(tables: Tables, state: State, seconds: float) -> float:
 
 
 @compiled
-def objective(tables: Tables, state: State, seconds: float) -> float:
+def objective(tables: Tables, state: SearchState, seconds: float) -> float:
     """Seconds, or dollars, of an iteration of so many seconds."""
     return seconds * _dollars_per_s(tables, state) if tables.objective == DOLLARS else seconds
 
 
 @compiled
-def _dollars_per_s(tables: Tables, state: State) -> float:
+def _dollars_per_s(tables: Tables, state: SearchState) -> float:
     total = 0.0
     for i in range(state.grid.size):
         total += tables.device[PRICE, state.row[i]]
@@ -59,10 +59,10 @@ def _dollars_per_s(tables: Tables, state: State) -> float:
 
 
 @compiled
-def seconds_of(tables: Tables, state: State, exact: bool, fixed: bool) -> tuple[float, float]:
+def seconds_of(tables: Tables, state: SearchState, exact: bool, fixed: bool) -> tuple[float, float]:
     """Seconds of an iteration, and those of its pipelines in the mean.
 
-    Unless ``fixed``, or ``exact``, the micro-batches are shared out again, into ``State.shared_out``.
+    Unless ``fixed``, or ``exact``, the micro-batches are shared out again, into ``SearchState.shared_out``.
     """
     n, r = state.grid.shape
     pipe, shared_out, cell = state.pipe, state.shared_out, state.cell
@@ -93,7 +93,7 @@ def seconds_of(tables: Tables, state: State, exact: bool, fixed: bool) -> tuple[
 
 
 @compiled
-def take_counts(tables: Tables, state: State) -> bool:
+def take_counts(tables: Tables, state: SearchState) -> bool:
     """Make the micro-batches those that ``seconds_of`` shared out last; whether memory changed by that."""
     changed = False
     deepest = state.warmups[0] + 1

@@ -37,14 +37,14 @@ from dtfm_lab.planning.iteration.kernels.tables import (
 )
 
 TOTAL, EACH, UP_FREE, TIED, CRITICAL = range(5)
-"""Rows of ``State.pipe``."""
+"""Rows of ``SearchState.pipe``."""
 READY, LACKING, AVERAGING = range(3)
-"""Tables of ``State.cell``."""
+"""Tables of ``SearchState.cell``."""
 OFFSET, SLOPE, COUNT = range(3)
-"""Rows of ``State.shared_out``."""
+"""Rows of ``SearchState.shared_out``."""
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """Columns of ``reals`` and ``wholes``, which hold everything, so that a state is copied at once."""
 
     wholes: IntArray
@@ -76,7 +76,7 @@ class State(NamedTuple):
 
 
 @compiled
-def refresh_stages(tables: Tables, state: State) -> None:
+def refresh_stages(tables: Tables, state: SearchState) -> None:
     """Recompute what follows from the blocks alone."""
     n, r = state.grid.shape
     count_stages(tables, state.blocks, state.stage)
@@ -89,7 +89,7 @@ def refresh_stages(tables: Tables, state: State) -> None:
 
 
 @compiled
-def refresh_pipeline(tables: Tables, state: State, r: int, exact: bool) -> None:
+def refresh_pipeline(tables: Tables, state: SearchState, r: int, exact: bool) -> None:
     """Recompute one pipeline's seconds and memory."""
     n = len(state.blocks)
     m = state.microbatch_counts[r]
@@ -108,7 +108,7 @@ def refresh_pipeline(tables: Tables, state: State, r: int, exact: bool) -> None:
 
 
 @compiled
-def refresh_memory(device: FloatArray, state: State, r: int) -> None:
+def refresh_memory(device: FloatArray, state: SearchState, r: int) -> None:
     """Recompute what one pipeline's devices lack in memory."""
     m = state.microbatch_counts[r]
     for s in range(len(state.blocks)):
@@ -118,7 +118,7 @@ def refresh_memory(device: FloatArray, state: State, r: int) -> None:
 
 
 @compiled
-def refresh_group(tables: Tables, state: State, s: int) -> None:
+def refresh_group(tables: Tables, state: SearchState, s: int) -> None:
     """Recompute the seconds of one group's averaging."""
     n = state.grid.shape[1]
     longest = 0.0
@@ -133,7 +133,7 @@ def refresh_group(tables: Tables, state: State, s: int) -> None:
 
 
 @compiled
-def refresh(tables: Tables, state: State, exact: bool) -> None:
+def refresh(tables: Tables, state: SearchState, exact: bool) -> None:
     """Recompute all pipelines, from the blocks on; not the groups."""
     refresh_stages(tables, state)
     for r in range(state.grid.shape[1]):
@@ -141,7 +141,7 @@ def refresh(tables: Tables, state: State, exact: bool) -> None:
 
 
 @compiled
-def copy_state(source: State, target: State) -> None:
+def copy_state(source: SearchState, target: SearchState) -> None:
     """Copy everything but scratch."""
     for i in range(len(source.wholes)):
         target.wholes[i] = source.wholes[i]
@@ -150,7 +150,7 @@ def copy_state(source: State, target: State) -> None:
 
 
 @compiled
-def copy_parts(source: State, target: State, p: int, q: int, r1: int, r2: int, g1: int, g2: int) -> None:
+def copy_parts(source: SearchState, target: SearchState, p: int, q: int, r1: int, r2: int, g1: int, g2: int) -> None:
     """Copy two positions of the row, two pipelines and two groups; what is negative is left out."""
     if p >= 0:
         target.row[p], target.row[q] = source.row[p], source.row[q]
@@ -204,7 +204,7 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
 
 
 @compiled
-def averaging_bytes(tables: Tables, state: State, s: int, r: int) -> float:
+def averaging_bytes(tables: Tables, state: SearchState, s: int, r: int) -> float:
     """Most bytes that a device of stage s, replica r, holds while its group averages."""
     grid, parameters = state.grid, state.stage[PARAMETERS, s]
     n_stages, n = grid.shape
@@ -253,7 +253,7 @@ def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
 
 
 @compiled
-def warm_up(tables: Tables, state: State, factor: float) -> None:
+def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
     """Set the warm-ups to ``factor`` times those of a steady pipeline, to the memory's limits.
 
     A stage is behind its slowest device or link by the seconds from its forward to its backward of one micro-batch;
@@ -291,7 +291,7 @@ def warm_up(tables: Tables, state: State, factor: float) -> None:
 
 
 @compiled
-def _most_warmups(tables: Tables, state: State, s: int) -> int:
+def _most_warmups(tables: Tables, state: SearchState, s: int) -> int:
     """The most forwards that a stage can run ahead by the memory of its devices and the micro-batches there are."""
     least = int(np.max(state.microbatch_counts)) - 1
     for r in range(state.grid.shape[1]):
@@ -303,7 +303,7 @@ def _most_warmups(tables: Tables, state: State, s: int) -> int:
 
 
 @compiled
-def limit_warmups(tables: Tables, state: State) -> None:
+def limit_warmups(tables: Tables, state: SearchState) -> None:
     """Lower the warm-ups until they fall along the pipeline and fit every device's memory."""
     least = int(np.max(state.microbatch_counts)) - 1
     for s in range(len(state.warmups)):

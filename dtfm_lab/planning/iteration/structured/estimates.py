@@ -3,7 +3,7 @@
 The iteration of a pipeline is the way of its first micro-batch there and back, a period for every further one, and the
 averaging of gradients. The period is that of the slowest stage, of the busiest link, or of a loop of neighbouring
 stages that wait for each other's messages; with more forwards in flight, such loops do not bind. The formulas are those
-of 1F1B on links of their own; waits for shared network cards are counted by how many messages share a card. The
+of 1F1B on links of their own; waits for shared NICs are counted by how many messages share a NIC. The
 simulator judges the best of these plans, so an estimate only has to rank them.
 
 Arrays have the axes C (micro-batch and checkpointing), S (stages) and P (pipelines; one stands for all where devices
@@ -31,7 +31,7 @@ from dtfm_lab.planning.iteration.structured.layouts import (
     SOLE,
     WAYS_TO_AVERAGE,
     Average,
-    Layout,
+    GridLayout,
     StageTables,
     averages,
     ring,
@@ -44,8 +44,8 @@ SHARDINGS_TOGETHER = (("none", "zero-1"), ("zero-2",), ("zero-3",))
 LONGEST_LOOP = 4
 """Most neighbouring stages whose loops are priced, beside the loop of all stages: longer ones seldom bind."""
 WARMUP_FACTOR = 1.25
-"""Forwards in flight, as a multiple of those that hide the messages of a steady pipeline: the waits for shared network
-cards, which the period does not count, need some more."""
+"""Forwards in flight, as a multiple of those that hide the messages of a steady pipeline: the waits for shared
+NICs, which the period does not count, need some more."""
 MOST_IN_FLIGHT = 10**6
 """Only keeps what memory has room for in an integer."""
 KEPT_PER_SHARDING = 2
@@ -53,13 +53,13 @@ KEPT_PER_SHARDING = 2
 
 
 @dataclass(frozen=True, eq=False, order=False)
-class Estimate:
+class LayoutEstimate:
     """A way to train on a layout, with its estimated objective: seconds, or dollars, of an iteration."""
 
     value: float
     iteration_s: float
     of: Estimator = field(repr=False)
-    layout: Layout = field(repr=False)
+    layout: GridLayout = field(repr=False)
     tables: StageTables = field(repr=False)
     microbatch: int
     checkpointing: int
@@ -163,7 +163,7 @@ class Estimator:
             self._cuts[key] = _evened(taken, block_s, self.tables.n_blocks)
         return self._cuts[key]
 
-    def hopeless(self, layout: Layout, best_s: float) -> bool:
+    def hopeless(self, layout: GridLayout, best_s: float) -> bool:
         """Whether the passes alone on free links, or the messages between stages alone, take longer than that."""
         n_stages, n_replicas = layout.shape
         if self.least_s(layout.grid.ravel()) > best_s:
@@ -192,7 +192,7 @@ class Estimator:
         forward, backward, ends, *_ = self._stacked
         return np.asarray(forward[:, :, -1] + backward[:, :, -1] + ends.sum(axis=(1, 2)))
 
-    def estimates(self, layout: Layout, *, coarse: bool = False) -> list[Estimate]:
+    def estimates(self, layout: GridLayout, *, coarse: bool = False) -> list[LayoutEstimate]:
         """Return the best ways to train on a layout that fit its devices' memory, by the estimate.
 
         A ``coarse`` look leaves out replicas that pass sharded gradients on in pipelines, which seldom pays.
@@ -203,13 +203,13 @@ class Estimator:
             found = self._of_cut(layout, kind, blocks, coarse=coarse)
         return found
 
-    def _of_cut(self, layout: Layout, kind: IntArray, blocks: IntArray, *, coarse: bool) -> list[Estimate]:
+    def _of_cut(self, layout: GridLayout, kind: IntArray, blocks: IntArray, *, coarse: bool) -> list[LayoutEstimate]:
         tables, n_replicas = self.tables, layout.shape[1]
         ends = np.cumsum(blocks)
         alike = bool((kind == kind[0, 0]).all())
         stage = _Stage(self, layout, kind[:, :1] if alike else kind, blocks, ends, alike)
         shardings = tables.shardings if n_replicas > 1 else tables.shardings[:1]
-        found: list[Estimate] = []
+        found: list[LayoutEstimate] = []
         alone = coarse and layout.shape[0] > 1 and len(shardings) > 2
         for together in SHARDINGS_TOGETHER[:1] if alone else SHARDINGS_TOGETHER:
             rows = [row for one in together if one in shardings for row in self._rows(layout, one, stage, ends)]
@@ -218,7 +218,7 @@ class Estimator:
                 found += self._best(layout, stage, rows, stage.priced(rows, overlaps))
         return found
 
-    def _roomy_cut(self, layout: Layout, kind: IntArray) -> IntArray | None:
+    def _roomy_cut(self, layout: GridLayout, kind: IntArray) -> IntArray | None:
         """(S,) blocks that fit each stage if it is trained as tightly as can be, the slowest stage as fast as they
         allow; None where there is no such cut, or where the job gives one."""
         n_stages, n_replicas = layout.shape
@@ -247,7 +247,7 @@ class Estimator:
         forward, backward, *_ = self._stacked
         return np.asarray((forward + backward)[0, :, -1] / self.tables.n_blocks)
 
-    def _rows(self, layout: Layout, sharding: str, stage: _Stage, ends: IntArray) -> list[_Averaging]:
+    def _rows(self, layout: GridLayout, sharding: str, stage: _Stage, ends: IntArray) -> list[_Averaging]:
         """The ways to average under a sharding, each with the seconds and the bytes of every stage."""
         tables, job, n_replicas = self.tables, self.job, layout.shape[1]
         static = tables.static_bytes(sharding, n_replicas)
@@ -266,13 +266,13 @@ class Estimator:
             for one in self._averages(layout, ways)
         ]
 
-    def _averages(self, layout: Layout, ways: tuple[str, ...]) -> list[Average]:
+    def _averages(self, layout: GridLayout, ways: tuple[str, ...]) -> list[Average]:
         key = layout, ways
         if self._latest[0] != key:
             self._latest = key, averages(layout, self.topology, ways)
         return self._latest[1]
 
-    def _best(self, layout: Layout, stage: _Stage, rows: list[_Averaging], priced: _Priced) -> list[Estimate]:
+    def _best(self, layout: GridLayout, stage: _Stage, rows: list[_Averaging], priced: _Priced) -> list[LayoutEstimate]:
         """The best few; ``priced.seconds`` is (V, C, Y, O)."""
         seconds = priced.seconds
         value = seconds
@@ -292,7 +292,7 @@ class Estimator:
             v, c, y, o = np.unravel_index(at, value.shape)
             microbatch, checkpointing = self.combinations[c]
             found.append(
-                Estimate(
+                LayoutEstimate(
                     value=float(flat[at]),
                     iteration_s=float(seconds[v, c, y, o]),
                     of=self,
@@ -341,7 +341,7 @@ class _Stage:
     """The stages of one layout and cut, in all combinations of micro-batch and checkpointing."""
 
     def __init__(
-        self, of: Estimator, layout: Layout, kind: IntArray, blocks: IntArray, ends: IntArray, alike: bool
+        self, of: Estimator, layout: GridLayout, kind: IntArray, blocks: IntArray, ends: IntArray, alike: bool
     ) -> None:
         self.of, self.layout, self.kind, self.blocks, self.alike = of, layout, kind, blocks, alike
         n = len(blocks)
@@ -529,7 +529,7 @@ class _Stage:
         a, b = grid[0], grid[-1]
         each = problem.embedding_bytes / links.bandwidth_bytes_per_s[a, b] + links.latency_s[a, b]
         shared = 1
-        if self.layout.shares_cards:
+        if self.layout.shares_nics:
             shared = int(np.bincount(self.layout.hosts[0]).max())
         return float(each.max()) * shared
 
