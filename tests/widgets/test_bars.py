@@ -20,7 +20,7 @@ from dtfm_lab.widgets.schedule.predictions import GanttExports
 from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import (
-    DRAWN,
+    DISPLAYED,
     FIRST_MESSAGE,
     KIND_INDEX,
     NO_BAR,
@@ -54,7 +54,7 @@ def charted(plan, schedule, queueing="pairs"):
 
 
 def test_every_kind_has_a_bar_or_is_the_receive_of_one():
-    assert {*DRAWN, *SENDS.values()} == set(Kind)
+    assert {*DISPLAYED, *SENDS.values()} == set(Kind)
 
 
 @pytest.mark.parametrize("schedule", sorted(schedules))
@@ -117,8 +117,8 @@ def test_of_many_devices_a_row_is_a_stage_with_computations_messages_and_its_dev
     for unit in units:
         assert unit["rows"] == unit["members"][0]["rows"], "a closed stage shows its first pipeline"
         above, below = (set(chart.bars.kind[chart.bars.row == row]) for row in unit["rows"])
-        assert not {DRAWN[kind] for kind in above} & set(SENDS)
-        assert {DRAWN[kind] for kind in below} <= set(SENDS)
+        assert not {DISPLAYED[kind] for kind in above} & set(SENDS)
+        assert {DISPLAYED[kind] for kind in below} <= set(SENDS)
         assert below, "synchronisation is not left out"
         assert "of pipeline 0" in unit["tip"]
 

@@ -14,7 +14,7 @@ from dtfm_lab.domain.schedule import LANE, Lane
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.widgets.lab_state import shown_prediction
-from dtfm_lab.widgets.views.gantt.bars import DRAWN, ROWS_PER_DEVICE
+from dtfm_lab.widgets.views.gantt.bars import DISPLAYED, ROWS_PER_DEVICE
 
 PRICED = "mixed-gpus"
 GZIP = b"\x1f\x8b"
@@ -104,7 +104,7 @@ async def test_a_bars_tip_is_of_the_trace_that_the_bar_leads_with() -> None:
     after = np.frombuffer(gzip.decompress(chart.after) if chart.after[:2] == GZIP else chart.after, "<i4")
     assert len(after) == len(bars.start) > 0
     for at, (kind, device) in enumerate(
-        (DRAWN[bars.kind[at]], chart.devices[bars.row[at]]) for at in range(len(after))
+        (DISPLAYED[bars.kind[at]], chart.devices[bars.row[at]]) for at in range(len(after))
     ):
         own = spans[
             (spans["device"] == device) & (spans["kind"] == kind.value) & (spans["microbatch"] == bars.microbatch[at])

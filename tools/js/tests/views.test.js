@@ -132,7 +132,7 @@ test("a cell says its numbers and where they come from", () => {
     regionAt: (/** @type {number} */ at) => ["Oregon", "Tokyo"][at],
   };
   assert.equal(cellWords(data, 0, 1), "ada → eve: 67 ms, 0.5 Gbit/s (between Oregon and Tokyo)");
-  assert.equal(cellWords(data, 1, 0), "eve → ada: ≈ 67 ms, 0.5 Gbit/s (between Tokyo and Oregon by distance, capped by a network nic)");
+  assert.equal(cellWords(data, 1, 0), "eve → ada: ≈ 67 ms, 0.5 Gbit/s (between Tokyo and Oregon by distance, capped by a NIC)");
   assert.equal(cellWords(data, 1, 1), "eve: a device with itself");
 });
 
