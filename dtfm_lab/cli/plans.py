@@ -281,9 +281,9 @@ def print_schema(format_name: str | None, output: str | None, as_json: bool) -> 
     if output is not None:
         raise click.UsageError("-o needs a FORMAT")
     if as_json:
-        rows = [
+        listed = [
             {"format": name, "title": each.title, "endings": list(each.endings)} for name, each in formats().items()
         ]
-        return print_json({"formats": rows})
+        return print_json({"formats": listed})
     rows = [(name, ", ".join(each.endings), each.title) for name, each in formats().items()]
     print_rows(("format", "endings", "what it holds"), rows)
