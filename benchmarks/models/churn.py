@@ -13,7 +13,7 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab.extensions.elasticity.availability import Availability
-from dtfm_lab.files import availability_names
+from dtfm_lab.extensions.elasticity.availability_files import availability_names
 
 JOBS = (("lecture-hall", "small"), ("campus", "gpt3-xl"), ("mixed-gpus", "llama-3-8b"))
 OURS = "goodput"

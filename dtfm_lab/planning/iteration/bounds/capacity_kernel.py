@@ -56,7 +56,7 @@ class Stages(NamedTuple):
     costs: ClassPassCosts
 
 
-class Links(NamedTuple):
+class BestLinks(NamedTuple):
     """The possible neighbours of each class."""
 
     neighbours: IntArray
@@ -66,7 +66,7 @@ class Links(NamedTuple):
     it is on the same side of the cut."""
 
 
-class Averaging(NamedTuple):
+class BestAveraging(NamedTuple):
     """What follows the passes."""
 
     how: int
@@ -91,7 +91,7 @@ class Cut(NamedTuple):
     """Most micro-batches of a pipeline that crosses the cut."""
 
 
-class Passes(NamedTuple):
+class StagePasses(NamedTuple):
     """One device of a class as a stage of one kind: what a micro-batch costs its own passes (``ClassPassCosts``)."""
 
     first: bool
@@ -209,8 +209,8 @@ def averaging_s(
 def fill_capacities(
     rules: Rules,
     stages: Stages,
-    links: Links,
-    averaging: Averaging,
+    links: BestLinks,
+    averaging: BestAveraging,
     cut: Cut,
     count: IntArray,
     upper: FloatArray,
@@ -243,7 +243,7 @@ def fill_capacities(
             f, i_s, w = forward_s[q, c], input_s[q, c], weight_s[q, c]
             if not fits[q, c] or upper[q, c] < 1 or f + i_s + w > limit_s * (1 + SLACK):
                 continue
-            own = Passes(
+            own = StagePasses(
                 first, last, f, i_s, w, min(rules.n_microbatches, upper[q, c]), in_flight[q, c], slower_s[q, c],
                 hidden_s[q, c], chain_s[q, c], next_s, rest_s[q],
             )  # fmt: skip
@@ -322,7 +322,7 @@ def fill_capacities(
 
 
 @inlined
-def _most_above(own: Passes, above: Above, limit_s: float) -> tuple[float, float]:
+def _most_above(own: StagePasses, above: Above, limit_s: float) -> tuple[float, float]:
     """The most micro-batches with this neighbour before, whatever follows; and the seconds of each."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s
@@ -334,7 +334,7 @@ def _most_above(own: Passes, above: Above, limit_s: float) -> tuple[float, float
 
 @inlined
 def _below(
-    rules: Rules, own: Passes, from_s: float, to_s: float, wait_from_s: float, wait_to_s: float, near: bool
+    rules: Rules, own: StagePasses, from_s: float, to_s: float, wait_from_s: float, wait_to_s: float, near: bool
 ) -> Below:
     """The neighbour behind, over a link of these seconds; nothing is behind a last stage."""
     trip, idle, sent_s = 0.0, 0.0, 0.0
@@ -348,7 +348,7 @@ def _below(
 
 
 @inlined
-def _most_between(own: Passes, above: Above, below: Below, limit_s: float) -> tuple[float, float]:
+def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) -> tuple[float, float]:
     """The most micro-batches between these two neighbours, before averaging; and the seconds of each."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s + below.sent_s
@@ -363,7 +363,7 @@ def _most_between(own: Passes, above: Above, below: Below, limit_s: float) -> tu
 
 @inlined
 def _whole(
-    rules: Rules, own: Passes, above: Above, below: Below, most: float, end: float, own_s: float, each_s: float
+    rules: Rules, own: StagePasses, above: Above, below: Below, most: float, end: float, own_s: float, each_s: float
 ) -> float:
     """Whole micro-batches between these two neighbours, at most ``most``, with ``end`` seconds behind the last pass.
 

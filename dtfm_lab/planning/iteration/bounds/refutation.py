@@ -221,8 +221,8 @@ class Capacities:
         kernel.fill_capacities(
             kernel.Rules(limit_s, n_stages, n_replicas, most, problem.nics, waits, turns, self.least_hop_s),
             kernel.Stages(kinds.role, kinds.before_hops, costs),
-            kernel.Links(neighbours, links),
-            kernel.Averaging(how, averages.pair_s, floor_s, averages.tied_s(side), tied_before),
+            kernel.BestLinks(neighbours, links),
+            kernel.BestAveraging(how, averages.pair_s, floor_s, averages.tied_s(side), tied_before),
             kernel.Cut(side, on_side, crossing),
             classes.count,
             upper,
