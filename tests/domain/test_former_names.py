@@ -30,7 +30,7 @@ def test_a_former_name_is_said_once() -> None:
         assert current_name("queueing", ["cards"]) == ["cards"]
 
 
-@pytest.mark.parametrize("noun", {noun for noun, _ in FORMER_NAMES})
+@pytest.mark.parametrize("noun", sorted({noun for noun, _ in FORMER_NAMES}))
 def test_former_names_are_no_names_any_more(noun: str) -> None:
     """Else a value could never have the name again."""
     former = {name for each, name in FORMER_NAMES if each == noun}
