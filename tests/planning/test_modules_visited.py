@@ -10,6 +10,8 @@ from dtfm_lab.simulation.engine import start_compiling
 
 MOST_MODULES = 40
 """As many files as somebody may have to open to follow one plan. There were 81."""
+MOST_OF_A_SIMULATION = 25
+"""The same of one prediction. There were 30."""
 
 
 def modules_visited(call: Callable[[], object]) -> set[str]:
@@ -39,3 +41,10 @@ def test_one_plan_visits_at_most_forty_modules():
     one_plan()  # compiles the search's kernels, or loads them
     visited = modules_visited(one_plan)
     assert len(visited) <= MOST_MODULES, "\n".join(sorted(visited))
+
+
+def test_one_prediction_visits_at_most_twenty_five_modules():
+    plan = lab.plan("campus", "gpt3-xl", steps=1)
+    lab.simulate(plan)
+    visited = modules_visited(lambda: lab.simulate(plan))
+    assert len(visited) <= MOST_OF_A_SIMULATION, "\n".join(sorted(visited))
