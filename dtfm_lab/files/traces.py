@@ -20,7 +20,7 @@ from pydantic import FailFast, GetJsonSchemaHandler, ValidationError, WrapValida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dtfm_lab.domain.errors import FileError, LabError, TraceError
-from dtfm_lab.domain.registry import current_name
+from dtfm_lab.domain.registry import FORMER_NAMES, current_name
 from dtfm_lab.domain.schedule import PASSES, SYNCHRONISATION, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Trace, TracedPlan
 from dtfm_lab.domain.units import FloatArray, IntArray
@@ -87,6 +87,9 @@ class _FlatSchema:
         planned = handler.resolve_ref_schema(properties.pop("plan"))
         required = [*schema["required"], *planned["required"]]
         properties |= planned["properties"]
+        links = properties["links"]
+        former = [old for noun, old in FORMER_NAMES if noun == "links of a trace"]
+        properties["links"] = links | {"enum": [*links["enum"], *former]}  # files of earlier versions are read
         return schema | {"properties": properties, "required": [key for key in required if key != "plan"]}
 
 

@@ -54,12 +54,12 @@ def test_measured_bars_stream_in_over_the_predicted_ones(page, open_notebook, as
 
 
 WAITING = """
-from dtfm_lab.widgets.views.gantt.bars import CriticalPath, Messages
+from dtfm_lab.widgets.views.gantt.bars import CriticalPath, MessageColumns
 gantt.set_predicted(
     [0, .1, .2], [.1, .2, .4], [0, 0, 1], [0, 0, 1], [0, 1, 0],
     rows=["ada", "bob"], names=["S0 · ada", "S1 · bob"], kinds=[*kinds, {"name": "activation", "color": "#56B4E9"}],
     after=[-1, 0, -2],
-    messages=Messages.of([0], [1], [.1], [.2], [2], [0]),
+    messages=MessageColumns.of([0], [1], [.1], [.2], [2], [0]),
     path=CriticalPath.of([0, 1], [0, .2], [.1, .4], [0, 2]),
 )
 """
@@ -110,7 +110,7 @@ n = 4000
 at = np.arange(n) / n
 gantt.set_predicted(
     at, at + 1 / n, np.zeros(n), np.zeros(n), np.arange(n), rows=["ada", "bob"], kinds=kinds,
-    messages=Messages.of(np.zeros(n), np.ones(n), at, at + .01, np.zeros(n), np.arange(n)),
+    messages=MessageColumns.of(np.zeros(n), np.ones(n), at, at + .01, np.zeros(n), np.arange(n)),
 )
 """
 

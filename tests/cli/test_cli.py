@@ -269,7 +269,7 @@ def test_simulate_tells_what_an_iteration_comes_to(shell: Shell, plan_file: str)
     status, out, err = shell("simulate", plan_file, "--schedule", "1f1b", "--chrome", "chrome.json")
     assert (status, err) == (0, "")
     first, *rest = out.splitlines()
-    assert first.startswith("simulated 1f1b, model clock, links drawn: iteration ")
+    assert first.startswith("simulated 1f1b, model clock, links specified: iteration ")
     told = "\n".join(rest)
     for what in ("tokens/s", "of the devices' peak", "PFLOPS", "idle ", "bandwidth ", "largest pieces", "memory: "):
         assert what in told

@@ -55,7 +55,7 @@ def trained(processor: Any, schedule: str, **fields: Any) -> tuple[list[float], 
 
             class OnGpu(ProgramExecutor):
                 def __init__(self, *args: Any, **how: Any) -> None:
-                    self._rank = args[4].rank
+                    self._rank = args[3].rank
                     super().__init__(*args, processor=gpus[self._rank], **how)
 
                 def iteration(self, *args: Any) -> float:

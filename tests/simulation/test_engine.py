@@ -18,7 +18,7 @@ from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.schedule import PASSES, Schedule, synchronisations
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND
-from dtfm_lab.simulation import engine, kernels
+from dtfm_lab.simulation import engine
 from dtfm_lab.simulation.engine import simulate_iteration
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sensitivity import gains
@@ -55,12 +55,12 @@ def test_no_schedule_and_no_way_to_average_is_left_out_of_that(name, synchronisa
 
 @given(cases)
 def test_compiled_and_plain_kernels_give_the_same_bits(case):
-    assert kernels.start().wait(120)
-    compiled = kernels.compiled_kernels
-    assert set(compiled) == set(kernels.PLAIN)
+    assert engine.start_compiling().wait(120)
+    compiled = engine.compiled_kernels
+    assert set(compiled) == set(engine.PLAIN)
     tasks = case.tasks()
     found = []
-    for forms in (compiled, kernels.PLAIN):
+    for forms in (compiled, engine.PLAIN):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "kernel", lambda name, n, forms=forms: forms[name])
             simulated = tasks.simulate(case.links)
@@ -118,8 +118,8 @@ def test_a_world_that_is_slower_throughout_takes_as_much_longer(case, factor):
 
 def test_compiled_kernels_return_no_array():
     """Making one for the caller runs Python; an interrupt there would end in a SystemError of numba's."""
-    kernels.start().wait()
-    for kernel in kernels.compiled_kernels.values():
+    engine.start_compiling().wait()
+    for kernel in engine.compiled_kernels.values():
         for signature in kernel.nopython_signatures:
             assert isinstance(signature.return_type, numba.types.Integer | numba.types.NoneType)
 

@@ -79,7 +79,7 @@ async def test_the_pictures_follow_every_edit_while_they_are_looked_at():
     assert best_s == first.newest.best_s == pytest.approx(state.plan.cost.total_s, rel=5e-3)
     assert curve.caption.startswith("live: ")
     state.topology = irregular(seed=5)
-    await until(lambda: state.live_search is not first and view.is_over and panel.real._drawn is state.live_search)
+    await until(lambda: state.live_search is not first and view.is_over and panel.real._displayed is state.live_search)
     assert curve.points["evolutionary"][-1, 2] == state.live_search.newest.best_s != best_s
     assert not curve.caption.startswith("before")
 

@@ -88,7 +88,7 @@ def test_a_race_by_dollars_asks_who_is_paid_for_it() -> None:
     assert made["on demand"].samples > made["spot"].samples
     assert list(race(made).layout.yaxis.ticktext) == ["on demand", "spot"]
     assert list(race(made, by="dollars").layout.yaxis.ticktext) == ["spot", "on demand"]
-    assert list(race(list(made.values())).layout.yaxis.ticktext) == ["oobleck, on demand", "oobleck, drawn"]
+    assert list(race(list(made.values())).layout.yaxis.ticktext) == ["oobleck, on demand", "oobleck, sampled"]
     assert "not all of the same hours" in race(made).layout.title.subtitle.text
     assert "same hours" not in race([made["spot"], replay(TABLE, 512, spot, "restart")]).layout.title.subtitle.text
     for by, otherwise in (("dollars", "costs nothing; wanted a price_per_hour"), ("foresight", "with bound=False")):
