@@ -80,8 +80,8 @@ def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | 
 def plan(
     topology: Topology, job: Job, budget: dict[str, Any], start: Plan | None, output: str | None, as_json: bool
 ) -> None:
-    """Place a job on TOPOLOGY, a name or a file. It takes 2 seconds unless told, and a quarter of that again for what
-    would be if all were open that the job names (Ctrl-C leaves it out)."""
+    """Place a job on TOPOLOGY, a name or a file. Searches for 2 s by default, then for another 0.5 s to report what you
+    would gain by unpinning the job's fields (Ctrl-C skips that)."""
     best: planning.PlanStep | None = None
     stopped = False
     try:
@@ -222,7 +222,7 @@ def _whole_numbers(text: str) -> list[int]:
 
 @cli.command("explain --worth")
 @plan_argument
-@gathered(with_help(SEARCH, seconds="Search for so long without each device, in place of steps."), into="budget")
+@gathered(with_help(SEARCH, seconds="Search this long without each device, instead of for --steps."), into="budget")
 @json_option
 def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
     """Say what each device is worth to PLAN, in seconds of its iteration or its communication cost: 4 steps of search

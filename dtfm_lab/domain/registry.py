@@ -52,6 +52,7 @@ def current_name(noun: str, name: Any) -> Any:
 
 @cache
 def say_new_name(noun: str, name: str, new: str) -> None:
+    """Warn that a value has a new name, once of each former name."""
     said = f"{noun} {name!r} is {new!r} now; the old name leaves with the next release"
     warnings.warn(said, FutureWarning, stacklevel=4)
 

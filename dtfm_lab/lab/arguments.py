@@ -45,28 +45,30 @@ class SearchBudget:
         str, Option(help="Planner of the search; all but evolutionary look at messages alone.", choices=planners)
     ] = "evolutionary"
     seed: Annotated[int, Option(help="Seed of the search: with --steps the same seed gives the same plan.")] = 0
-    steps: Annotated[int | None, Option(help="Search so many generations: reproducible.", unit="generations")] = None
+    steps: Annotated[
+        int | None, Option(help="Stop after this many generations, which is reproducible.", unit="generations")
+    ] = None
     seconds: Annotated[
-        float | None, Option(help=f"Search for so long; {DEFAULT_SECONDS:g} s without --steps.", unit="s")
+        float | None, Option(help=f"Stop after this long; {DEFAULT_SECONDS:g} s without --steps.", unit="s")
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(SearchBudget):
-    """What a planner makes least, under which limits, and how it searches."""
+    """What a planner minimises, under which limits, and how it searches."""
 
     objective: Annotated[
         str | None,
         Option(
-            help="What is made least; iteration by default, communication for a job of given message sizes.",
+            help="What to minimise; iteration by default, communication for a job of given message sizes.",
             choices=objectives,
         ),
     ] = None
     max_price_per_hour: Annotated[
-        float | None, Option(help="Only plans whose devices cost at most so much an hour.", unit="$/h", above=0)
+        float | None, Option(help="Only plans whose devices cost at most this much an hour.", unit="$/h", above=0)
     ] = None
     max_iteration_s: Annotated[
-        float | None, Option(help="Only plans whose iteration takes at most so long.", unit="s", above=0)
+        float | None, Option(help="Only plans whose iteration takes at most this long.", unit="s", above=0)
     ] = None
     queueing: Annotated[str, QUEUEING_OPTION] = "pairs"
     efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
@@ -85,7 +87,7 @@ class SpreadOptions(SearchOptions):
 
     spread: Annotated[
         GivenSpread | None,
-        Option(help="Least expected seconds where links and speeds have this spread, as lab.compare takes it."),
+        Option(help="Minimise expected seconds when links and speeds vary by this spread, given as to lab.compare."),
     ] = None
 
 
@@ -96,7 +98,10 @@ class FrontierBudget(SearchBudget):
     steps: Annotated[int | None, Option(help="Steps of every search: reproducible.", unit="steps")] = None
     seconds: Annotated[
         float | None,
-        Option(help=f"All searches together; {FRONTIER_SECONDS:g} s for each batch without --steps.", unit="s"),
+        Option(
+            help=f"Time limit of all searches together; {FRONTIER_SECONDS:g} s for each batch without --steps.",
+            unit="s",
+        ),
     ] = None
     searches: Annotated[
         int, Option(help="Searches of each batch: the fastest, the cheapest, and under limits of price.", least=2)

@@ -28,15 +28,15 @@ class SearchKeywords(TypedDict, total=False):
     seed: int
     """Seed of the search: with --steps the same seed gives the same plan. Default: 0."""
     steps: int | None
-    """Search so many generations: reproducible."""
+    """Stop after this many generations, which is reproducible."""
     seconds: float | None
-    """Search for so long; 2 s without --steps."""
+    """Stop after this long; 2 s without --steps."""
     objective: str | None
-    """What is made least; iteration by default, communication for a job of given message sizes."""
+    """What to minimise; iteration by default, communication for a job of given message sizes."""
     max_price_per_hour: float | None
-    """Only plans whose devices cost at most so much an hour. More than 0 $/h."""
+    """Only plans whose devices cost at most this much an hour. More than 0 $/h."""
     max_iteration_s: float | None
-    """Only plans whose iteration takes at most so long. More than 0 s."""
+    """Only plans whose iteration takes at most this long. More than 0 s."""
     queueing: str
     """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics. Default: pairs."""
     efficiency: float | None
@@ -49,7 +49,7 @@ class PlanKeywords(SearchKeywords, total=False):
     """Keywords of ``lab.plan``, from `dtfm_lab.lab.arguments.SpreadOptions`."""
 
     spread: GivenSpread | None
-    """Least expected seconds where links and speeds have this spread, as lab.compare takes it."""
+    """Minimise expected seconds when links and speeds vary by this spread, given as to lab.compare."""
 
 
 class FrontierKeywords(TypedDict, total=False):
@@ -62,7 +62,7 @@ class FrontierKeywords(TypedDict, total=False):
     steps: int | None
     """Steps of every search: reproducible."""
     seconds: float | None
-    """All searches together; 20 s for each batch without --steps."""
+    """Time limit of all searches together; 20 s for each batch without --steps."""
     searches: int
     """Searches of each batch: the fastest, the cheapest, and under limits of price. 2 or more. Default: 12."""
     queueing: str

@@ -47,9 +47,10 @@ class Format(NamedTuple):
 
 def schema(name: str) -> JsonSchemaValue:
     """The JSON Schema (draft 2020-12) of a file format, one of ``formats``. Raises UnknownName."""
-    if name not in formats():
-        raise unknown("file format", name, formats())
-    chosen = formats()[name]
+    known = formats()
+    if name not in known:
+        raise unknown("file format", name, known)
+    chosen = known[name]
     made = chosen.build()
     version = f"dtfm_{name}"
     if version in made.get("properties", {}):

@@ -157,7 +157,7 @@ class SearchRequest:
     """Share of their peak that devices reach, as ``simulate`` takes it."""
     max_price_per_hour: float | None = None
     max_iteration_s: float | None = None
-    """Only plans whose devices cost at most so many dollars an hour, or whose iteration takes at most so long."""
+    """Only plans whose devices cost at most this many dollars an hour, or whose iteration takes at most this long."""
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Runs the threads that the planner starts, for a caller that counts their CPU time."""
     improve_bound: bool = True

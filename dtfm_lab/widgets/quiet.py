@@ -1,9 +1,9 @@
 """The widgets of ipywidgets that the lab uses, each of which can be kept in Python until the page shows it.
 
-A widget has its page told of itself as it is made. A lab has 800, most of them in panes that nobody looks at yet, and a
-still page is made of widgets that no notebook knows. So widgets that are made inside ``untold`` are kept: the page is
-told of one when something that it knows is made of it. Modules of the lab import this one as they would import
-ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages are as they were.
+A widget sends its state to the page as soon as it is made. A lab has 800 widgets, most of them in panes that nobody has
+opened yet, and a still page is made of widgets that no notebook shows. So widgets made inside ``untold`` stay in
+Python. Their state is sent once a widget that the page shows refers to them. Modules of the lab import this one as they
+would import ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages do not change.
 """
 
 from collections.abc import Iterator

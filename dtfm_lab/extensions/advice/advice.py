@@ -61,14 +61,17 @@ class AdviceOptions:
     budget_dollars: Annotated[
         float | None,
         Option(
-            help="Only ways that cost at most so much; the fastest of them without a deadline.", above=0, flag="budget"
+            help="Only ways that cost at most this much; the fastest of them without a deadline.",
+            above=0,
+            flag="budget",
         ),
     ] = None
     electricity_per_kwh: Annotated[
         float, Option(help="US dollars for a kWh of one's own machines.", least=0, flag="electricity")
     ] = 0.30
     seconds: Annotated[
-        float | None, Option(help=f"All searches together; {DEFAULT_SECONDS:g} s without --steps.", unit="s", above=0)
+        float | None,
+        Option(help=f"Time limit of all searches together; {DEFAULT_SECONDS:g} s without --steps.", unit="s", above=0),
     ] = None
     steps: Annotated[int | None, Option(help="Generations of every search: reproducible.", least=1)] = None
     seed: Annotated[int, Option(help="Seed of the searches and of the interruptions.", least=0)] = 0

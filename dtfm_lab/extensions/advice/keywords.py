@@ -19,11 +19,11 @@ class AdviceKeywords(TypedDict, total=False):
     deadline_days: float | None
     """The cheapest of the ways that are done within so many days. More than 0."""
     budget_dollars: float | None
-    """Only ways that cost at most so much; the fastest of them without a deadline. More than 0."""
+    """Only ways that cost at most this much; the fastest of them without a deadline. More than 0."""
     electricity_per_kwh: float
     """US dollars for a kWh of one's own machines. 0 or more. Default: 0.3."""
     seconds: float | None
-    """All searches together; 12 s without --steps. More than 0 s."""
+    """Time limit of all searches together; 12 s without --steps. More than 0 s."""
     steps: int | None
     """Generations of every search: reproducible. 1 or more."""
     seed: int

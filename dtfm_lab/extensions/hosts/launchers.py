@@ -107,8 +107,8 @@ class Launched:
     @property
     def files(self) -> dict[str, str]:
         """What the framework reads, under the header where it knows comments."""
-        framework_launch = self.framework_launch.files.items()
-        return {name: text if name.endswith(".json") else self.commented(text) for name, text in framework_launch}
+        files = self.framework_launch.files.items()
+        return {name: text if name.endswith(".json") else self.commented(text) for name, text in files}
 
     def per_host(self) -> int:
         """GPUs of each host. Raises LabError where they differ."""
@@ -132,12 +132,10 @@ class Launched:
             cases.append("    ;;")
         text = filled(
             "launch.txt",
-            **{
-                "told": self.framework_launch,
-                "port": self.port,
-                "n_agents": len(self.agents),
-                "address": self.hosts[0].address,
-            },
+            framework_launch=self.framework_launch,
+            port=self.port,
+            n_agents=len(self.agents),
+            address=self.hosts[0].address,
             names=" ".join(host.name for host in self.hosts),
             world=sum(agent.processes for agent in self.agents),
             environment=". ./plan.env\n" if "plan.env" in self.framework_launch.files else "",

@@ -257,11 +257,6 @@ class IterationProblem:
         blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
         return _sums(blocks, lambda layer: repeated_flop(self.job, layer))
 
-    @property
-    def again_flop_share(self) -> float:
-        """FLOP that the backwards of blocks checkpointed one by one repeat, for one of their forwards; on average."""
-        return float(self.block_again_flop[-1] / max(self.block_flop[-1], 1.0))
-
     @cached_property
     def alike(self) -> IntArray:
         """(N,) class of each device: exchanging two of a class changes no plan's seconds,

@@ -1,7 +1,8 @@
-"""What the coordinator orders of its workers: a class for each order, one line of JSON on the wire.
+"""Orders that the coordinator sends to its workers: one class per order, one line of JSON on the wire.
 
-Orders but ``Slow`` and ``Exit`` are carried out one after the other, and answered by an event of the same name. Each
-belongs to an epoch: those of an earlier one than the newest order to join, hand over or become are ignored.
+A worker carries out ``Slow`` and ``Exit`` at once. It carries out all other orders one after the other, and answers
+each with an event of the same name. Every order belongs to an epoch. A worker ignores orders of an earlier epoch than
+that of the newest ``Join``, ``HandOver`` or ``Become``.
 """
 
 import json

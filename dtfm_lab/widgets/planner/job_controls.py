@@ -30,11 +30,11 @@ class Limits:
     """What a plan must not exceed."""
 
     max_price_per_hour: Annotated[
-        float, Option(help="Only plans whose devices cost at most so much; 0: any.", least=UNLIMITED)
+        float, Option(help="Only plans whose devices cost at most this much; 0: any.", least=UNLIMITED)
     ] = UNLIMITED
-    max_iteration_s: Annotated[float, Option(help="Only plans that take at most so long; 0: any.", least=UNLIMITED)] = (
-        UNLIMITED
-    )
+    max_iteration_s: Annotated[
+        float, Option(help="Only plans that take at most this long; 0: any.", least=UNLIMITED)
+    ] = UNLIMITED
 
 
 class ObjectiveControls(SavedControls):

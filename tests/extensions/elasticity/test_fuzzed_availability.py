@@ -1,17 +1,13 @@
 """Damaged hours are read, or refused in one line, as every other file of the lab is (``tests/files``)."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
+from test_fuzzed_files import SOME_EXAMPLES, edited, edits, reads_or_refuses_in_one_line
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.extensions.elasticity.availability_files import load_availability
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "files"))
-from test_fuzzed_files import SOME_EXAMPLES, edited, edits, reads_or_refuses_in_one_line
 
 EVENTS = """# end_seconds: 60
 # devices: ["a", "b"]
