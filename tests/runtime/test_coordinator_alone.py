@@ -209,7 +209,7 @@ def test_every_worker_starts_an_iteration_with_the_same_order_and_its_own_profil
     assert all(own == begun[0] for own in begun)
     for rank, (position, _) in enumerate(led.spec.workers):
         (train,) = (order for order in led.orders[rank] if order["do"] == "train")
-        assert {row[0] for row in train["drawn_s"]} == {position}
+        assert {row[0] for row in train["specified_s"]} == {position}
 
 
 def test_the_same_iteration_is_not_repeated_for_ever(monkeypatch):

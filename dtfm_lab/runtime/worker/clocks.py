@@ -33,7 +33,7 @@ class Clock:
         return self._now_s
 
     def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
-        """The end of a computation that used ``cpu_s`` here and takes ``drawn_s`` in the profile."""
+        """The end of a computation that used ``cpu_s`` here and takes ``specified_s`` in the profile."""
         raise NotImplementedError
 
     def arrive(self, delivered_s: float, arrived_monotonic_s: float) -> float:

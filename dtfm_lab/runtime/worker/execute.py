@@ -47,7 +47,7 @@ class ProgramExecutor:
         ----------
         where
             Position in the pipeline, and replica.
-        drawn_s
+        specified_s
             Seconds of each computation in the profile, by stage and kind.
         report
             Takes each span.

@@ -48,12 +48,12 @@ class MysteryControls:
         candidate, secret = self.candidate, self._secret
         if candidate is None or secret is None:
             return
-        self.tries += 1
-        evidence = evidence_of(self._lab_state.comparison, *candidate)
         if is_it(candidate, secret):
-            self._end(f"yes, it is {described(secret)}; found at try {self.tries}")
+            self._end(f"yes, it is {described(secret)}; found at try {self.tries + 1}")
         else:
+            evidence = evidence_of(self._lab_state.comparison, *candidate)
             self._say(f"no, it is not {arrow(candidate[1])}{evidence}")
+        self.tries += 1  # last: whoever sees this number sees the answer, too, from any thread of the kernel
 
     def _give_up(self) -> None:
         if self._secret is not None:

@@ -23,5 +23,5 @@ def test_a_network_is_made_from_what_tools_say(tells, refuses):
 
 def test_the_help_of_network_names_them(prints):
     told = " ".join(prints("network", "--help").split())
-    assert "dtfm-lab network from --help: Make a network" in told
-    assert "dtfm-lab network probe --help: Measure" in told
+    assert "dtfm-lab network from Make a network" in told
+    assert "dtfm-lab network probe Measure" in told
