@@ -19,8 +19,8 @@ parameters on several GPUs, whose gradients these average before each step, in r
 
 With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2) a
 layer's parameters are gathered before its forward, dropped, gathered again before its backward, and its gradients are
-scattered behind it, in every micro-batch. The next layer is fetched while one computes; the first cannot be hidden,
-nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
+scattered behind it, in every micro-batch. The next layer is fetched while one computes (``Job.prefetch``); the first
+cannot be hidden, nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
 
 With zero-2 no device has room for whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and
 in FSDP's SHARD_GRAD_OP without ``no_sync``: all but those of the last micro-batch, which the synchronisation sends.
@@ -214,13 +214,18 @@ class LayerMessages(NamedTuple):
     """Seconds in which a layer's gradients are scattered."""
 
 
-def sharded_passes(alone: PassSeconds, messages: LayerMessages) -> PassSeconds:
-    """The passes of a stage with their messages, from those of a device with all parameters."""
+def sharded_passes(alone: PassSeconds, messages: LayerMessages, *, prefetch: bool = True) -> PassSeconds:
+    """The passes of a stage with their messages, from those of a device with all parameters.
+
+    Without ``prefetch`` no layer computes while another's messages travel.
+    """
     shares, gather_s, scatter_s = messages
     backwards = shares[::-1], gather_s[::-1], scatter_s[::-1]
     none = [0.0] * len(shares)
 
     def of(seconds: float, parts: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
+        if not prefetch:
+            return seconds + sum(before_s) + sum(after_s)
         return streamed_s([seconds * part for part in parts], before_s, after_s)
 
     return PassSeconds(
@@ -310,7 +315,7 @@ def pass_times(
                 weights_s - unweighted_s,
             )
             if messages is not None:
-                passes = sharded_passes(passes, messages)
+                passes = sharded_passes(passes, messages, prefetch=job.prefetch)
             gather_s = (hop_gather_s(job, device, n_bytes[stage + behind]) for behind in range(2))
             before_s = [coding_s + n * each_s for n, each_s in zip(n_received, gather_s, strict=True)]
             passes_of[kind] = passes, before_s
@@ -398,14 +403,24 @@ def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iter
 def stage_traffic(job: Job, layers: Sequence[Layer]) -> PassParts:
     """Bytes that the layers of a stage move for one micro-batch.
 
-    Checkpointed blocks, or stages, move in their recomputation what they moved in their forward.
+    Checkpointed blocks, or stages, move in their recomputation what they moved in their forward. Quantised weights are
+    restored before each product (``restored_bytes``): in the forward, in its recomputation and in the backward.
     """
     each = job.microbatch * BYTES_PER_ELEMENT[job.dtype]
     forward = each * sum(moved_elements(job, layer) for layer in layers)
     repeated = {"none": [], "stage": layers}.get(
         job.checkpoints, [layer for layer in layers if layer.kind is LayerKind.BLOCK]
     )
-    return PassParts(forward, BACKWARD_READS * forward, each * sum(moved_elements(job, layer) for layer in repeated))
+    again = each * sum(moved_elements(job, layer) for layer in repeated)
+    restored, restored_again = (sum(restored_bytes(job, layer) for layer in some) for some in (layers, repeated))
+    return PassParts(forward + restored, BACKWARD_READS * forward + restored, again + restored_again)
+
+
+def restored_bytes(job: Job, layer: Layer) -> float:
+    """Bytes that a layer's quantised weights move each time they are restored: read as they are kept, written in the
+    job's precision and read again by the product (Dettmers et al. 2023, "QLoRA", equation 5). 0 for other weights."""
+    kept, plain_bytes = frozen_bytes(job, layer), float(layer.frozen_elements * BYTES_PER_ELEMENT[job.dtype])
+    return job.data_gpus * (kept + 2 * plain_bytes) if kept < plain_bytes else 0.0
 
 
 def unweighted(job: Job, layers: Sequence[Layer]) -> float:

@@ -117,6 +117,13 @@ class SystemOptions:
             choices=SHARDINGS,
         ),
     ] = "none"
+    prefetch: Annotated[
+        bool,
+        Option(help="Exchange sharded parameters and gradients of neighbouring layers while a layer computes."),
+    ] = True
+    """Without it, each layer of a device waits for its own exchanges, as with FSDP's ``limit_all_gathers`` beside
+    adapters that are FSDP units of their own: at most two units are gathered at a time, and the adapters of a layer
+    take both places until it is done."""
     overlap: Annotated[
         Flag,
         Option(
