@@ -17,8 +17,8 @@ from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.systems.vtrain import INSIDE_BYTES_PER_S
 from dtfm_lab.extensions.published.units import ALLOCATED, hosts_of, listed_plan, simulated_row
 
-SEQUENCE, VOCABULARY = 2048, 250_880
-"""Tokens, and rows of the table: about 250,000, padded to a multiple of 128 for each of eight GPUs."""
+SEQUENCE, STATED_VOCABULARY, VOCABULARY = 2048, 250_000, 250_880
+"""Tokens, and rows of the table: as sizes count them, and padded to a multiple of 128 for each of eight GPUs."""
 FIRST_WIDTH = 14_400
 """Of the rows that do not name one."""
 HEADS = {14_400: 80, 13_824: 96, 14_336: 112}
@@ -46,20 +46,17 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, line: dict[str, str]) -> "Shape":
-        """Of its own columns, or, without layers, of the work that its seconds and FLOP/s imply.
+        """Of its own columns; without layers, as many for each stage as come nearest to the size.
 
-        By that count an iteration has 8 FLOP a token for each of the 12 x width^2 parameters of a layer.
+        A layer has 12 width^2 + 13 width parameters, and the table and the positions have width numbers for each row.
         """
         width = int(line["hidden"] or FIRST_WIDTH)
         heads = int(line["heads"] or HEADS.get(width, width // 128))
         if line["layers"]:
             return cls(int(line["layers"]), width, heads)
-        flop = float(line["tflops_per_gpu"]) * 1e12 * float(line["seconds_per_iteration"]) * _gpus(line)
-        return cls(round(flop / (8 * SEQUENCE * int(line["gbs"]) * 12 * width**2)), width, heads)
-
-
-def _gpus(line: dict[str, str]) -> int:
-    return int(line["dp"]) * int(line["tp"]) * int(line["pp"])
+        rest = float(line["size_b"]) * 1e9 - (STATED_VOCABULARY + SEQUENCE + 2) * width
+        n_stages = int(line["pp"])
+        return cls(n_stages * round(rest / (12 * width**2 + 13 * width) / n_stages), width, heads)
 
 
 def blocks_of_stages(n_blocks: int, n_stages: int) -> tuple[int, ...]:
@@ -118,6 +115,10 @@ def plan_of(line: dict[str, str]) -> Plan:
         _gpus(line), "A100", inside_bytes_per_s=INSIDE_BYTES_PER_S, between_bytes_per_s=BETWEEN_BYTES_PER_S
     )
     return listed_plan(network, job)
+
+
+def _gpus(line: dict[str, str]) -> int:
+    return int(line["dp"]) * int(line["tp"]) * int(line["pp"])
 
 
 def _framework_bytes(plan: Plan) -> float:
