@@ -55,9 +55,9 @@ ALIGNED_SIDE, ALIGNED_HEAD = 64, 8
 """Numbers by which a side of a block's weights, and the width of a head, divide for the fast kernels: 128 and 16 bytes
 in half precision (NVIDIA's "Matrix Multiplication Background User's Guide", on A100s)."""
 UNALIGNED = 0.7
-"""Speed of the kernels for other sides, as a share of the fast ones'. Fitted to BigScience's rows of width 14,400, whose
-eighth is no multiple of 64, beside those of 13,824 and 14,336, on the same A100s. A head is no such product: frameworks
-pad the vocabulary."""
+"""Speed of the kernels for other sides, as a share of the fast ones'. Fitted to BigScience's rows of width 14,400, an
+eighth of which is no multiple of 64, beside those of 13,824 and 14,336, on the same A100s. The head has no such sides:
+frameworks pad the vocabulary."""
 NARROWEST = 2048
 """Width of the narrowest model whose products count; the narrowest that was measured has 2304. Of narrower ones kernels
 begin as slowly as they compute, and GPUs without a source would look fast beside those with one."""

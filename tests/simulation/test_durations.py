@@ -22,8 +22,8 @@ from dtfm_lab.simulation.durations import analytic, compute_seconds
 from dtfm_lab.simulation.efficiency import (
     BACKWARD_READS,
     EFFICIENCY,
-    UNALIGNED,
     PRODUCTS,
+    UNALIGNED,
     ShareFactor,
     efficiency_of,
     peak_of,

@@ -6,7 +6,7 @@ all-reduces within a host reach, and what a host's network reaches, which is a q
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.plan import Plan
@@ -15,23 +15,22 @@ from dtfm_lab.extensions.published.row import Evidence, Row, assumptions, number
 from dtfm_lab.extensions.published.sailor_memory import CONTEXT_BYTES, buffers_bytes, communicators
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.systems.vtrain import INSIDE_BYTES_PER_S
-from dtfm_lab.extensions.published.units import ALLOCATED, hosts_of, listed_plan, simulated_row
+from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
 SEQUENCE, STATED_VOCABULARY, VOCABULARY = 2048, 250_000, 250_880
 """Tokens, and rows of the table: as sizes count them, and padded to a multiple of 128 for each of eight GPUs."""
 FIRST_WIDTH = 14_400
 """Of the rows that do not name one."""
 HEADS = {14_400: 80, 13_824: 96, 14_336: 112}
-"""By width, where a row does not name them: as in its 104B model, and as multiples of eight GPUs allow. Ours: the rows
-of this part name none."""
+"""By width, as multiples of eight GPUs allow. A guess of ours: the rows of this part name none."""
 ADAPTERS_BYTES_PER_S = 4 * 12.5e9
 """Four Omni-Path adapters of 100 Gbit/s a host."""
 BETWEEN_BYTES_PER_S = ADAPTERS_BYTES_PER_S / 4
-"""What a host's network reaches. Fitted to the rows of width 14,400 and micro-batches of one: the fewer stages, the more
-parameters of each GPU are averaged, and the longer the iterations are. DeepSpeed's ZeRO-3 on Selene reaches as little of
-what its adapters may (``known_misses.csv``)."""
+"""What a host's network reaches. Fitted to the rows of width 14,400 and micro-batches of one: the fewer stages, the
+more parameters each GPU averages, and the longer the iterations are. DeepSpeed's ZeRO-3 on Selene reaches as little
+of what its adapters may (``known_misses.csv``)."""
 BUCKETS_BYTES = 2 * 5e8 * 2
-"""Numbers in half precision of DeepSpeed's reduce_bucket_size and allgather_bucket_size, by default 500 million each."""
+"""Of DeepSpeed's reduce_bucket_size and allgather_bucket_size: by default 500 million numbers each."""
 FITTED = "what a host's network reaches, and the speed of unaligned products, to the rows of width 14,400"
 REPEATED = {"582": "482"}
 """Lines that state another line's measurement again."""
@@ -60,7 +59,7 @@ class Shape(NamedTuple):
 
 
 def blocks_of_stages(n_blocks: int, n_stages: int) -> tuple[int, ...]:
-    """Blocks of each stage as DeepSpeed's PipelineModule cuts them: every stage is filled up, and the last has the rest.
+    """Blocks of each stage, as DeepSpeed's PipelineModule cuts: every stage is filled up, and the last has the rest.
 
     From 28 February on BigScience counted the embedding and the head as a block each (``type:transformer|embedding``),
     and chose the number of blocks so that all divide: taken where they do and blocks alone do not.
@@ -128,6 +127,10 @@ def _framework_bytes(plan: Plan) -> float:
     return CONTEXT_BYTES + buffers_bytes(opened) + BUCKETS_BYTES
 
 
+def _used_gib(found: Prediction) -> float:
+    return (found.peak_bytes / ALLOCATED + _framework_bytes(found.plan)) / GiB
+
+
 @published("bigscience")
 def bigscience() -> Iterator[Row]:
     """Seconds of an iteration, and what ``nvidia-smi`` said of the fullest GPU."""
@@ -136,7 +139,7 @@ def bigscience() -> Iterator[Row]:
         plan, shape = plan_of(line), Shape.of(line)
         grid = f"DP {line['dp']} TP {line['tp']} PP {line['pp']}, micro-batch {line['mbs']}"
         repeated = REPEATED.get(line["line"])
-        how = {
+        how: dict[str, Any] = {
             "group": f"width {shape.width}",
             "setting": f"{shape.layers} layers of {shape.width}, {grid}, line {line['line']}",
             "note": f"line {repeated} again" if repeated else "",
@@ -151,10 +154,9 @@ def bigscience() -> Iterator[Row]:
             assumptions=assumed["iteration"],
             **how,
         )
-        extra = _framework_bytes(plan)
         yield simulated_row(
             plan,
-            value=lambda found, extra=extra: (found.peak_bytes / ALLOCATED + extra) / GiB,
+            value=_used_gib,
             quantity="memory",
             unit="GiB",
             published=float(line["mem_gb"]),

@@ -22,7 +22,12 @@ SAMPLES = 1024
 """Sequences of an epoch."""
 RANK = 64
 """Of the adapters: the default of its train.py (``lora_rank``)."""
-MODEL_NAMES = {"Llama-2 7B": "llama-2-7b", "Llama-2 13B": "llama-2-13b", "Llama-2 70B": "llama-2-70b", "Yi 34B": "yi-34b"}
+MODEL_NAMES = {
+    "Llama-2 7B": "llama-2-7b",
+    "Llama-2 13B": "llama-2-13b",
+    "Llama-2 70B": "llama-2-70b",
+    "Yi 34B": "yi-34b",
+}
 HOST_MEMORY_BYTES_PER_S = 6.12e9 / 2
 """Between two GeForce GPUs of a host, each way: two RTX 3090s copy 6.11 to 6.13 GB/s both ways, without peer-to-peer,
 by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127; its farther pairs 8.5 to 8.6)."""
@@ -64,8 +69,8 @@ def plan_of(line: dict[str, str], link_bytes_per_s: float = HOST_MEMORY_BYTES_PE
         operators="eager",
         memory_traffic=True,
     )
-    links = {"inside_bytes_per_s": link_bytes_per_s, "between_bytes_per_s": link_bytes_per_s}
-    return listed_plan(hosts_of(n, gpu, **links), job)
+    network = hosts_of(n, gpu, inside_bytes_per_s=link_bytes_per_s, between_bytes_per_s=link_bytes_per_s)
+    return listed_plan(network, job)
 
 
 def _epoch_s(found: Prediction) -> float:
