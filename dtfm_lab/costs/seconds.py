@@ -86,7 +86,7 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
     A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
     recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
     within a group of GPUs are part of the passes, and where the job counts it (``memory_traffic``) the bytes that
-    operators move. Raises JobError where a GPU's memory bandwidth is unknown where the job counts it.
+    operators move. A block's pass takes no less than its kernels' launches (``block_launch_s``). Raises JobError where a GPU's memory bandwidth is unknown where the job counts it.
     """
     once_s, again_s = (job.microbatch * flop / flop_per_s for flop in (layer.forward_flop, repeated_flop(job, layer)))
     inputs_s, weights_s = (times * once_s for times in job.modelled().backward)
@@ -99,9 +99,21 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
         forward_s += moved.forward / bytes_per_s
         back_s += (moved.again + moved.backward) / bytes_per_s
         unweighted_s = job.microbatch * unweighted(job, layer) / flop_per_s
-    return PassSeconds(
+    passes = PassSeconds(
         forward_s, inputs_s + weights_s + back_s, inputs_s + unweighted_s + back_s, weights_s - unweighted_s
     )
+    if not job.block_launch_s or layer.kind is not LayerKind.BLOCK:
+        return passes
+    launched_s = launch_seconds(job)
+    return PassSeconds(*map(max, passes, launched_s))
+
+
+def launch_seconds(job: Job) -> PassSeconds:
+    """Least seconds of a block's passes, in which its kernels are launched: a third in the forward, as much for each
+    half of the backward, and again what a backward repeats."""
+    third_s = job.block_launch_s / 3
+    again_s = third_s if job.checkpoints != "none" else 0.0
+    return PassSeconds(third_s, 2 * third_s + again_s, third_s + again_s, third_s)
 
 
 def stage_passes(job: Job, layers: Sequence[Layer], device: Device, flop_per_s: float) -> PassSeconds:
