@@ -44,6 +44,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "memory_traffic": (True,),
     "flush_every": (2,),
     "early_stop": (True,),
+    "block_launch_s": (5.0,),
 }
 MODIFIERS = {"tensor_parallel", "sequence_parallel", "bucket_bytes", "fragment_delay"}
 """Fields that change nothing alone, or that another file tries."""
