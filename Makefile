@@ -72,7 +72,7 @@ CORE := build/core
 core:
 	rm -rf $(CORE) && mkdir -p $(CORE)
 	git ls-files --cached | grep -vE '^(dtfm_lab|tests)/extensions/' | tar -cT - | tar -xC $(CORE)
-	sed -i '/dtfm_lab\.extensions/d' $(CORE)/pyproject.toml
+	sed -i '/^\[project\.entry-points/,/^$$/{/dtfm_lab\.extensions/d}' $(CORE)/pyproject.toml
 	$(PYTHON) -m venv $(CORE)/.venv
 	cd $(CORE) && .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	cd $(CORE) && env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -n 2 --dist worksteal tests -m "not slow" --ignore tests/browser $(ARGS)
