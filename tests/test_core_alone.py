@@ -28,7 +28,7 @@ NAMED = {
     "hosts": r"run folders?|rendezvous",
     "machines": r"probes?|ssh|iperf3?",
     "proofs": r"or-?tools|planner exact",
-    "published": r"reproduces?|ledger|published (rows?|numbers?)",
+    "published": r"reproduces?|ledger|published rows?",
     "systems": r"strateg(y|ies)|training systems?|waterfalls?",
 }
 """Words of which an extension alone speaks: without it, no text that a person reads has them."""
