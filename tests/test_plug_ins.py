@@ -183,7 +183,7 @@ sys.argv = ["dtfm-lab", "nearest", "ring-of-eight", "nobody"]
 main()
 """)
     assert ran.returncode == 2, ran.stderr
-    assert "nearest     Say which device is nearest to DEVICE." in ran.stdout
+    assert "nearest Say which device is nearest to DEVICE." in " ".join(ran.stdout.split())
     assert "True" in ran.stdout.splitlines()
     assert " is nearest to " in ran.stdout.splitlines()[-1]
     assert "dtfm-lab: no device 'nobody' with a neighbour; wanted one of " in ran.stderr
