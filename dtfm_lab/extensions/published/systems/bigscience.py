@@ -1,7 +1,7 @@
 """BigScience's trials of grids on A100s before it trained BLOOM: seconds of an iteration, and memory.
 
 Models of 181 to 203 billion parameters with Megatron-DeepSpeed on 40 to 48 hosts of eight A100s. What decides the
-seconds beyond FLOP: sides of matrices that suit slow kernels only (``simulation/efficiency.py``, ``UNALIGNED``), what
+seconds beyond FLOP: sides of matrices that suit slow kernels only (``UNALIGNED`` of ``costs/efficiency.py``), what
 all-reduces within a host reach, and what a host's network reaches, which is a quarter of its four adapters.
 """
 

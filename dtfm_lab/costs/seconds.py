@@ -1,0 +1,380 @@
+"""Seconds of a layer's passes, and of collectives.
+
+Collectives are rings over the links of a group, in which every round waits for the slowest link.
+
+A ring gathers, or scatters sums, in n - 1 rounds of 1/n of the bytes, and does both for an all-reduce (Patarasu and
+Yuan 2009, "Bandwidth optimal all-reduce algorithms").
+
+With tensor parallelism each block sums a micro-batch's activations over the group twice in the forward and twice in the
+backward, behind its attention and its MLP (Shoeybi et al. 2019, "Megatron-LM", section 3 and figure 4); the embedding,
+cut by vocabulary, once in the forward, and the head once in the backward. The sums depend on each other and are not
+hidden.
+
+With context parallelism the keys and values of a part of the sequence go round in a ring, in c - 1 steps, each beside
+the products of the queries with the part that came before; in the backward their gradients go round, too (Liu et al.
+2023, "Ring Attention", section 3). Hidden is what these products take, however causal: parts are dealt out so that all
+GPUs have as many. With expert parallelism each token goes to its experts and back, all to all, in the forward and in
+the backward (Lepikhin et al. 2020, "GShard", section 3.2); every GPU is sent as many, and nothing is hidden. Both have
+parameters on several GPUs, whose gradients these average before each step, in rings, not hidden.
+
+Seconds of passes are FLOP over what a device reaches of its peak. Where a job asks for it (``memory_traffic``), they
+are also the bytes that computing moves in memory and that are counted nowhere else. Normalisations, activation
+functions, dropout, residuals, the loss, and the elementwise parts of an unfused attention do so little arithmetic that
+they take as long as memory takes to be read and written; so does the optimiser's step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.costs.efficiency import BACKWARD_READS, GivenEfficiency, speeds_of
+from dtfm_lab.costs.memory import sharded_over, static_memory
+from dtfm_lab.costs.sharded_passes import GroupRings, PassSeconds, layer_messages, sharded_passes
+from dtfm_lab.domain.errors import JobError, TraceError
+from dtfm_lab.domain.job import (
+    BACKWARD_PER_FORWARD,
+    BYTES_PER_ELEMENT,
+    Job,
+    Layer,
+    LayerKind,
+    boundary_bytes,
+    device_expert_elements,
+    device_gradient_elements,
+    frozen_bytes,
+    moved_elements,
+    repeated_flop,
+)
+from dtfm_lab.domain.network import Device, Links, hardware_of
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Kind, Programs, Step
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.domain.units import FloatArray
+
+
+def ring_gather_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Seconds in which n members with 1/n of ``n_bytes`` each give everyone all; also those of a reduce-scatter."""
+    return (n - 1) * (latency_s + n_bytes / n / bandwidth_bytes_per_s) if n > 1 else 0.0
+
+
+def ring_all_reduce_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Seconds in which n members sum ``n_bytes`` each and all have the sum: a reduce-scatter and a gather."""
+    return 2 * ring_gather_s(n_bytes, n, bandwidth_bytes_per_s, latency_s)
+
+
+ALL_REDUCES = {LayerKind.EMBEDDING: (1, 0), LayerKind.BLOCK: (2, 2), LayerKind.HEAD: (0, 1)}
+"""All-reduces of a micro-batch's activations in the forward and in the backward of a layer."""
+
+
+class PassParts(NamedTuple):
+    """Of one micro-batch over a stage: seconds, or bytes."""
+
+    forward: float
+    backward: float
+    again: float
+    """Of what is recomputed in the backward."""
+
+
+NOTHING = PassParts(0.0, 0.0, 0.0)
+
+
+def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassSeconds:
+    """Seconds of one micro-batch's passes over a layer, at the FLOP/s that the device, or group of GPUs, reaches.
+
+    A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
+    recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
+    within a group of GPUs are part of the passes, and where the job counts it (``memory_traffic``) the bytes that
+    operators move. A block's pass takes no less than its kernels' launches (``block_launch_s``). Raises JobError where
+    the job counts memory traffic and a GPU's memory bandwidth is unknown.
+    """
+    once_s, again_s = (job.microbatch * flop / flop_per_s for flop in (layer.forward_flop, repeated_flop(job, layer)))
+    inputs_s, weights_s = (times * once_s for times in job.modelled().backward)
+    messages_s = group_messages_s(job, layer, device, flop_per_s)
+    forward_s = once_s + messages_s.forward
+    back_s = again_s + messages_s.backward + messages_s.again
+    unweighted_s = 0.0
+    if job.memory_traffic:
+        moved, bytes_per_s = layer_traffic(job, layer), memory_bandwidth_of(device)
+        forward_s += moved.forward / bytes_per_s
+        back_s += (moved.again + moved.backward) / bytes_per_s
+        unweighted_s = job.microbatch * unweighted(job, layer) / flop_per_s
+    passes = PassSeconds(
+        forward_s, inputs_s + weights_s + back_s, inputs_s + unweighted_s + back_s, weights_s - unweighted_s
+    )
+    if not job.block_launch_s or layer.kind is not LayerKind.BLOCK:
+        return passes
+    launched_s = launch_seconds(job)
+    return PassSeconds(*map(max, passes, launched_s))
+
+
+def launch_seconds(job: Job) -> PassSeconds:
+    """Least seconds of a block's passes, in which its kernels are launched: a third in the forward, as much for each
+    half of the backward, and again what a backward repeats."""
+    third_s = job.block_launch_s / 3
+    again_s = third_s if job.checkpoints != "none" else 0.0
+    return PassSeconds(third_s, 2 * third_s + again_s, third_s + again_s, third_s)
+
+
+def stage_passes(job: Job, layers: Sequence[Layer], device: Device, flop_per_s: float) -> PassSeconds:
+    """Seconds of one micro-batch's passes over the layers of a stage, as ``layer_passes``."""
+    counts = Counter(layers)
+    of = np.array([layer_passes(job, layer, device, flop_per_s) for layer in counts])
+    return PassSeconds(*(np.array(list(counts.values())) @ of).tolist())
+
+
+def group_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassParts:
+    """Seconds of the messages within a group of GPUs for one micro-batch over a layer, beside its computing.
+
+    ``flop_per_s`` is what the group reaches. A checkpointed block, or stage, sends again what it sends in the forward;
+    ``selective`` checkpointing keeps what arrived.
+    """
+    if device.gpus == 1:
+        return NOTHING
+    forward_s, backward_s = _layer_messages_s(job, layer, device, flop_per_s)
+    return PassParts(forward_s, backward_s, forward_s if _is_sent_again(job, layer) else 0.0)
+
+
+def _is_sent_again(job: Job, layer: Layer) -> bool:
+    return job.checkpoints == "stage" or (job.checkpoints == "block" and layer.kind is LayerKind.BLOCK)
+
+
+def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> tuple[float, float]:
+    """Of the forward and of the backward of one layer."""
+    model, inner = job.modelled(), (device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
+    n_tensor, n_context, n_experts = tensor_gpus(job, device.gpus), job.context_parallel, job.expert_parallel
+    each = job.microbatch * BYTES_PER_ELEMENT[job.dtype] / job.data_gpus
+    sum_s = ring_all_reduce_s(each * model.boundary_elements, n_tensor, *inner)
+    forward_s, backward_s = (n * sum_s for n in ALL_REDUCES[layer.kind])
+    if n_context > 1 and layer.kv_elements:
+        step_s = device.inner_latency_s + each * layer.kv_elements / n_tensor / device.inner_bandwidth_bytes_per_s
+        beside_s = job.microbatch * model.attention_flop / flop_per_s / n_context
+        forward_s += (n_context - 1) * max(step_s - beside_s, 0.0)
+        backward_s += (n_context - 1) * max(2 * step_s - BACKWARD_PER_FORWARD * beside_s, 0.0)
+    if n_experts > 1 and layer.expert_elements:
+        sent_bytes = each * model.boundary_elements * model.experts_per_token / n_tensor
+        there_and_back_s = 2 * ring_gather_s(sent_bytes, n_experts, *inner)
+        forward_s, backward_s = forward_s + there_and_back_s, backward_s + there_and_back_s
+    return forward_s, backward_s
+
+
+def tensor_gpus(job: Job, gpus: int) -> int:
+    """Of a group of so many GPUs, those that share each layer."""
+    return max(gpus // job.data_gpus, 1)
+
+
+def group_average_s(job: Job, n_elements: int, n_experts: int, device: Device) -> float:
+    """Seconds in which the GPUs of a group that hold the same of so many parameters, experts' among them, average their
+    gradients.
+
+    Where replicas split the optimiser's states, so do they: gradients are scattered and parameters gathered, which
+    takes as many rounds.
+    """
+    if job.data_gpus == 1:
+        return 0.0
+    inner = device.inner_bandwidth_bytes_per_s, device.inner_latency_s
+    gradient, parameter = BYTES_PER_ELEMENT[job.gradients_in], BYTES_PER_ELEMENT[job.dtype]
+    back = gradient if job.sharding in (None, "none") else parameter
+    alike = (n_elements - n_experts, job.data_gpus), (n_experts / job.expert_parallel, job.context_parallel)
+    return sum(
+        ring_gather_s(each * elements / tensor_gpus(job, device.gpus), n, *inner)
+        for elements, n in alike
+        for each in (gradient, back)
+        if elements
+    )
+
+
+def hop_gather_s(job: Job, device: Device, n_bytes: float) -> float:
+    """Seconds in which a group gathers a message between stages, of which each of its GPUs received a part.
+
+    Each GPU of the sending group sends its part only, over the NIC that they share, and the receivers gather it over
+    their inner links (Narayanan et al. 2021, section 4.1, scatter/gather optimisation).
+    """
+    inner = device.inner_bandwidth_bytes_per_s, device.inner_latency_s
+    return ring_gather_s(n_bytes / job.data_gpus, tensor_gpus(job, device.gpus), *inner)
+
+
+def layer_traffic(job: Job, layer: Layer) -> PassParts:
+    """Bytes that a layer's operators move for one micro-batch.
+
+    A checkpointed block, or stage, moves in its recomputation what it moved in its forward. Quantised weights are
+    restored before each product (``restored_bytes``): in the forward, in its recomputation and in the backward.
+    """
+    forward = job.microbatch * BYTES_PER_ELEMENT[job.dtype] * moved_elements(job, layer)
+    repeats = job.checkpoints == "stage" or (job.checkpoints != "none" and layer.kind is LayerKind.BLOCK)
+    restored = restored_bytes(job, layer)
+    again = forward + restored if repeats else 0.0
+    return PassParts(forward + restored, BACKWARD_READS * forward + restored, again)
+
+
+def restored_bytes(job: Job, layer: Layer) -> float:
+    """Bytes that a layer's quantised weights move each time they are restored: read as they are kept, written in the
+    job's precision and read again by the product (Dettmers et al. 2023, "QLoRA", equation 5). 0 for other weights."""
+    kept, plain_bytes = frozen_bytes(job, layer), float(layer.frozen_elements * BYTES_PER_ELEMENT[job.dtype])
+    return job.data_gpus * (kept + 2 * plain_bytes) if kept < plain_bytes else 0.0
+
+
+def unweighted(job: Job, layer: Layer) -> float:
+    """FLOP of a forward of one sequence that multiply no weights, but queries, keys and values.
+
+    The second half of a split backward, which makes the weights' gradients, has none of their backward. Where weights
+    are frozen, ``ModelSpec.backward`` has put them where they belong.
+    """
+    if job.modelled().frozen_elements or not layer.attention_elements:
+        return 0.0
+    return min(job.modelled().attention_flop, layer.forward_flop)
+
+
+def memory_bandwidth_of(device: Device) -> float:
+    """Bytes per second, from the table of hardware. Raises JobError for a GPU that is not in it."""
+    known = hardware_of(device.gpu)
+    if known is None:
+        raise JobError(
+            f"device {device.name}: the memory bandwidth of GPU {device.gpu} is unknown; memory_traffic wants a GPU of "
+            f"the table of hardware"
+        )
+    return device.gpus * known.memory_bytes_per_s
+
+
+def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
+    """Per position in the pipeline, bytes of the optimiser's step: parameters, gradients and states are read and
+    written once, gradients as zeros. Where replicas split the states, each steps its shard alone; with zero-1 it still
+    holds the whole gradient, which it zeroes."""
+    split = job.sharding not in (None, "none")  # among all GPUs that hold the same
+    one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
+    whole = static_memory(job.with_fields(sharding="none", **one), n_stages)
+    over = sharded_over(job.sharding, job.n_replicas)
+    stepped = (2 * (whole.total - whole.frozen) - whole.gradients) / over.optimizer
+    zeroed = whole.gradients / over.gradients * (job.data_gpus if split else 1)
+    return tuple((stepped + zeroed).tolist())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Seconds of a plan's computations: from FLOP and a device's peak, or from a profile measured before a run.
+
+
+CODING = Kind.PACK, Kind.REDUCE, Kind.STEP
+"""Computations of synchronisation."""
+WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
+
+
+def analytic(
+    plan: Plan, programs: Programs, efficiency: GivenEfficiency = None, links: Links | None = None
+) -> tuple[ComputeTime, ...]:
+    """FLOP of a stage's layers over what its device reaches of its peak, and the coding of compressed messages.
+
+    The messages within a group of GPUs and those of sharded parameters are part of the passes (``layer_passes``); the
+    latter go over ``links``, those of the plan where None. Averaging and the optimiser's step are bound by memory, not
+    FLOP, and count as 0 beside what they code and what a group of GPUs averages within, but for ``memory_traffic``.
+    Raises JobError where the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job
+    counts it.
+    """
+    passes = pass_times(plan, programs.schedule.n_stages, efficiency, links, programs.n_replicas)
+    return (*passes, *_synchronising(plan, programs))
+
+
+def pass_times(
+    plan: Plan,
+    n_stages: int,
+    efficiency: GivenEfficiency = None,
+    links: Links | None = None,
+    n_replicas: int | None = None,
+) -> list[ComputeTime]:
+    """The rows of ``analytic`` that are passes, the model cut into so many stages, which need no programs. Of the first
+    ``n_replicas``, by default of all."""
+    job = plan.job
+    speeds = speeds_of(job, plan.topology.devices, efficiency)
+    last = n_stages - 1
+    elements, n_bytes = job.boundary_elements(n_stages), boundary_bytes(job, n_stages)
+    coded_s = BYTES_PER_ELEMENT[job.dtype] / job.codec_bytes_per_s if job.codes_activations else 0.0
+    rings = None
+    if job.gathers_passes and job.n_replicas > 1:
+        rings = GroupRings(plan.topology, links or Links.of(plan.topology, plan.queueing), plan.placement.devices)
+    rows = []
+    for stage, layers in enumerate(job.layers_of(n_stages)):
+        position = stage % job.n_stages
+        coding_s = 0.0 if job.n_stages == 1 else coded_s * (elements[stage] + elements[stage + 1])
+        messages = None if rings is None else layer_messages(job, layers, rings, position)
+        n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
+        passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
+        """Devices that are alike take equal times."""
+        for replica in range(n_replicas or job.n_replicas):
+            at = int(plan.placement.devices[position, replica])
+            device, speed = plan.topology.devices[at], speeds[at]
+            kind = device.gpu, device.gpus, device.inner_bandwidth_bytes_per_s, device.inner_latency_s, speed
+            if kind in passes_of:
+                rows += _rows_of(stage, replica, *passes_of[kind])
+                continue
+            passes = stage_passes(job, layers, device, speed)
+            if messages is not None:
+                passes = sharded_passes(passes, messages, prefetch=job.prefetch)
+            gather_s = (hop_gather_s(job, device, n_bytes[stage + behind]) for behind in range(2))
+            before_s = [coding_s + n * each_s for n, each_s in zip(n_received, gather_s, strict=True)]
+            passes_of[kind] = passes, before_s
+            rows += _rows_of(stage, replica, passes, before_s)
+    return rows
+
+
+def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[float]) -> list[ComputeTime]:
+    """The passes of a device, with what precedes its forwards and its backwards."""
+    return [
+        ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
+        ComputeTime(stage, replica, Kind.BACKWARD, passes.backward + before_s[1]),
+        ComputeTime(stage, replica, Kind.BACKWARD_INPUT, passes.backward_input + before_s[1]),
+        ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, passes.backward_weight),
+    ]
+
+
+def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
+    """PACK, REDUCE and STEP take the time of coding; where a device has several of a kind, each takes the mean. Before
+    its steps a group of GPUs averages within."""
+    job = plan.job
+    n_experts = device_expert_elements(job, programs.schedule.n_stages)
+    n_elements = device_gradient_elements(job, programs.schedule.n_stages)
+    step_bytes = step_traffic_bytes(job, programs.schedule.n_stages)
+    rows = []
+    for position, tails in enumerate(programs.tails):
+        coded_bytes = n_elements[position] * BYTES_PER_ELEMENT[job.gradients_in]
+        whole_s = coded_bytes / job.codec_bytes_per_s if job.codes_gradients else 0.0
+        alike = {id(tail): tail for tail in tails}
+        means = {key: [_mean_coded(tail, kind) for kind in CODING] for key, tail in alike.items()}
+        for replica, tail in enumerate(tails):
+            device = plan.topology.devices[int(plan.placement.devices[position, replica])]
+            for kind, (mean, n_steps) in zip(CODING, means[id(tail)], strict=True):
+                seconds = whole_s * mean
+                if kind is Kind.STEP and n_steps and job.memory_traffic:
+                    seconds += step_bytes[position] / memory_bandwidth_of(device) / n_steps
+                if kind is Kind.STEP and n_steps:
+                    seconds += group_average_s(job, n_elements[position], n_experts[position], device) / n_steps
+                rows.append(ComputeTime(position, replica, kind, seconds))
+    return rows
+
+
+def _mean_coded(tail: Sequence[Step], kind: Kind) -> tuple[float, int]:
+    """What each computation of a kind codes on average, in whole gradients, and how many of them there are."""
+    steps = [step for step in tail if step.action.kind is kind]
+    n_steps = sum(step.rounds for step in steps)
+    return (float(np.sum([step.coded for step in steps]) / n_steps) if steps else 0.0), n_steps
+
+
+def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iterable[ComputeTime]) -> FloatArray:
+    """Seconds of each (stage, replica, kind); raises TraceError where the profile has no row for one.
+
+    Where a profile has only whole backwards, each half of a split one takes half of that.
+    """
+    table = {(row.stage, row.replica, row.kind): row.seconds for row in profile}
+
+    def seconds(stage: int, replica: int, kind: Kind) -> float:
+        if (stage, replica, kind) in table:
+            return table[stage, replica, kind]
+        whole = table.get((stage, replica, WHOLE_FROM_HALVES.get(kind, kind)))
+        if whole is not None:
+            return whole / 2
+        raise TraceError(
+            f"profile has no time for {kind} on stage {stage}, replica {replica}; "
+            f"wanted one for every stage, replica and kind"
+        )
+
+    return np.array([seconds(*work) for work in computations])
