@@ -136,7 +136,7 @@ _HOPPER = Products(132, 0.477, 443.0, 0.12, f"{SIMUMAX}; the depth from {SC21}")
 _GEFORCE = Products(82, 0.85, 443.0, 0.15, FSDP_QLORA)
 PRODUCTS = {
     "RTX 3090": _GEFORCE,
-    "RTX 4090": _GEFORCE._replace(multiprocessors=128),
+    "RTX 4090": _GEFORCE._replace(multiprocessors=128, spread=0.25, source=f"as an RTX 3090: {FSDP_QLORA}"),
     "A100": _AMPERE,
     "A100 40GB": _AMPERE,
     "H100": _HOPPER,
