@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import dtfm_lab as lab
 from dtfm_lab.costs.memory import static_memory
-from dtfm_lab.costs.sharded_passes import streamed_s
+from dtfm_lab.costs.sharded_passes import GroupRings, streamed_s
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import MODELS, Job, gpt
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS, synchronisations
 from dtfm_lab.planning.evaluate import evaluate
@@ -43,6 +43,14 @@ def test_streamed_layers_take_no_less_than_either_alone_and_no_more_than_both_in
 
 def test_layers_that_compute_longer_than_messages_take_show_the_first_and_the_last_message_only():
     assert streamed_s([5, 5, 5], [1, 2, 1], [1, 1, 2]) == 1 + 15 + 2
+
+
+def test_a_ring_enters_and_leaves_each_host_once_however_its_devices_are_numbered():
+    host = np.array([0, 1, 0, 1])
+    links = {"latency_s": np.zeros((4, 4)), "bandwidth_bytes_per_s": np.where(host[:, None] == host, 100e9, 1e9)}
+    network = Topology.from_matrices(hosts=[f"host-{i}" for i in host], **links)
+    rings = GroupRings(network, Links.of(network), np.arange(4)[None])
+    assert rings.gather_s(0, 4e9) == pytest.approx(3 * 1.0), "three rounds of 1 GB over a NIC that serves one link"
 
 
 @pytest.mark.parametrize("sharding", SHARDINGS)
