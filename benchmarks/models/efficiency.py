@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq, least_squares, minimize
 
+from dtfm_lab.costs import efficiency
 from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.network.device import HARDWARE
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA
 from dtfm_lab.extensions.published.row import numbers
 from dtfm_lab.extensions.published.systems import megatron, simumax, torchtitan, vtrain, zero_bubble
-from dtfm_lab.simulation import efficiency
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 TRIED = 0.4, 0.6

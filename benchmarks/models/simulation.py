@@ -20,12 +20,12 @@ import click
 import networkx as nx
 import numpy as np
 
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.network import QUEUEING, Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import lower
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, task_graph
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, start_compiling
 from dtfm_lab.simulation.schedules import schedules
 

@@ -171,6 +171,9 @@ class SweepKeywords(TypedDict, total=False):
     """What the weights beside adapters are kept in: as the job's numbers are (same), int8 or nf4. Default: same."""
     memory_traffic: bool | Iterable[bool]
     """Count the time of norms, activations and optimiser's step by the memory they move. Default: False."""
+    block_launch_s: float | Iterable[float]
+    """Least time of a block's forward and backward together, in which a host launches its kernels. 0 or more
+    seconds. Default: 0."""
     flush_every: int | Iterable[int | None] | None
     """Micro-batches after which gpipe empties its pipeline; all where not given. 1 or more."""
     microbatch: int | Iterable[int | None] | None
@@ -312,6 +315,9 @@ class JobKeywords(TypedDict, total=False):
     """What the weights beside adapters are kept in: as the job's numbers are (same), int8 or nf4. Default: same."""
     memory_traffic: bool
     """Count the time of norms, activations and optimiser's step by the memory they move. Default: False."""
+    block_launch_s: float
+    """Least time of a block's forward and backward together, in which a host launches its kernels. 0 or more
+    seconds. Default: 0."""
     flush_every: int | None
     """Micro-batches after which gpipe empties its pipeline; all where not given. 1 or more."""
     n_stages: int | None

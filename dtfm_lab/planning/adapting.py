@@ -15,6 +15,8 @@ from math import isclose
 import numpy as np
 import scipy
 
+from dtfm_lab.costs.efficiency import speeds_of
+from dtfm_lab.costs.memory import usable_bytes
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -24,8 +26,6 @@ from dtfm_lab.planning.cost import PairCosts, interchangeable, link_matrices, pa
 from dtfm_lab.planning.evaluate import evaluate, simulated
 from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.search import network_of, require_fit, value_of
-from dtfm_lab.simulation.efficiency import speeds_of
-from dtfm_lab.simulation.memory_intervals import usable_bytes
 
 NEARLY = 0.9
 """Share of the speed of a plan's slowest device that a device needs to fill a hole, where enough have it."""

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dtfm_lab.costs.memory import optimizer_bytes, sharded_over
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.memory_intervals import optimizer_bytes, sharded_over
 from dtfm_lab.simulation.schedules import choices_of
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency
+from dtfm_lab.costs.seconds import tensor_gpus
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import QUEUEING, Topology, shortened
@@ -22,8 +24,6 @@ from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.bounds.search_bound import search_bound
 from dtfm_lab.planning.cost import PairCosts, lower_bound_s, pair_costs, price_placement, quick_bound_s
 from dtfm_lab.planning.problem import Generation, Population, Problem, canonical_order, planners
-from dtfm_lab.simulation.durations import tensor_gpus
-from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import iteration_seconds
 

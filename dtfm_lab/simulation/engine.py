@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dtfm_lab.costs.seconds import compute_seconds
 from dtfm_lab.domain.errors import JobError, ScheduleError
 from dtfm_lab.domain.job import (
     Job,
@@ -26,7 +27,6 @@ from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_g
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
-from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.kernels import events
 from dtfm_lab.simulation.kernels.rings import ring_times, shared_ring_times
 from dtfm_lab.simulation.rings import RingInputs, play_rings

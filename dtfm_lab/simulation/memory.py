@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from dtfm_lab.costs.memory import (
+    ActionTimes,
+    MemoryIntervals,
+    StaticMemory,
+    memory_intervals,
+    memory_limits,
+    static_memory,
+)
 from dtfm_lab.domain.errors import LabError, TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan, cut_subplan
@@ -23,14 +31,6 @@ from dtfm_lab.domain.schedule.task_graph import task_graph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.simulation.engine import programs_of, takes_rings_whole
-from dtfm_lab.simulation.memory_intervals import (
-    ActionTimes,
-    MemoryIntervals,
-    StaticMemory,
-    memory_intervals,
-    memory_limits,
-    static_memory,
-)
 from dtfm_lab.simulation.schedules import build, built_for, choices_of, made_for, schedules
 from dtfm_lab.simulation.simulate import period_of_counts
 

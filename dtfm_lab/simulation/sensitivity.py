@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Links, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.units import FloatArray, by_key
-from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes
 from dtfm_lab.simulation.simulate import SimulatedIterations, simulated_iterations
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from dtfm_lab.costs.efficiency import GivenEfficiency, efficiency_of, peak_of, speeds_of
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import Job, buckets_of
 from dtfm_lab.domain.network import Device, Links, shortened
@@ -20,8 +22,6 @@ from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace, TracedPlan
 from dtfm_lab.domain.trace.run_context import SWING, deferred
 from dtfm_lab.domain.units import FloatArray, IntArray, is_of_pandas
-from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.efficiency import GivenEfficiency, efficiency_of, peak_of, speeds_of
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, takes_rings_whole
 from dtfm_lab.simulation.schedules import build
 

@@ -60,12 +60,13 @@ def test_a_stage_of_three_times_the_blocks_computes_and_holds_three_times_as_muc
 
 WRONG = [
     ((1, 2), 4, "blocks, a cut of .1, 2. has 3; wanted one or more on each of 2 stages, 4 in all"),
-    ((4, 0), 4, "blocks_per_stage is 0; wanted a whole number from 1"),
-    ((1.5, 2.5), 4, "blocks_per_stage is 1.5; wanted a whole number from 1"),
+    ((4, 0, 1), 5, "wanted one or more on each of 3 stages, 5 in all .none only beside the embedding or the head"),
+    ((5, -1), 4, "blocks_per_stage is -1; wanted a whole number from 0"),
+    ((1.5, 2.5), 4, "blocks_per_stage is 1.5; wanted a whole number from 0"),
 ]
 
 
-@pytest.mark.parametrize(("blocks", "n_layers", "says"), WRONG, ids=["too few", "none", "a half"])
+@pytest.mark.parametrize(("blocks", "n_layers", "says"), WRONG, ids=["too few", "none in the middle", "less than none", "a half"])
 def test_what_is_no_cut_of_the_model_is_refused(blocks, n_layers, says):
     with pytest.raises(JobError, match=says):
         job(blocks, n_layers=n_layers)

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import network
 
+from dtfm_lab.costs.memory import static_memory
 from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job import JOBS, Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Moves, evaluate, moves
 from dtfm_lab.planning.moving import CHECKPOINT
-from dtfm_lab.simulation.memory_intervals import static_memory
 
 MODEL = gpt(name="twelve", n_layers=12, d_model=32, n_heads=2, seq_len=8, vocab_size=100)
 JOB = Job(model=MODEL, n_stages=2, n_replicas=2, global_batch=24, microbatch=1)

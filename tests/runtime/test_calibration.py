@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
+from dtfm_lab.costs.efficiency import peak_of
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.network import HARDWARE, Topology
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Kind
 from dtfm_lab.domain.trace import ComputeTime
@@ -26,8 +28,6 @@ from dtfm_lab.runtime.coordinator.calibration import (
 )
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
-from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.efficiency import peak_of
 from dtfm_lab.simulation.engine import simulate_iteration
 
 HERE_S = 0.002

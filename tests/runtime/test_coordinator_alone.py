@@ -109,7 +109,7 @@ class Led:
 
 
 def _computations(spec: RunSpec) -> list[tuple[int, int, Any]]:
-    from dtfm_lab.simulation.durations import analytic
+    from dtfm_lab.costs.seconds import analytic
 
     return [(row.stage, row.replica, row.kind.value) for row in analytic(spec.plan, spec.programs(synchronise=True))]
 

@@ -141,7 +141,9 @@ def test_a_run_goes_back_past_a_damaged_one_and_says_so(
 
 def test_where_all_are_damaged_the_run_ends_in_one_line_that_says_why(tmp_path: Path) -> None:
     run = killed_with_damaged(tmp_path / "kept", 2, TENSORS, body)
-    with pytest.raises(RunError, match=r"no other replica holds stage \d; wanted .*; checkpoint .* is damaged: its SHA"):
+    with pytest.raises(
+        RunError, match=r"no other replica holds stage \d; wanted .*; checkpoint .* is damaged: its SHA"
+    ):
         run.wait()
     assert len(run.notes) == 2
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from incoming import incoming
 
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Schedule
@@ -32,7 +33,6 @@ from dtfm_lab.runtime.worker.processors import CpuProcessor
 from dtfm_lab.runtime.worker.reporter import ComputeLog
 from dtfm_lab.runtime.worker.transport import NO_DELAY, Message, PeerListener, Transport
 from dtfm_lab.simulation import build
-from dtfm_lab.simulation.durations import analytic
 
 PATIENCE_S = 120.0
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import equal, even, plan_of, uneven
 
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
-from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of, simulate_iteration
 from dtfm_lab.simulation.schedules import build, choose_warmups, peak_activations, schedules
 from dtfm_lab.simulation.schedules.adaptive import Makespans

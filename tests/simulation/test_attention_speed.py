@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dtfm_lab.costs.efficiency import KERNEL_HEAD, PRODUCTS, ShareFactor, efficiency_of
 from dtfm_lab.domain.job import MODELS, Job, llama
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.efficiency import KERNEL_HEAD, PRODUCTS, ShareFactor, efficiency_of
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 B200 = PRODUCTS["B200"]

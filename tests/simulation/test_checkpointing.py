@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from plans import plan_of
 
 import dtfm_lab as lab
+from dtfm_lab.costs.memory import activation_memory, memory_limits, static_memory, usable_bytes
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import (
     BYTES_PER_ELEMENT,
@@ -28,9 +30,7 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.memory_intervals import activation_memory, memory_limits, static_memory, usable_bytes
 from dtfm_lab.simulation.schedules import build_named
 
 LESS_AND_LESS = ("none", "selective", "block")

@@ -11,15 +11,7 @@ from hypothesis import given, settings
 from plans import cases, plan_of
 
 from dtfm_lab import lab
-from dtfm_lab.domain.errors import JobError, TraceError
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, device_gradient_elements, gpt, llama
-from dtfm_lab.domain.network import HARDWARE, Device, Topology
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.durations import analytic, compute_seconds
-from dtfm_lab.simulation.efficiency import (
+from dtfm_lab.costs.efficiency import (
     BACKWARD_READS,
     EFFICIENCY,
     PRODUCTS,
@@ -29,8 +21,16 @@ from dtfm_lab.simulation.efficiency import (
     products_of,
     share_of,
 )
+from dtfm_lab.costs.memory import static_memory
+from dtfm_lab.costs.seconds import analytic, compute_seconds
+from dtfm_lab.domain.errors import JobError, TraceError
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, device_gradient_elements, gpt, llama
+from dtfm_lab.domain.network import HARDWARE, Device, Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.memory_intervals import static_memory
 from dtfm_lab.simulation.schedules import build_named, schedules
 from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 

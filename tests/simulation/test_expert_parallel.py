@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from dtfm_lab.costs.efficiency import EFFICIENCY, products_of
+from dtfm_lab.costs.memory import activation_memory, static_memory
+from dtfm_lab.costs.seconds import analytic, ring_all_reduce_s, ring_gather_s
 from dtfm_lab.domain.errors import JobError, LabError, PlanError
 from dtfm_lab.domain.job import Job, gpt, llama, moe
 from dtfm_lab.domain.network import Topology
@@ -13,11 +16,8 @@ from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.structured.layouts import choices_of
 from dtfm_lab.planning.search import plan
-from dtfm_lab.simulation.durations import analytic, ring_all_reduce_s, ring_gather_s
-from dtfm_lab.simulation.efficiency import EFFICIENCY, products_of
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory
 from dtfm_lab.simulation.schedules import build
 from dtfm_lab.simulation.simulate import simulate
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtfm_lab.costs.memory import activation_budget
 from dtfm_lab.domain.errors import JobError, ScheduleError, TraceError, UnknownName
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, GPT3_XL, MODELS, Job, ModelSpec, gpt, needed_elements
 from dtfm_lab.domain.network import Topology
@@ -16,7 +17,6 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, GiB, format_bytes
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.memory import memory, remedies
-from dtfm_lab.simulation.memory_intervals import activation_budget
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
+from dtfm_lab.costs.memory import static_memory
+from dtfm_lab.costs.sharded_passes import streamed_s
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import MODELS, Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS, synchronisations
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.durations import streamed_s
-from dtfm_lab.simulation.memory_intervals import static_memory
 from dtfm_lab.simulation.simulate import simulate
 
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")

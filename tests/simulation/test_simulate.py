@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from plans import uneven
 
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import JobError, ScheduleError, TraceError, UnknownName
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
@@ -19,7 +20,6 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, SYNCHRONISATION, Kind, Schedule
 from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of, simulate_iteration
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.schedules import builtin, schedules

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dtfm_lab.costs.efficiency import EFFICIENCY, peak_of
+from dtfm_lab.costs.memory import activation_memory, static_memory
+from dtfm_lab.costs.seconds import analytic, hop_gather_s, ring_all_reduce_s, ring_gather_s
 from dtfm_lab.domain.errors import JobError, PlanError, TopologyError
 from dtfm_lab.domain.job import MODELS, Job, gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.durations import analytic, hop_gather_s, ring_all_reduce_s, ring_gather_s
-from dtfm_lab.simulation.efficiency import EFFICIENCY, peak_of
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory
 from dtfm_lab.simulation.schedules import build
 from dtfm_lab.simulation.simulate import simulate
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import Case, cases, equal, even, plan_of, schedule_of
 
+from dtfm_lab.costs.memory import activation_memory
 from dtfm_lab.domain.errors import ScheduleError, TraceError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -19,7 +20,6 @@ from dtfm_lab.domain.units import GiB
 from dtfm_lab.simulation.engine import simulate_iteration
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.memory import memory, remedies
-from dtfm_lab.simulation.memory_intervals import activation_memory
 from dtfm_lab.simulation.schedules import build, peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 

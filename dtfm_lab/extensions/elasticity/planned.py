@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.memory import activation_budget
 from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -29,7 +30,6 @@ from dtfm_lab.planning.iteration.rising_bounds import rising_bounds
 from dtfm_lab.planning.moving import moves
 from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.memory_intervals import activation_budget
 
 Counts = tuple[int, ...]
 """Devices of each class."""

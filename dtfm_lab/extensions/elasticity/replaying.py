@@ -9,6 +9,7 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 
+from dtfm_lab.costs.memory import static_memory
 from dtfm_lab.domain.errors import JobError, LabError, TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import OF_ONE_SHAPE
@@ -37,7 +38,6 @@ from dtfm_lab.lab.keywords import RunKeywords
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning.evaluate import opened
 from dtfm_lab.runtime.protocol.run_options import RunOptions
-from dtfm_lab.simulation.memory_intervals import static_memory
 
 PROCESSES_START_S = 30.0
 """Assumed of a restart, before a checkpoint is read."""

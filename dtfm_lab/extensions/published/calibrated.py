@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dtfm_lab.costs.efficiency import GivenEfficiency, ShareFactor, share_of
 from dtfm_lab.domain.errors import LabError, TraceError
 from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.plan import Plan
@@ -22,7 +23,6 @@ from dtfm_lab.domain.units import by_key, format_s, format_share
 from dtfm_lab.extensions.published.calibration import CLOSE, leave_one_out, median, own_factor
 from dtfm_lab.extensions.published.own import OwnRow, read_rows
 from dtfm_lab.extensions.published.own_predictions import located_plan, own_efficiency, predicted
-from dtfm_lab.simulation.efficiency import GivenEfficiency, ShareFactor, share_of
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")

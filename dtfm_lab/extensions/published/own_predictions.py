@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.published.calibration import median, own_factor
@@ -14,7 +15,6 @@ from dtfm_lab.extensions.published.units import UNITS, Prediction, interval_of, 
 from dtfm_lab.planning import default_objective, evaluate
 from dtfm_lab.planning import plan as best_plan
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 SEARCH_STEPS = 4
 """Steps of the search that places a row without a rank map; with them, the same row always has the same plan."""

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from pydantic import ConfigDict
 
+from dtfm_lab.costs.seconds import ring_gather_s
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology, shortened
@@ -40,7 +41,6 @@ from dtfm_lab.extensions.published.units import measured_model
 from dtfm_lab.files.reading import parse
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.durations import ring_gather_s
 
 BYTES = 4
 """Of an activation's or a gradient's number."""

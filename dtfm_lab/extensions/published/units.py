@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import efficiency_of
 from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -18,7 +19,6 @@ from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.iteration.structured.layouts import in_order
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.efficiency import efficiency_of
 from dtfm_lab.simulation.memory import memory
 
 

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency
+from dtfm_lab.costs.memory import activation_memory, memory_limits, static_memory
+from dtfm_lab.costs.seconds import pass_times
 from dtfm_lab.domain.job import Job, boundary_bytes, device_average_bytes, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
-from dtfm_lab.simulation.durations import pass_times
-from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.memory_intervals import activation_memory, memory_limits, static_memory
 
 IN_ORDER = ("gpipe", "1f1b", "adaptive-1f1b")
 """Schedules with one stage a device and whole backwards."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes
 from dtfm_lab.domain.job.sizes import device_gradient_elements
 from dtfm_lab.domain.network import Links, Topology
@@ -18,7 +19,6 @@ from dtfm_lab.extensions.systems.strategy import Branch, Budget
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.planning.iteration.structured.layouts import in_order
-from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
 MICROBATCHES = (1, 2, 4, 8, 16)
 """Sizes that are tried where the job leaves its micro-batch open."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from dtfm_lab.costs.efficiency import GivenEfficiency
+from dtfm_lab.costs.seconds import pass_times
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.extension import load
 from dtfm_lab.domain.job import Job
@@ -18,8 +20,6 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.trace.causes import COMPUTE, GATHERING
 from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.extensions.systems.strategy import Budget, Strategy
-from dtfm_lab.simulation.durations import pass_times
-from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import MemoryReport, memory
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from dtfm_lab.costs.efficiency import speeds_of
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import shortened
@@ -22,7 +23,6 @@ from dtfm_lab.extensions.systems.outcome import Outcome, predicted
 from dtfm_lab.extensions.systems.outcomes import Outcomes
 from dtfm_lab.extensions.systems.strategy import strategies
 from dtfm_lab.extensions.systems.waterfall import Switch, Waterfall, WaterfallStep
-from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.task_runner import received
 
 MOST_CAUSES = 6

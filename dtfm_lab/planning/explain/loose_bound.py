@@ -4,12 +4,12 @@
 leaves out what no proof has found yet, so a plan far above its bound may still be the best one.
 """
 
+from dtfm_lab.costs.efficiency import speeds_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import listed
 from dtfm_lab.domain.units import LOOSE_TIMES, counted, format_s
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.planning.iteration.bounds.iteration_bound import MOST_DEVICES_WITH_CUTS
-from dtfm_lab.simulation.efficiency import speeds_of
 
 NO_MORE = 1.005
 """Multiple of the work of all devices up to which a bound counts nothing else."""

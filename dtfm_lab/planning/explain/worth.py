@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import speeds_of
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job
 from dtfm_lab.domain.network import Topology
@@ -30,7 +31,6 @@ from dtfm_lab.planning.evaluate import opened, placed, simulated
 from dtfm_lab.planning.explain.communication import SwapCosts
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.search import PlanStep, search, value_of
-from dtfm_lab.simulation.efficiency import speeds_of
 
 if TYPE_CHECKING:
     import pandas as pd

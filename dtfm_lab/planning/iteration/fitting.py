@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from dtfm_lab.costs.memory import sharded_over
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -22,7 +23,6 @@ from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.planning.iteration.problem import MOST_PASSES_CHOSEN, IterationProblem
 from dtfm_lab.planning.iteration.shape_searches import FittingPlan, shapes_of
 from dtfm_lab.planning.search import network_of
-from dtfm_lab.simulation.memory_intervals import sharded_over
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
     "checkpointing left open": {"checkpointing": (None, None), "recompute": (False, False)},

@@ -7,6 +7,7 @@ seconds of passes on each kind of device, and at last the target.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency, speeds_of
+from dtfm_lab.costs.memory import (
+    gathered_of,
+    message_bytes_of,
+    optimizer_bytes,
+    passing_gradient_elements,
+    sharded_over,
+    usable_bytes,
+)
+from dtfm_lab.costs.seconds import group_messages_s, hop_gather_s, launch_seconds, layer_passes
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import (
     BYTES_PER_ELEMENT,
@@ -33,16 +44,6 @@ from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.network import Device, Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import interchangeable, row_of
-from dtfm_lab.simulation.durations import group_messages_s, hop_gather_s, memory_bandwidth_of, stage_traffic
-from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
-from dtfm_lab.simulation.memory_intervals import (
-    gathered_of,
-    message_bytes_of,
-    optimizer_bytes,
-    passing_gradient_elements,
-    sharded_over,
-    usable_bytes,
-)
 
 if TYPE_CHECKING:
     pass
@@ -318,14 +319,20 @@ class IterationProblem:
         """
         job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole
         gathers = job.gathers_passes and n_replicas > 1
-        if job.group_gpus == 1 and not gathers:
+        if job.group_gpus == 1 and not gathers and not job.block_launch_s:
             return speed
         blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
         each = job.with_fields(n_stages=1, n_replicas=1, microbatch=microbatch)
-        inside = [group_messages_s(each, blocks, *one) for one in zip(self.topology.devices, speed, strict=True)]
+        n_of = Counter(blocks)
+        inside = [
+            sum(n * np.array(group_messages_s(each, block, *one)) for block, n in n_of.items())
+            for one in zip(self.topology.devices, speed, strict=True)
+        ]
         sums = np.array(inside) / len(blocks)
         once_s = microbatch * self.block_flop[-1] / len(blocks) / speed
         forward_s, backward_s = once_s + sums[:, 0], backward * once_s + sums[:, 1]
+        least_s = launch_seconds(job)
+        forward_s, backward_s = np.maximum(forward_s, least_s.forward), np.maximum(backward_s, least_s.backward)
         if gathers:
             nearest = np.sort(self.links.bandwidth_bytes_per_s, axis=1)[:, ::-1]  # the first is the device itself
             reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
@@ -471,11 +478,11 @@ class PassTable(NamedTuple):
 
 
 def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -> PassTable:
-    """Return the table of a job with a micro-batch; ``simulation.durations.pass_times``, layer by layer."""
+    """Return the table of a job with a micro-batch; ``costs.seconds.layer_passes`` of each layer."""
     model = job.modelled()
     speeds = speeds_of(job, kinds, efficiency)
     of = {
-        layer: np.array([_layer_seconds(job, layer, *one) for one in zip(kinds, speeds, strict=True)])
+        layer: np.array([layer_passes(job, layer, *one)[:2] for one in zip(kinds, speeds, strict=True)])
         for layer in dict.fromkeys(model.layers)
     }
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
@@ -494,21 +501,6 @@ def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -
             gathered = {n_bytes: hop_gather_s(job, device, n_bytes) for n_bytes in set(crossing[1:-1])}
             receive[k, 1:-1] = [gathered[n_bytes] for n_bytes in crossing[1:-1]]
     return PassTable(np.ascontiguousarray(sums[:, :, 0].T), np.ascontiguousarray(sums[:, :, 1].T), ends, receive)
-
-
-def _layer_seconds(job: Job, layer: Layer, device: Device, flop_per_s: float) -> tuple[float, float]:
-    """Seconds of one micro-batch's forward and backward of a layer."""
-    once_s = job.microbatch * layer.forward_flop / flop_per_s
-    again_s = job.microbatch * repeated_flop(job, layer) / flop_per_s
-    inside = group_messages_s(job, [layer], device, flop_per_s)
-    forward_s = once_s + inside.forward
-    backward_s = job.modelled().backward.whole * once_s + again_s + inside.backward + inside.again
-    if job.memory_traffic:
-        moved = stage_traffic(job, [layer])
-        per_byte = 1.0 / memory_bandwidth_of(device)
-        forward_s += moved.forward * per_byte
-        backward_s += (moved.backward + moved.again) * per_byte
-    return forward_s, backward_s
 
 
 # ---------------------------------------------------------------------------------------------------------------------

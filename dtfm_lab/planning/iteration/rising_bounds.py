@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from dtfm_lab.costs.efficiency import GivenEfficiency
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, least_of
@@ -11,7 +12,6 @@ from dtfm_lab.planning.iteration.bounds.iteration_bound import SCHEDULES
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.structured.layouts import choices_of, leaves_open
 from dtfm_lab.planning.search import network_of
-from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 
 def rising_bounds(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dtfm_lab.costs.memory import sharded_over
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import (
     Job,
@@ -32,9 +33,6 @@ from dtfm_lab.planning.iteration.problem import (
     SearchTarget,
     open_microbatches,
     pass_table,
-)
-from dtfm_lab.simulation.memory_intervals import (
-    sharded_over,
 )
 from dtfm_lab.simulation.schedules.builtin import MOST_PASSES
 

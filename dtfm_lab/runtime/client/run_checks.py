@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import JobError, LabError, TopologyError
 from dtfm_lab.domain.job import Job, ModelSpec, gpt
 from dtfm_lab.domain.job.options import TRANSPORTS
@@ -26,7 +27,6 @@ from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED
 from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings, RunSpec
 from dtfm_lab.simulation import build
-from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import simulate_iteration
 from dtfm_lab.simulation.simulate import shared_nics
 

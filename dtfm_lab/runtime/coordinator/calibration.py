@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import speeds_of
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import PASSES, Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, task_graph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.runtime.protocol.orders import Train
 from dtfm_lab.runtime.protocol.run_options import RunSpec
-from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.engine import PlacedTasks, simulate_iteration
 
 WARM_UPS = 2

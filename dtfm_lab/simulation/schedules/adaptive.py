@@ -15,6 +15,7 @@ from numbers import Integral
 
 import numpy as np
 
+from dtfm_lab.costs.seconds import compute_seconds
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.job import boundary_bytes
 from dtfm_lab.domain.network import Links, shortened
@@ -23,7 +24,6 @@ from dtfm_lab.domain.schedule import Kind, taking_turns, with_warmups
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray, counted
-from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of, takes_rings_whole, without_edges
 
 Warmups = tuple[int, ...]

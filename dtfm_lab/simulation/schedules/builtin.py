@@ -8,6 +8,9 @@ from numbers import Integral
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency
+from dtfm_lab.costs.memory import activation_budget
+from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links, shortened
@@ -16,10 +19,7 @@ from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.schedule import Action, Kind, Program, Schedule, check_passes, passes, taking_turns, with_warmups
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import counted
-from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.memory_intervals import activation_budget
 from dtfm_lab.simulation.schedules.adaptive import choose_warmups
 
 Builder = Callable[..., Schedule]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dtfm_lab.costs.memory import static_memory
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.extensions.elasticity.api import (
     PlannedFleet,
@@ -18,7 +19,6 @@ from dtfm_lab.extensions.elasticity.replaying import replay as replay_of_lab
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning import evaluate, plan, simulated
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.memory_intervals import static_memory
 
 LATENCY_MS, GBPS = 5.0, 1.0
 BYTES_PER_S = GBPS * 1e9 / 8

@@ -2,10 +2,10 @@
 
 import pytest
 
+from dtfm_lab.costs import efficiency
+from dtfm_lab.costs.efficiency import PRODUCTS, peak_of
 from dtfm_lab.domain.network import Device
 from dtfm_lab.extensions.published.row import numbers
-from dtfm_lab.simulation import efficiency
-from dtfm_lab.simulation.efficiency import PRODUCTS, peak_of
 
 B200 = PRODUCTS["B200"]
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import EFFICIENCY
 from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.extensions.systems.api import Strategy
 from dtfm_lab.planning import evaluate
-from dtfm_lab.simulation.efficiency import EFFICIENCY
 
 ELEMENTS, PARAMETERS, FLOP, PEAK = 1000, 8_000_000, 1e9, 1e12
 FORWARD_S = FLOP / PEAK / EFFICIENCY

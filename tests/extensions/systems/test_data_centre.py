@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dtfm_lab.costs.efficiency import EFFICIENCY
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import TINY, Job, device_gradient_bytes
 from dtfm_lab.domain.job.options import TRANSPORTS
@@ -17,7 +18,6 @@ from dtfm_lab.extensions.systems.modelled.data_parallel import DDP, FSDP, Compre
 from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, Megatron
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.efficiency import EFFICIENCY
 
 BUDGET = Budget()
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from dtfm_lab.costs.seconds import analytic, compute_seconds
 from dtfm_lab.domain.job import Job, LayerKind, ModelSpec, gpt
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
 from dtfm_lab.planning.iteration.problem import CHECKPOINTINGS_TRIED, IterationProblem
-from dtfm_lab.simulation.durations import analytic, compute_seconds
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
 from dtfm_lab.simulation.memory import least_peak_bytes
 from dtfm_lab.simulation.schedules import schedules

@@ -10,9 +10,9 @@ from test_choices_planned import chosen, seconds_of_plans
 from test_iteration_replay import assert_lacking, random_plan, replayed
 
 import dtfm_lab as lab
+from dtfm_lab.costs.memory import static_memory
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import MODELS, LayerKind, frozen_bytes, with_adapters
-from dtfm_lab.simulation.memory_intervals import static_memory
 
 LLAMA = MODELS["llama-3-8b"]
 GPU = lab.Topology.from_matrices([[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], gpu=["A100", "A100"])

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab.costs.efficiency import speeds_of
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import plan, stream_frontier
 from dtfm_lab.planning.iteration.bounds.iteration_bound import PriceBound
 from dtfm_lab.planning.iteration.frontier import non_dominated
-from dtfm_lab.simulation.efficiency import speeds_of
 
 STEPS = 3
 

@@ -290,22 +290,26 @@ class ModelSpec:
         """Number of consecutive layers of each stage, with ``blocks`` blocks each, or with blocks divided evenly.
 
         The embedding joins the first stage and the head the last; spare blocks go to the first
-        stages. Raises JobError where a stage would hold no block, or ``blocks`` are not those of the model.
+        stages. A stage of ``blocks`` may hold the embedding or the head alone. Raises JobError where a stage would hold
+        nothing, or ``blocks`` are not those of the model.
         """
-        if n_stages > self.n_blocks:
+        if n_stages > self.n_blocks and blocks is None:
             raise JobError(
                 f"model {self.name} has {counted(self.n_blocks, 'block')}, too few for {counted(n_stages, 'stage')}; "
                 f"wanted at most {counted(self.n_blocks, 'stage')}"
             )
         counts = list(even_shares(self.n_blocks, n_stages) if blocks is None else blocks)
-        if (len(counts), sum(counts)) != (n_stages, self.n_blocks) or min(counts) < 1:
+        layers = list(counts)
+        if layers:
+            layers[0] += self.layers[0].kind is LayerKind.EMBEDDING
+            layers[-1] += self.layers[-1].kind is LayerKind.HEAD
+        if (len(counts), sum(counts)) != (n_stages, self.n_blocks) or min(counts) < 0 or min(layers) < 1:
             raise JobError(
                 f"model {self.name} has {counted(self.n_blocks, 'block')}, a cut of {shortened(counts)} has "
-                f"{sum(counts)}; wanted one or more on each of {counted(n_stages, 'stage')}, {self.n_blocks} in all"
+                f"{sum(counts)}; wanted one or more on each of {counted(n_stages, 'stage')}, {self.n_blocks} in all "
+                f"(none only beside the embedding or the head)"
             )
-        counts[0] += self.layers[0].kind is LayerKind.EMBEDDING
-        counts[-1] += self.layers[-1].kind is LayerKind.HEAD
-        return tuple(counts)
+        return tuple(layers)
 
     def to_frame(self, dtype: str = "fp16") -> pd.DataFrame:
         """One row a layer, for one sequence: kind, parameters, forward_flop, output_bytes, held_bytes, gradient_bytes.

@@ -6,12 +6,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.domain.job import Job, boundary_bytes, even_shares
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.extensions.systems.grids import distinct, groupings, sized
 from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
-from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
 WIDTH = 8
 """Chains of pools that are kept after each stage."""

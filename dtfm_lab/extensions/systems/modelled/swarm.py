@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency, peak_of, speeds_of
 from dtfm_lab.domain.job import Job, boundary_bytes, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.extensions.systems.grids import distinct, sized
 from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
-from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of, speeds_of
 
 
 @strategies.register("swarm")

@@ -24,11 +24,11 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from dtfm_lab.costs.memory import message_bytes_of
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import grouped, link_matrices
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.simulation.memory_intervals import message_bytes_of
 
 INTERLEAVED = "interleaved-1f1b"
 SPLIT = "zb-h1"

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
@@ -39,7 +40,6 @@ from dtfm_lab.planning.iteration.bounds.enumeration import enumerated
 from dtfm_lab.planning.iteration.bounds.refutation import Capacities, PlanFamily, Refuter, batch_flop
 from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget, open_microbatches
 from dtfm_lab.planning.search import SearchRequest
-from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
 TOLERANCE = 2e-3
 """Relative width at which bisection ends."""

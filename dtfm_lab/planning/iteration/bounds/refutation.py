@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dtfm_lab.costs.memory import sharded_over
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import (
     FIRST,
@@ -51,7 +52,6 @@ from dtfm_lab.planning.iteration.bounds.classes import (
     gathered_passes,
 )
 from dtfm_lab.planning.iteration.problem import REPLAYED, IterationProblem, Passes
-from dtfm_lab.simulation.memory_intervals import sharded_over
 
 MOST_NEIGHBOURS = 16
 """Classes that are tried as neighbours one by one; all others count as one that is as near as the nearest of them."""

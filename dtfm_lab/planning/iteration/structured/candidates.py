@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.job.options import MEMORY_ONLY, PASSED_ON, chosen
@@ -25,7 +26,6 @@ from dtfm_lab.planning.iteration.structured.estimates import Estimator, LayoutEs
 from dtfm_lab.planning.iteration.structured.layouts import GridLayout, StageTables, degrees_of, layouts
 from dtfm_lab.planning.problem import Generation
 from dtfm_lab.planning.search import SearchRequest
-from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 

@@ -12,6 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GivenEfficiency
+from dtfm_lab.costs.memory import message_bytes_of, sharded_over
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job, Layer, LayerKind, frozen_bytes
 from dtfm_lab.domain.network import Device, Links, Topology
@@ -24,8 +26,6 @@ from dtfm_lab.planning.iteration.problem import (
     open_microbatches,
     pass_table,
 )
-from dtfm_lab.simulation.efficiency import GivenEfficiency
-from dtfm_lab.simulation.memory_intervals import message_bytes_of, sharded_over
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The choices that a job leaves open and that annealing takes as given: tensor parallelism, sharding, averaging.

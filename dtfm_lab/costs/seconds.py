@@ -1,4 +1,4 @@
-"""Seconds of collectives, and of computations.
+"""Seconds of a layer's passes, and of collectives.
 
 Collectives are rings over the links of a group, in which every round waits for the slowest link.
 
@@ -17,23 +17,23 @@ GPUs have as many. With expert parallelism each token goes to its experts and ba
 the backward (Lepikhin et al. 2020, "GShard", section 3.2); every GPU is sent as many, and nothing is hidden. Both have
 parameters on several GPUs, whose gradients these average before each step, in rings, not hidden.
 
-With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2) a
-layer's parameters are gathered before its forward, dropped, gathered again before its backward, and its gradients are
-scattered behind it, in every micro-batch. The next layer is fetched while one computes; the first cannot be hidden,
-nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
-
-With zero-2 no device has room for whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and
-in FSDP's SHARD_GRAD_OP without ``no_sync``: all but those of the last micro-batch, which the synchronisation sends.
-Their seconds are spread evenly over all micro-batches, as all backwards of a stage take the same time.
+Seconds of passes are FLOP over what a device reaches of its peak. Where a job asks for it (``memory_traffic``), they
+are also the bytes that computing moves in memory and that are counted nowhere else. Normalisations, activation
+functions, dropout, residuals, the loss, and the elementwise parts of an unfused attention do so little arithmetic that
+they take as long as memory takes to be read and written; so does the optimiser's step.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import BACKWARD_READS, GivenEfficiency, speeds_of
+from dtfm_lab.costs.memory import sharded_over, static_memory
+from dtfm_lab.costs.sharded_passes import GroupRings, PassSeconds, layer_messages, sharded_passes
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import (
     BACKWARD_PER_FORWARD,
@@ -44,17 +44,14 @@ from dtfm_lab.domain.job import (
     boundary_bytes,
     device_expert_elements,
     device_gradient_elements,
-    frozen_bytes,
     moved_elements,
     repeated_flop,
 )
-from dtfm_lab.domain.network import Device, Links, Topology, hardware_of
+from dtfm_lab.domain.network import Device, Links, hardware_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Programs, Step
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.efficiency import BACKWARD_READS, GivenEfficiency, speeds_of
-from dtfm_lab.simulation.memory_intervals import message_bytes_of, sharded_over, static_memory
+from dtfm_lab.domain.units import FloatArray
 
 
 def ring_gather_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
@@ -65,36 +62,6 @@ def ring_gather_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_
 def ring_all_reduce_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Seconds in which n members sum ``n_bytes`` each and all have the sum: a reduce-scatter and a gather."""
     return 2 * ring_gather_s(n_bytes, n, bandwidth_bytes_per_s, latency_s)
-
-
-class GroupRings:
-    """The rings of a plan's data-parallel groups, all in use at once.
-
-    A ring visits regions and hosts one after the other, as collective libraries lay theirs, so it enters and leaves
-    each of them once. Rings that leave a host by its one NIC share that NIC.
-    """
-
-    def __init__(self, topology: Topology, links: Links, groups: IntArray) -> None:
-        """``groups`` is (S, R) devices, a row for each group."""
-        self._links, self.n_members = links, groups.shape[1]
-        place = {}
-        for device in groups.ravel().tolist():
-            of = topology.devices[device]
-            host = of.host or f" {device}"
-            place[device] = (topology.regions.index(of.region), host)
-        self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
-        leaving = [links.queues(ring, np.roll(ring, -1))[0] for ring in self._rings]
-        used, counts = np.unique(np.concatenate(leaving), return_counts=True)
-        self._sharing = [counts[np.searchsorted(used, one)] for one in leaving]
-
-    def gather_s(self, group: int, n_bytes: float) -> float:
-        """Seconds in which the members of a group gather ``n_bytes``, or scatter a sum of as many."""
-        if self.n_members == 1:
-            return 0.0
-        ring, sharing = self._rings[group], self._sharing[group]
-        after = np.roll(ring, -1)
-        moving_s = sharing * self._links.moving_s(ring, after, n_bytes / self.n_members)
-        return float((self.n_members - 1) * (moving_s + self._links.latency_s[ring, after]).max())
 
 
 ALL_REDUCES = {LayerKind.EMBEDDING: (1, 0), LayerKind.BLOCK: (2, 2), LayerKind.HEAD: (0, 1)}
@@ -113,18 +80,63 @@ class PassParts(NamedTuple):
 NOTHING = PassParts(0.0, 0.0, 0.0)
 
 
-def group_messages_s(job: Job, layers: Sequence[Layer], device: Device, flop_per_s: float) -> PassParts:
-    """Seconds of the messages within a group of GPUs for one micro-batch over these layers, beside their computing.
+def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassSeconds:
+    """Seconds of one micro-batch's passes over a layer, at the FLOP/s that the device, or group of GPUs, reaches.
 
-    ``flop_per_s`` is what the group reaches. Checkpointed blocks, or stages, send again what they send in the forward;
+    A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
+    recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
+    within a group of GPUs are part of the passes, and where the job counts it (``memory_traffic``) the bytes that
+    operators move. A block's pass takes no less than its kernels' launches (``block_launch_s``). Raises JobError where a GPU's memory bandwidth is unknown where the job counts it.
+    """
+    once_s, again_s = (job.microbatch * flop / flop_per_s for flop in (layer.forward_flop, repeated_flop(job, layer)))
+    inputs_s, weights_s = (times * once_s for times in job.modelled().backward)
+    messages_s = group_messages_s(job, layer, device, flop_per_s)
+    forward_s = once_s + messages_s.forward
+    back_s = again_s + messages_s.backward + messages_s.again
+    unweighted_s = 0.0
+    if job.memory_traffic:
+        moved, bytes_per_s = layer_traffic(job, layer), memory_bandwidth_of(device)
+        forward_s += moved.forward / bytes_per_s
+        back_s += (moved.again + moved.backward) / bytes_per_s
+        unweighted_s = job.microbatch * unweighted(job, layer) / flop_per_s
+    passes = PassSeconds(
+        forward_s, inputs_s + weights_s + back_s, inputs_s + unweighted_s + back_s, weights_s - unweighted_s
+    )
+    if not job.block_launch_s or layer.kind is not LayerKind.BLOCK:
+        return passes
+    launched_s = launch_seconds(job)
+    return PassSeconds(*map(max, passes, launched_s))
+
+
+def launch_seconds(job: Job) -> PassSeconds:
+    """Least seconds of a block's passes, in which its kernels are launched: a third in the forward, as much for each
+    half of the backward, and again what a backward repeats."""
+    third_s = job.block_launch_s / 3
+    again_s = third_s if job.checkpoints != "none" else 0.0
+    return PassSeconds(third_s, 2 * third_s + again_s, third_s + again_s, third_s)
+
+
+def stage_passes(job: Job, layers: Sequence[Layer], device: Device, flop_per_s: float) -> PassSeconds:
+    """Seconds of one micro-batch's passes over the layers of a stage, as ``layer_passes``."""
+    counts = Counter(layers)
+    of = np.array([layer_passes(job, layer, device, flop_per_s) for layer in counts])
+    return PassSeconds(*(np.array(list(counts.values())) @ of).tolist())
+
+
+def group_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassParts:
+    """Seconds of the messages within a group of GPUs for one micro-batch over a layer, beside its computing.
+
+    ``flop_per_s`` is what the group reaches. A checkpointed block, or stage, sends again what it sends in the forward;
     ``selective`` checkpointing keeps what arrived.
     """
     if device.gpus == 1:
         return NOTHING
-    of = {layer: _layer_messages_s(job, layer, device, flop_per_s) for layer in dict.fromkeys(layers)}
-    forward_s, backward_s = (sum(of[layer][way] for layer in layers) for way in (0, 1))
-    blocks_s = sum(of[layer][0] for layer in layers if layer.kind is LayerKind.BLOCK)
-    return PassParts(forward_s, backward_s, {"stage": forward_s, "block": blocks_s}.get(job.checkpoints, 0.0))
+    forward_s, backward_s = _layer_messages_s(job, layer, device, flop_per_s)
+    return PassParts(forward_s, backward_s, forward_s if _is_sent_again(job, layer) else 0.0)
+
+
+def _is_sent_again(job: Job, layer: Layer) -> bool:
+    return job.checkpoints == "stage" or (job.checkpoints == "block" and layer.kind is LayerKind.BLOCK)
 
 
 def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> tuple[float, float]:
@@ -182,61 +194,53 @@ def hop_gather_s(job: Job, device: Device, n_bytes: float) -> float:
     return ring_gather_s(n_bytes / job.data_gpus, tensor_gpus(job, device.gpus), *inner)
 
 
-def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
-    """Seconds of layers one after the other, each fetched while the one before it computes, and sent behind it.
+def layer_traffic(job: Job, layer: Layer) -> PassParts:
+    """Bytes that a layer's operators move for one micro-batch.
 
-    Each argument has a number for each layer: seconds of computing, of the message without which the layer cannot
-    begin, and of the message that it makes. While a layer computes, the next is fetched and the one before it sent,
-    over the same links. Never less than computing alone or the messages alone, never more than both in turn.
+    A checkpointed block, or stage, moves in its recomputation what it moved in its forward.
     """
-    n = len(compute_s)
-    beside_s = [(before_s[i + 1] if i + 1 < n else 0.0) + (after_s[i - 1] if i else 0.0) for i in range(n)]
-    return before_s[0] + sum(map(max, compute_s, beside_s)) + after_s[-1]
+    forward = job.microbatch * BYTES_PER_ELEMENT[job.dtype] * moved_elements(job, layer)
+    repeats = job.checkpoints == "stage" or (job.checkpoints != "none" and layer.kind is LayerKind.BLOCK)
+    return PassParts(forward, BACKWARD_READS * forward, forward if repeats else 0.0)
 
 
-class PassSeconds(NamedTuple):
-    """Seconds of one micro-batch's passes on a device."""
+def unweighted(job: Job, layer: Layer) -> float:
+    """FLOP of a forward of one sequence that multiply no weights, but queries, keys and values.
 
-    forward: float
-    backward: float
-    backward_input: float
-    backward_weight: float
-
-
-class LayerMessages(NamedTuple):
-    """What the replicas of a stage exchange in the passes of one micro-batch; an entry a layer, first layer first."""
-
-    shares: Sequence[float]
-    """The layers' parts of computing, 1 in all."""
-    gather_s: Sequence[float]
-    """Seconds in which a layer's parameters are gathered."""
-    scatter_s: Sequence[float]
-    """Seconds in which a layer's gradients are scattered."""
+    The second half of a split backward, which makes the weights' gradients, has none of their backward. Where weights
+    are frozen, ``ModelSpec.backward`` has put them where they belong.
+    """
+    if job.modelled().frozen_elements or not layer.attention_elements:
+        return 0.0
+    return min(job.modelled().attention_flop, layer.forward_flop)
 
 
-def sharded_passes(alone: PassSeconds, messages: LayerMessages) -> PassSeconds:
-    """The passes of a stage with their messages, from those of a device with all parameters."""
-    shares, gather_s, scatter_s = messages
-    backwards = shares[::-1], gather_s[::-1], scatter_s[::-1]
-    none = [0.0] * len(shares)
+def memory_bandwidth_of(device: Device) -> float:
+    """Bytes per second, from the table of hardware. Raises JobError for a GPU that is not in it."""
+    known = hardware_of(device.gpu)
+    if known is None:
+        raise JobError(
+            f"device {device.name}: the memory bandwidth of GPU {device.gpu} is unknown; memory_traffic wants a GPU of "
+            f"the table of hardware"
+        )
+    return device.gpus * known.memory_bytes_per_s
 
-    def of(seconds: float, parts: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
-        return streamed_s([seconds * part for part in parts], before_s, after_s)
 
-    return PassSeconds(
-        forward=of(alone.forward, shares, gather_s, none),
-        backward=of(alone.backward, *backwards),
-        backward_input=of(alone.backward_input, *backwards[:2], none),
-        backward_weight=of(alone.backward_weight, backwards[0], none, backwards[2]),
-    )
+def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
+    """Per position in the pipeline, bytes of the optimiser's step: parameters, gradients and states are read and
+    written once, gradients as zeros. Where replicas split the states, each steps its shard alone; with zero-1 it still
+    holds the whole gradient, which it zeroes."""
+    split = job.sharding not in (None, "none")  # among all GPUs that hold the same
+    one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
+    whole = static_memory(job.with_fields(sharding="none", **one), n_stages)
+    over = sharded_over(job.sharding, job.n_replicas)
+    stepped = (2 * (whole.total - whole.frozen) - whole.gradients) / over.optimizer
+    zeroed = whole.gradients / over.gradients * (job.data_gpus if split else 1)
+    return tuple((stepped + zeroed).tolist())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Seconds of computations: from FLOP and a device's peak, or from a profile measured before a run.
-#
-# Where a job asks for it, also from the bytes that computing moves in memory and that are counted nowhere else.
-# Normalisations, activation functions, dropout, residuals, the loss, and the elementwise parts of an unfused attention
-# do so little arithmetic that they take as long as memory takes to be read and written; so does the optimiser's step.
+# Seconds of a plan's computations: from FLOP and a device's peak, or from a profile measured before a run.
 
 
 CODING = Kind.PACK, Kind.REDUCE, Kind.STEP
@@ -249,12 +253,11 @@ def analytic(
 ) -> tuple[ComputeTime, ...]:
     """FLOP of a stage's layers over what its device reaches of its peak, and the coding of compressed messages.
 
-    A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
-    recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
-    within a group of GPUs and those of sharded parameters are part of the passes; the latter go over ``links``,
-    those of the plan where None. Averaging and the optimiser's step are bound by memory, not FLOP, and count as 0
-    beside what they code and what a group of GPUs averages within, but for ``memory_traffic``. Raises JobError where
-    the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job counts it.
+    The messages within a group of GPUs and those of sharded parameters are part of the passes (``layer_passes``); the
+    latter go over ``links``, those of the plan where None. Averaging and the optimiser's step are bound by memory, not
+    FLOP, and count as 0 beside what they code and what a group of GPUs averages within, but for ``memory_traffic``.
+    Raises JobError where the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job
+    counts it.
     """
     passes = pass_times(plan, programs.schedule.n_stages, efficiency, links, programs.n_replicas)
     return (*passes, *_synchronising(plan, programs))
@@ -271,7 +274,7 @@ def pass_times(
     ``n_replicas``, by default of all."""
     job = plan.job
     speeds = speeds_of(job, plan.topology.devices, efficiency)
-    last, backward = n_stages - 1, job.modelled().backward
+    last = n_stages - 1
     elements, n_bytes = job.boundary_elements(n_stages), boundary_bytes(job, n_stages)
     coded_s = BYTES_PER_ELEMENT[job.dtype] / job.codec_bytes_per_s if job.codes_activations else 0.0
     rings = None
@@ -280,12 +283,8 @@ def pass_times(
     rows = []
     for stage, layers in enumerate(job.layers_of(n_stages)):
         position = stage % job.n_stages
-        flop = job.microbatch * sum(layer.forward_flop for layer in layers)
-        again_flop = job.microbatch * sum(repeated_flop(job, layer) for layer in layers)
-        unweighted_flop = job.microbatch * unweighted(job, layers) if job.memory_traffic else 0.0
-        traffic = stage_traffic(job, layers) if job.memory_traffic else NOTHING
         coding_s = 0.0 if job.n_stages == 1 else coded_s * (elements[stage] + elements[stage + 1])
-        messages = None if rings is None else _messages(job, layers, rings, position)
+        messages = None if rings is None else layer_messages(job, layers, rings, position)
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
         """Devices that are alike take equal times."""
@@ -296,19 +295,7 @@ def pass_times(
             if kind in passes_of:
                 rows += _rows_of(stage, replica, *passes_of[kind])
                 continue
-            forward_s, again_s = flop / speed, again_flop / speed
-            inputs_s, weights_s = (once * forward_s for once in backward)
-            unweighted_s = unweighted_flop / speed
-            moved_bytes_per_s = memory_bandwidth_of(device) if job.memory_traffic else 1.0
-            moved_s = PassParts(*(n_bytes / moved_bytes_per_s for n_bytes in traffic))
-            sums_s = group_messages_s(job, layers, device, speed)
-            back_s = again_s + moved_s.again + moved_s.backward + sums_s.backward + sums_s.again
-            passes = PassSeconds(
-                forward_s + moved_s.forward + sums_s.forward,
-                inputs_s + weights_s + back_s,
-                inputs_s + unweighted_s + back_s,
-                weights_s - unweighted_s,
-            )
+            passes = stage_passes(job, layers, device, speed)
             if messages is not None:
                 passes = sharded_passes(passes, messages)
             gather_s = (hop_gather_s(job, device, n_bytes[stage + behind]) for behind in range(2))
@@ -326,20 +313,6 @@ def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[f
         ComputeTime(stage, replica, Kind.BACKWARD_INPUT, passes.backward_input + before_s[1]),
         ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, passes.backward_weight),
     ]
-
-
-def _messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) -> LayerMessages:
-    """What a stage whose gradients, and with zero-3 parameters, are sharded over its replicas gathers and scatters."""
-    whole = sum(layer.forward_flop for layer in layers)
-    shares = [layer.forward_flop / whole if whole else 1 / len(layers) for layer in layers]
-    sizes = [message_bytes_of(job, layer.parameters, frozen_bytes(job, layer)) for layer in layers]
-    seconds = {n_bytes: rings.gather_s(group, n_bytes) for n_bytes in {one for size in sizes for one in size}}
-    scatter_s = [seconds[gradient] for _, gradient in sizes]
-    if job.sharding == "zero-3":
-        return LayerMessages(shares, [seconds[parameters] for parameters, _ in sizes], scatter_s)
-    # the gradients of the last micro-batch are those that the synchronisation sends
-    each = (job.n_microbatches - 1) / job.n_microbatches
-    return LayerMessages(shares, [0.0] * len(layers), [each * one_s for one_s in scatter_s])
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
@@ -393,52 +366,3 @@ def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iter
         )
 
     return np.array([seconds(*work) for work in computations])
-
-
-def stage_traffic(job: Job, layers: Sequence[Layer]) -> PassParts:
-    """Bytes that the layers of a stage move for one micro-batch.
-
-    Checkpointed blocks, or stages, move in their recomputation what they moved in their forward.
-    """
-    each = job.microbatch * BYTES_PER_ELEMENT[job.dtype]
-    forward = each * sum(moved_elements(job, layer) for layer in layers)
-    repeated = {"none": [], "stage": layers}.get(
-        job.checkpoints, [layer for layer in layers if layer.kind is LayerKind.BLOCK]
-    )
-    return PassParts(forward, BACKWARD_READS * forward, each * sum(moved_elements(job, layer) for layer in repeated))
-
-
-def unweighted(job: Job, layers: Sequence[Layer]) -> float:
-    """FLOP of a forward of one sequence that multiply no weights, but queries, keys and values.
-
-    The second half of a split backward, which makes the weights' gradients, has none of their backward. Where weights
-    are frozen, ``ModelSpec.backward`` has put them where they belong.
-    """
-    if job.modelled().frozen_elements:
-        return 0.0
-    attention = job.modelled().attention_flop
-    return sum(min(attention, layer.forward_flop) for layer in layers if layer.attention_elements)
-
-
-def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """Per position in the pipeline, bytes of the optimiser's step: parameters, gradients and states are read and
-    written once, gradients as zeros. Where replicas split the states, each steps its shard alone; with zero-1 it still
-    holds the whole gradient, which it zeroes."""
-    split = job.sharding not in (None, "none")  # among all GPUs that hold the same
-    one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
-    whole = static_memory(job.with_fields(sharding="none", **one), n_stages)
-    over = sharded_over(job.sharding, job.n_replicas)
-    stepped = (2 * (whole.total - whole.frozen) - whole.gradients) / over.optimizer
-    zeroed = whole.gradients / over.gradients * (job.data_gpus if split else 1)
-    return tuple((stepped + zeroed).tolist())
-
-
-def memory_bandwidth_of(device: Device) -> float:
-    """Bytes per second, from the table of hardware. Raises JobError for a GPU that is not in it."""
-    known = hardware_of(device.gpu)
-    if known is None:
-        raise JobError(
-            f"device {device.name}: the memory bandwidth of GPU {device.gpu} is unknown; memory_traffic wants a GPU of "
-            f"the table of hardware"
-        )
-    return device.gpus * known.memory_bytes_per_s

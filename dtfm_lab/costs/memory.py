@@ -1,4 +1,4 @@
-"""What devices hold and for how long: bytes with a first and a last moment, not yet added up.
+"""What devices hold: parameters, gradients and optimiser states all the time, activations of a micro-batch for a while.
 
 Counted are tensors that outlive an operator: parameters, gradients and the optimiser's states; the
 activations of every micro-batch between its forward and the end of its backward; messages from the first byte
@@ -243,6 +243,10 @@ def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
     """(devices,) whole bytes of memory behind the job's reserve; not below 0."""
     have = np.array([device.memory_bytes for device in devices]) - job.group_gpus * job.reserve_bytes
     return np.asarray(np.floor(np.clip((1 - job.fragmentation) * have, 0.0, 2.0**62)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From when to when it is held: by a trace, or by the order of passes.
 
 
 @dataclass(frozen=True, eq=False)

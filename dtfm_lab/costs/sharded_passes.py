@@ -1,0 +1,123 @@
+"""Seconds of passes whose parameters or gradients are sharded over replicas, with the messages of each layer.
+
+With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2) a
+layer's parameters are gathered before its forward, dropped, gathered again before its backward, and its gradients are
+scattered behind it, in every micro-batch. The next layer is fetched while one computes; the first cannot be hidden,
+nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
+
+With zero-2 no device has room for whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and
+in FSDP's SHARD_GRAD_OP without ``no_sync``: all but those of the last micro-batch, which the synchronisation sends.
+Their seconds are spread evenly over all micro-batches, as all backwards of a stage take the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.costs.memory import message_bytes_of
+from dtfm_lab.domain.job import (
+    Job,
+    Layer,
+    frozen_bytes,
+)
+from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.units import IntArray
+
+
+class PassSeconds(NamedTuple):
+    """Seconds of one micro-batch's passes on a device."""
+
+    forward: float
+    backward: float
+    """With what is computed again."""
+    backward_input: float
+    """The first half of a backward that is split, with what is computed again."""
+    backward_weight: float
+    """The second half, which makes the gradients of weights."""
+
+
+class GroupRings:
+    """The rings of a plan's data-parallel groups, all in use at once.
+
+    A ring visits regions and hosts one after the other, as collective libraries lay theirs, so it enters and leaves
+    each of them once. Rings that leave a host by its one NIC share that NIC.
+    """
+
+    def __init__(self, topology: Topology, links: Links, groups: IntArray) -> None:
+        """``groups`` is (S, R) devices, a row for each group."""
+        self._links, self.n_members = links, groups.shape[1]
+        place = {}
+        for device in groups.ravel().tolist():
+            of = topology.devices[device]
+            host = of.host or f" {device}"
+            place[device] = (topology.regions.index(of.region), host)
+        self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
+        leaving = [links.queues(ring, np.roll(ring, -1))[0] for ring in self._rings]
+        used, counts = np.unique(np.concatenate(leaving), return_counts=True)
+        self._sharing = [counts[np.searchsorted(used, one)] for one in leaving]
+
+    def gather_s(self, group: int, n_bytes: float) -> float:
+        """Seconds in which the members of a group gather ``n_bytes``, or scatter a sum of as many."""
+        if self.n_members == 1:
+            return 0.0
+        ring, sharing = self._rings[group], self._sharing[group]
+        after = np.roll(ring, -1)
+        moving_s = sharing * self._links.moving_s(ring, after, n_bytes / self.n_members)
+        return float((self.n_members - 1) * (moving_s + self._links.latency_s[ring, after]).max())
+
+
+def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
+    """Seconds of layers one after the other, each fetched while the one before it computes, and sent behind it.
+
+    Each argument has a number for each layer: seconds of computing, of the message without which the layer cannot
+    begin, and of the message that it makes. While a layer computes, the next is fetched and the one before it sent,
+    over the same links. Never less than computing alone or the messages alone, never more than both in turn.
+    """
+    n = len(compute_s)
+    beside_s = [(before_s[i + 1] if i + 1 < n else 0.0) + (after_s[i - 1] if i else 0.0) for i in range(n)]
+    return before_s[0] + sum(map(max, compute_s, beside_s)) + after_s[-1]
+
+
+class LayerMessages(NamedTuple):
+    """What the replicas of a stage exchange in the passes of one micro-batch; an entry a layer, first layer first."""
+
+    shares: Sequence[float]
+    """The layers' parts of computing, 1 in all."""
+    gather_s: Sequence[float]
+    """Seconds in which a layer's parameters are gathered."""
+    scatter_s: Sequence[float]
+    """Seconds in which a layer's gradients are scattered."""
+
+
+def sharded_passes(alone: PassSeconds, messages: LayerMessages) -> PassSeconds:
+    """The passes of a stage with their messages, from those of a device with all parameters."""
+    shares, gather_s, scatter_s = messages
+    backwards = shares[::-1], gather_s[::-1], scatter_s[::-1]
+    none = [0.0] * len(shares)
+
+    def of(seconds: float, parts: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
+        return streamed_s([seconds * part for part in parts], before_s, after_s)
+
+    return PassSeconds(
+        forward=of(alone.forward, shares, gather_s, none),
+        backward=of(alone.backward, *backwards),
+        backward_input=of(alone.backward_input, *backwards[:2], none),
+        backward_weight=of(alone.backward_weight, backwards[0], none, backwards[2]),
+    )
+
+
+def layer_messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) -> LayerMessages:
+    """What a stage whose gradients, and with zero-3 parameters, are sharded over its replicas gathers and scatters."""
+    whole = sum(layer.forward_flop for layer in layers)
+    shares = [layer.forward_flop / whole if whole else 1 / len(layers) for layer in layers]
+    sizes = [message_bytes_of(job, layer.parameters, frozen_bytes(job, layer)) for layer in layers]
+    seconds = {n_bytes: rings.gather_s(group, n_bytes) for n_bytes in {one for size in sizes for one in size}}
+    scatter_s = [seconds[gradient] for _, gradient in sizes]
+    if job.sharding == "zero-3":
+        return LayerMessages(shares, [seconds[parameters] for parameters, _ in sizes], scatter_s)
+    # the gradients of the last micro-batch are those that the synchronisation sends
+    each = (job.n_microbatches - 1) / job.n_microbatches
+    return LayerMessages(shares, [0.0] * len(layers), [each * one_s for one_s in scatter_s])
