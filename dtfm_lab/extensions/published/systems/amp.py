@@ -2,8 +2,8 @@
 
 Three predictions of each. The first knows the devices and the links as AMP counts them. The second also knows AMP's
 profile: forwards of one sequence take as long on one GPU as on four that share each layer, so they are bound by the
-host that launches their kernels, and no pass of a larger micro-batch takes less. (AMP multiplies the profile by the
-sequences of a micro-batch, and by 3 for the backward.) The third fits how fast the links inside a host are.
+host that launches their kernels (``block_launch_s``). (AMP multiplies the profile by the sequences of a micro-batch,
+and by 3 for the backward.) The third fits how fast the links inside a host are.
 """
 
 import re
@@ -15,17 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.efficiency import GUESS_SPREAD
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import COMPUTE, Kind
-from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.extensions.published.row import DATA, Evidence, Row, assumptions, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import hosts_of, interval_of, listed_plan
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.durations import pass_times
-from dtfm_lab.simulation.efficiency import GUESS_SPREAD
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 NUMBERS = "amp_homogeneous.csv"
 GPUS, PER_HOST = 16, 4
@@ -35,6 +33,8 @@ COUNTED_GBPS = 50.0
 """Inside a host and between two, as AMP counts."""
 TRIED_GBPS = (10.0, 12.5, 16.0, 20.0, 25.0, 31.5, 40.0, 50.0)
 """Of the links inside a host: preferred numbers, a quarter apart."""
+LAUNCHES = 2.0
+"""Profiled forwards that a block's forward and backward take at least: the backward has as many kernels to launch."""
 FAILED = "inf"
 PROFILED, OWN_LINKS = ", AMP's profile", ", AMP's profile and fitted links"
 ASSUMED = assumptions()["amp"]
@@ -88,9 +88,10 @@ def trials() -> list[Trial]:
     return [Trial(line) for line in numbers(NUMBERS) if line["measured"] != FAILED]
 
 
-def plan_of(trial: Trial, inside_gbps: float = COUNTED_GBPS) -> Plan:
+def plan_of(trial: Trial, inside_gbps: float = COUNTED_GBPS, *, profiled: bool = True) -> Plan:
     """The plan of a trial, in DeepSpeed's order of ranks."""
     model = gpt(name="gpt2-medium", n_layers=24, d_model=1024, n_heads=16, seq_len=1024, vocab_size=52256)
+    launch_s = LAUNCHES * float(np.mean(profile()[trial["tp"]][BLOCKS.start : BLOCKS.stop]))
     job = Job(
         name="amp",
         model=model,
@@ -106,25 +107,16 @@ def plan_of(trial: Trial, inside_gbps: float = COUNTED_GBPS) -> Plan:
         transport="blocking",
         synchronisation="ring",
         attention="unfused",
+        block_launch_s=launch_s if profiled else 0.0,
     )
     inside, between = from_gbps(inside_gbps), from_gbps(COUNTED_GBPS)
     hosts = hosts_of(GPUS, "T4", inside_bytes_per_s=inside, between_bytes_per_s=between, per_host=PER_HOST)
     return listed_plan(hosts, job)
 
 
-def seconds(trial: Trial, inside_gbps: float = COUNTED_GBPS) -> float:
-    """Of an iteration whose passes take no less than the profiled forward of one sequence."""
-    plan = plan_of(trial, inside_gbps)
-    least_s = [sum(profile()[trial["tp"]][layer] for layer in stage) for stage in trial.stages]
-    passes: dict[tuple[int, int, Kind], float] = {
-        (row.stage, row.replica, row.kind): max(row.seconds, least_s[row.stage])
-        for row in pass_times(plan, trial["pp"], SUSTAINED)
-        if row.kind in (Kind.FORWARD, Kind.BACKWARD)
-    }
-    all_kinds = (
-        (stage, replica, kind) for stage in range(trial["pp"]) for replica in range(trial["dp"]) for kind in COMPUTE
-    )
-    return simulate(plan, profile=[ComputeTime(*each, passes.get(each, 0.0)) for each in all_kinds]).iteration_s
+def seconds(trial: Trial, inside_gbps: float) -> float:
+    """Of an iteration, with AMP's profile."""
+    return iteration_seconds(plan_of(trial, inside_gbps), efficiency=SUSTAINED)
 
 
 def fitted_gbps(errors: np.ndarray) -> list[float]:
@@ -139,25 +131,12 @@ def amp() -> Iterator[Row]:
     """Iterations, beside AMP's own predictions."""
     measured = trials()
     for trial in measured:
-        plan = plan_of(trial)
-        trace = simulate(plan, efficiency=SUSTAINED)
-        yield Row(
-            **_said(trial, ""),
-            predicted=trace.iteration_s,
-            evidence=Evidence.TRANSFERRED,
-            assumptions=ASSUMED["alone"],
-            interval=interval_of("iteration", trace.iteration_s, trace),
-            note="no blind prediction: what a T4 sustains was looked up after these rows had missed",
-        )
+        note = "no blind prediction: what a T4 sustains was looked up after these rows had missed"
+        yield _simulated(trial, "", Evidence.TRANSFERRED, ASSUMED["alone"], note)
+    for trial in measured:
+        yield _simulated(trial, PROFILED, Evidence.PROFILED, (*ASSUMED["alone"], *ASSUMED["profiled"]))
     predicted_s = np.array([[seconds(trial, gbps) for gbps in TRIED_GBPS] for trial in measured])
     measured_s = np.array([float(trial.line["measured"]) for trial in measured])
-    for trial, tried_s in zip(measured, predicted_s, strict=True):
-        yield Row(
-            **_said(trial, PROFILED),
-            predicted=tried_s[TRIED_GBPS.index(COUNTED_GBPS)],
-            evidence=Evidence.PROFILED,
-            assumptions=(*ASSUMED["alone"], *ASSUMED["profiled"]),
-        )
     chosen = fitted_gbps(np.log(predicted_s / measured_s[:, None]))
     for trial, tried_s, gbps in zip(measured, predicted_s, chosen, strict=True):
         yield Row(
@@ -167,6 +146,14 @@ def amp() -> Iterator[Row]:
             assumptions=(*ASSUMED["alone"], *ASSUMED["profiled"]),
             fitted=f"{gbps:g} Gbit/s inside a host, to the other {len(measured) - 1} rows",
         )
+
+
+def _simulated(trial: Trial, how: str, evidence: Evidence, assumed: tuple[str, ...], note: str = "") -> Row:
+    """The row of a trial on the links that AMP counts."""
+    trace = simulate(plan_of(trial, profiled=bool(how)), efficiency=SUSTAINED)
+    interval = interval_of("iteration", trace.iteration_s, trace)
+    said = _said(trial, how) | {"evidence": evidence, "assumptions": assumed, "interval": interval, "note": note}
+    return Row(predicted=trace.iteration_s, **said)
 
 
 def _said(trial: Trial, how: str) -> dict[str, Any]:
