@@ -1,4 +1,4 @@
-"""hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, RoBERTa-XLM of 560 million
+"""Predict hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, RoBERTa-XLM of 560 million
 parameters in data parallelism; and what TCP streams reach on the same links.
 
 A peer averages one part of the gradient for all others and streams the other parts to their peers, all at once:
