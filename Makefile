@@ -67,15 +67,17 @@ kernels: $(VENV)/.dev
 laws: $(VENV)/.dev
 	$(PYTEST) -n 2 --dist worksteal -m "not slow" $(LAWS) $(ARGS)
 
-# The core by itself: a copy without the extensions, in an environment of its own, passes the core's tests.
+# The core by itself: a copy without the extensions, in an environment of its own, passes the core's tests. Left out are
+# a browser, and tests whose subject is the whole repository with its extensions: pages, lessons, benchmarks and the site.
 CORE := build/core
+OF_ALL := browser $(addprefix test_,$(addsuffix .py, benchmarks documentation documented_code notebook_files questions site))
 core:
 	rm -rf $(CORE) && mkdir -p $(CORE)
 	git ls-files --cached | grep -vE '^(dtfm_lab|tests)/extensions/' | tar -cT - | tar -xC $(CORE)
-	sed -i '/dtfm_lab\.extensions/d' $(CORE)/pyproject.toml
+	sed -i '/^\[project\.entry-points/,/^$$/{/dtfm_lab\.extensions/d}' $(CORE)/pyproject.toml
 	$(PYTHON) -m venv $(CORE)/.venv
 	cd $(CORE) && .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	cd $(CORE) && env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -n 2 --dist worksteal tests -m "not slow" --ignore tests/browser $(ARGS)
+	cd $(CORE) && env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -n 2 --dist worksteal tests -m "not slow" $(addprefix --ignore=tests/,$(OF_ALL)) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -21,14 +21,30 @@ pytestmark = [
     pytest.mark.skipif(not EXTENSIONS, reason="there is no extension to leave out"),
 ]
 
+NAMED = {
+    "advice": r"advis(e|es|ing)",
+    "course": r"missions?|lessons?|slides",
+    "elasticity": r"replay(s|ed)?|availabilit(y|ies)|polic(y|ies)|histor(y|ies)",
+    "hosts": r"run folders?|rendezvous",
+    "machines": r"probes?|ssh|iperf3?",
+    "proofs": r"or-?tools|planner exact",
+    "published": r"reproduces?|ledger|published rows?",
+    "systems": r"strateg(y|ies)|training systems?|waterfalls?",
+}
+"""Words of which an extension alone speaks: without it, no text that a person reads has them."""
+
 USED = """
+import asyncio
+import re
 import sys
 import click
 import dtfm_lab as lab
 from dtfm_lab import figures
+from dtfm_lab.cli.doctor import described, doctor_facts
 from dtfm_lab.cli.options import cli
+from ipywidgets import Layout, Widget
 
-gone_names, gone_commands, gone_panes = {gone!r}
+gone_names, gone_commands, gone_panes, gone_former = {gone!r}
 plan = lab.plan("lecture-hall", "tiny", steps=1)
 assert lab.simulate(plan).iteration_s > 0
 assert lab.evaluate(plan.topology, plan.job, rank_map=plan.rank_map).iteration_s == plan.iteration_s
@@ -42,20 +58,57 @@ for name in cli.known:
 assert not set(gone_names) & {{*dir(lab), *dir(lab.lab)}}, set(gone_names) & set(dir(lab))
 assert not set(gone_commands) & cli.known
 
-the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+async def opened():
+    the_lab = lab.Lab(plan, autosave=False, live=False)
+    the_lab.lab_state.predicted = lab.simulate(plan)
+    for step in the_lab.steps:
+        the_lab.show_pane(step.name)
+        if tasks := asyncio.all_tasks() - {{asyncio.current_task()}}:
+            await asyncio.wait(tasks, timeout=60)
+    return the_lab
+
+the_lab = asyncio.run(opened())
 panes = [step.name for step in the_lab.steps]
 assert panes[:6] == ["plan", "groups", "schedule", "what-if", "run", "compare"]
 assert not set(gone_panes) & set(panes)
-for pane in panes:
-    the_lab.show_pane(pane)
 texts["panes"] = " ".join(step.title for step in the_lab.steps)
+shown, seen = [the_lab, *(panel.view for panel in the_lab.panels.values() if hasattr(panel, "view"))], []
+while shown:
+    match shown.pop():
+        case Layout():
+            pass
+        case Widget() as widget if widget not in seen:
+            seen.append(widget)
+            traits = set(widget.trait_names()) - set(Widget.class_trait_names())
+            shown += [getattr(widget, name) for name in traits if name[0] != "_" or name == "_options_labels"]
+        case str(text):
+            texts.setdefault("widgets", "")
+            texts["widgets"] += " | " + re.sub("<style>.*?</style>|<[^>]*>", " ", text, flags=re.DOTALL)
+        case dict(held):
+            shown += [*held, *held.values()]
+        case list(held) | tuple(held):
+            shown += held
+assert len(seen) > 100 and "Micro-batch" in texts["widgets"]
+texts["doctor"] = str(described(doctor_facts()))
+texts["planners"] = repr(lab.planners)
+for name in gone_former:
+    try:
+        getattr(lab, name)
+    except AttributeError as error:
+        assert str(error) == f"module 'dtfm_lab' has no attribute {{name!r}}"
+    else:
+        raise AssertionError(name)
 
 said = [f"lab.{{name}}" for name in gone_names] + [f"dtfm-lab {{name}}" for name in gone_commands]
+found = []
 for where, text in texts.items():
     words = " ".join(text.split())
     for each in said:
         at = words.find(each)
-        assert at < 0 or words[at + len(each) :][:1].isalnum(), (where, each)
+        found += [] if at < 0 or words[at + len(each) :][:1].isalnum() else [(where, each)]
+    for named in re.finditer({named!r}, words, re.IGNORECASE):
+        found.append((where, words[max(0, named.start() - 40) : named.end() + 40]))
+assert not found, found
 assert not [name for name in sys.modules if name.startswith("dtfm_lab.extensions.")] or {some!r}
 print("whole")
 """
@@ -78,8 +131,11 @@ def use_without(without: set[str], folder: Path) -> None:
     copy_without(without, folder)
     left = [EXTENSIONS[name] for name in EXTENSIONS.keys() - without]
     kept = {name for one in left for name in (*one.api, *one.commands, *one.panes)}
-    gone = [sorted({name for each in without for name in getattr(EXTENSIONS[each], kind)} - kept) for kind in KINDS]
-    code = USED.format(gone=gone, some=bool(left))
+    lost = [EXTENSIONS[name] for name in without]
+    gone = [sorted({name for one in lost for name in getattr(one, kind)} - kept) for kind in KINDS]
+    gone.append(sorted({name for one in lost for name in (*one.moved, *one.went)}))
+    named = "|".join(rf"\b({NAMED[name]})\b" for name in sorted(without) if name in NAMED)
+    code = USED.format(gone=gone, some=bool(left), named=named)
     environment = os.environ | {"PYTHONPATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=environment)
     assert (ran.returncode, ran.stdout.split()[-1:]) == (0, ["whole"]), ran.stderr

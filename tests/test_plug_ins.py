@@ -14,6 +14,19 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "plugin"
 Python = Callable[[str], "subprocess.CompletedProcess[str]"]
+SHELL = """
+import contextlib, io, json, sys
+from dtfm_lab.cli import main
+
+def shell(*arguments):
+    sys.argv = ["dtfm-lab", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            main()
+        except SystemExit as left:
+            assert not left.code, arguments
+    return said.getvalue()
+"""
 
 
 def installed(folder: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
@@ -34,7 +47,8 @@ def site(tmp_path: Path) -> Path:
     """A folder on the import path where the example is installed."""
     folder = tmp_path / "site"
     folder.mkdir()
-    shutil.copy(EXAMPLE / "dtfm_lab_example.py", folder)
+    for module in EXAMPLE.glob("*.py"):
+        shutil.copy(module, folder)
     shutil.copytree(EXAMPLE / "dtfm_lab_neighbours", folder / "dtfm_lab_neighbours")
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     installed(folder, project["name"], project["entry-points"])
@@ -58,7 +72,9 @@ def python(site: Path, tmp_path: Path) -> Python:
 
 def test_the_api_the_lab_and_the_command_line_know_a_plug_in_by_its_names(python: Python) -> None:
     pytest.importorskip("ipywidgets")
-    ran = python("""
+    ran = python(
+        SHELL
+        + """
 import dtfm_lab as lab
 from dtfm_lab import files
 from dtfm_lab.simulation.schedules import build_named
@@ -77,9 +93,6 @@ open("job.yaml", "w").write(
     "n_stages: 2\\nn_replicas: 1\\nglobal_batch: 4\\nmicrobatch: 1\\n"
 )
 assert lab.load_job("job.yaml").model.n_blocks == 4
-found = lab.strategies("ring-of-eight", "mlp-small", systems=["one-pipeline", "megatron"])
-assert found["one-pipeline"].job.n_stages == 8
-assert "one-pipeline" in lab.systems.strategies and found["one-pipeline"].iteration_s > 0
 print(repr(lab.planners))
 import ipywidgets
 offered = set()
@@ -98,32 +111,35 @@ try:
 except lab.LabError as error:
     print(error)
 
-import contextlib, io, json, sys
-from dtfm_lab.cli import main
-
-def shell(*arguments):
-    sys.argv = ["dtfm-lab", *arguments]
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        try:
-            main()
-        except SystemExit as left:
-            assert not left.code, arguments
-    return said.getvalue()
-
 named = [network["name"] for network in json.loads(shell("topologies", "--json"))["topologies"]]
 assert "ring-of-eight" in named
 assert "file-order" in shell("plan", "--help")
+shell("plan", "ring-of-eight", "--job", "mlp-small", "--planner", "file-order", "-o", "again.json")
+told = json.loads(shell("simulate", "again.json", "--schedule", "by-latency", "--json"))
+assert told["schedule"] == "by-latency"
+"""
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "Devices in the order of the file, once." in ran.stdout
+    assert "schedule by-latency needs plan; wanted it for a plan that is simulated or run" in ran.stdout
+
+
+def test_a_system_of_a_plug_in_is_asked_beside_the_others(python: Python) -> None:
+    pytest.importorskip("dtfm_lab.extensions.systems", reason="systems are compared by an extension")
+    ran = python(
+        SHELL
+        + """
+import dtfm_lab as lab
+found = lab.strategies("ring-of-eight", "mlp-small", systems=["one-pipeline", "megatron"])
+assert found["one-pipeline"].job.n_stages == 8
+assert "one-pipeline" in lab.systems.strategies and found["one-pipeline"].iteration_s > 0
 assert "one-pipeline" in shell("strategies", "--help")
 asked = ("strategies", "ring-of-eight", "--job", "mlp-small", "--system", "one-pipeline", "--json")
 told = json.loads(shell(*asked, "--assume", "one-pipeline.schedule=gpipe"))
 assert {row["system"] for row in told["systems"]} == {"one-pipeline", "one-pipeline (schedule gpipe)"}
-shell("plan", "ring-of-eight", "--job", "mlp-small", "--planner", "file-order", "-o", "again.json")
-told = json.loads(shell("simulate", "again.json", "--schedule", "by-latency", "--json"))
-assert told["schedule"] == "by-latency"
-""")
+"""
+    )
     assert ran.returncode == 0, ran.stderr
-    assert "Devices in the order of the file, once." in ran.stdout
-    assert "schedule by-latency needs plan; wanted it for a plan that is simulated or run" in ran.stdout
 
 
 def test_a_broken_plug_in_is_one_warning_that_names_its_package(site: Path, python: Python) -> None:
@@ -167,7 +183,7 @@ sys.argv = ["dtfm-lab", "nearest", "ring-of-eight", "nobody"]
 main()
 """)
     assert ran.returncode == 2, ran.stderr
-    assert "nearest     Say which device is nearest to DEVICE." in ran.stdout
+    assert "nearest Say which device is nearest to DEVICE." in " ".join(ran.stdout.split())
     assert "True" in ran.stdout.splitlines()
     assert " is nearest to " in ran.stdout.splitlines()[-1]
     assert "dtfm-lab: no device 'nobody' with a neighbour; wanted one of " in ran.stderr

@@ -13,10 +13,13 @@ from dtfm_lab.cli.doctor import described, doctor_facts
 from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import MissingExtra
+from dtfm_lab.domain.extension import extensions
 from dtfm_lab.files.workspaces import link_of, state_from_link
 
 FIRST = "00_tour.ipynb"
 """The notebook that the lab opens."""
+HAS_LESSONS = "course" in extensions()
+"""Lessons ask what the course answers: without it, their first cell would fail."""
 
 
 @cli.command()
@@ -30,13 +33,16 @@ def doctor(as_json: bool) -> None:
         out.print(f"{key:>12}  {value}")
 
 
-@cli.command("lab")
+@cli.command(
+    "lab",
+    help=f"Open JupyterLab{' on the first lesson' if HAS_LESSONS else ''}. ARGUMENTS go to JupyterLab (after a --).",
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def open_lab(arguments: tuple[str, ...]) -> None:
-    """Open JupyterLab on the first lesson. ARGUMENTS go to JupyterLab (after a --)."""
+    """Replace this process by JupyterLab."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise MissingExtra("the lab needs jupyterlab, which is not installed: pip install 'dtfm_lab[lab]'")
-    where = where_to_open(Path.cwd(), checkout=Path(__file__).parents[2])
+    where = where_to_open(Path.cwd(), checkout=Path(__file__).parents[2]) if HAS_LESSONS else []
     # JupyterLab refuses to run as root without this; a container has no other user
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(KERNELS), os.environ.get("JUPYTER_PATH")]))

@@ -86,7 +86,8 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
     A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
     recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
     within a group of GPUs are part of the passes, and where the job counts it (``memory_traffic``) the bytes that
-    operators move. A block's pass takes no less than its kernels' launches (``block_launch_s``). Raises JobError where a GPU's memory bandwidth is unknown where the job counts it.
+    operators move. A block's pass takes no less than its kernels' launches (``block_launch_s``). Raises JobError where
+    the job counts memory traffic and a GPU's memory bandwidth is unknown.
     """
     once_s, again_s = (job.microbatch * flop / flop_per_s for flop in (layer.forward_flop, repeated_flop(job, layer)))
     inputs_s, weights_s = (times * once_s for times in job.modelled().backward)

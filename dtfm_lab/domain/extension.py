@@ -54,13 +54,19 @@ class Extension:
     writers: Mapping[str, str] = field(default_factory=dict)
     """Places of functions ``(thing, path)`` with which ``lab.save`` writes the extension's nouns.
 
-    The key is the noun's class and the ending of the path: ``Availability.csv``.
+    The key is the noun's class and the ending of the path: ``Neighbours.csv``.
     """
     instead: Mapping[str, str] = field(default_factory=dict)
     """Places of functions that answer in place of a function of the lab when a keyword is given.
 
-    ``{"run.availability": place}`` answers ``lab.run(plan, availability=...)``, with the same arguments.
+    ``{"run.neighbours": place}`` answers ``lab.run(plan, neighbours=...)``, with the same arguments.
     """
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Words that the lab's glossary explains, each in one sentence."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Where names are now that ``lab`` had until this release: they still work, with a warning that says so."""
+    went: Mapping[str, str] = field(default_factory=dict)
+    """What to use in place of names that ``lab`` no longer has."""
 
 
 @cache

@@ -102,9 +102,8 @@ def load_topology(
         read = next(iter(MACHINE_READERS.values()))
         return read(name_or_path, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib)
     if at or peak_tflops or memory_gib:
-        raise TopologyError(
-            "at, peak_tflops or memory_gib with one network; wanted a list of outputs of tools, which they complete"
-        )
+        wanted = "a list of outputs of tools, which they complete" if MACHINE_READERS else "a network alone"
+        raise TopologyError(f"at, peak_tflops or memory_gib with one network; wanted {wanted}")
     if not isinstance(name_or_path, str | os.PathLike):
         raise TopologyError(f"topology is {shortened(name_or_path)}; wanted a name or a path")
     name = current_name("topology", os.fspath(name_or_path))

@@ -42,11 +42,10 @@ def load_topology(
 ) -> Topology:
     """A network that comes with the lab (``dtfm-lab network``) or from a file of any known format.
 
-    A list of files is read as what other tools say of your machines, in any mixture: ``nvidia-smi -q -x``, ``nvidia-smi
-    topo -m``, ``iperf3 --json``, tests of NCCL, nodes of Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and
-    catalogue. ``at`` says in which regions hosts are, ``peak_tflops`` and ``memory_gib`` what GPUs compute and hold
-    that are not in the lab's table; ``.description`` of what comes back, what was measured, what estimated and what
-    left out.
+    A list of files is read by the reader of machines that is installed, if there is one (entry points of
+    ``dtfm_lab.machine_readers``). ``at`` says in which regions hosts are, ``peak_tflops`` and ``memory_gib`` what GPUs
+    compute and hold that are not in the lab's table. The ``.description`` of the network says what was measured, what
+    was estimated and what was left out.
 
     Raises FileError, TopologyError or UnknownName in one line.
     """

@@ -179,7 +179,7 @@ def compare(
 ) -> Any:
     """Two traces side by side, predicted and measured: errors by row, iteration, kind, stage, device and link;
     ``.suspects``, ``.drift``, ``.refit(plan, lab.simulate)``. Or two plans: what moved, and what that cost or brought:
-    ``.text``, ``.to_frame()``, ``.parts``. Or two of what an extension compares, such as histories.
+    ``.text``, ``.to_frame()``, ``.parts``. Or two of what an extension compares.
 
     With a ``spread``, one plan or several of one network on the same random draws of it: expected seconds, quantiles,
     and how often two of them change order, ``.to_frame()``, ``.to_frame("pairs")``, ``.sentence``. The spread is one

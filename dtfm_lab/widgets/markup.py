@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from dtfm_lab.domain.extension import offered
+
 LINKS = ("https://", "http://")
 """How the targets of links begin that are opened beside the lab."""
 HERE = Path(__file__).parent
@@ -160,11 +162,11 @@ WORDS = {
     "staleness": "Something was changed after this was computed, so that it no longer says what is true now.",
     "straggler": "A device or link that makes the others wait, because it is slower than they are.",
     "suspect": "The device or link that explains most of the error.",
-    "system": "A training system such as Megatron-LM as modelled here: the plans it allows, and what is assumed of it.",
     "synchronisation": "How and how often the devices of a stage average their gradients.",
     "throughput": "Tokens that are trained on in a second.",
 }
 """{word: one sentence}, without a word that is obvious. docs/glossary.md says more."""
+WORDS |= {word: sentence for word, sentence in offered("words").items() if word not in WORDS}
 ALSO = {
     "stale": "staleness",
     "gradients": "gradient",

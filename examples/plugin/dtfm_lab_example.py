@@ -1,13 +1,12 @@
-"""A plug-in of dtfm_lab: one function or class of each kind, named by the entry points in pyproject.toml."""
+"""A plug-in of dtfm_lab: one function or class of each kind, named by the entry points in pyproject.toml.
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+A model of a training system is in a module of its own: it needs the extension that compares systems.
+"""
 
 import numpy as np
 
-from dtfm_lab import Job, Plan, Schedule, Topology, evaluate, schedules
+from dtfm_lab import Job, Plan, Schedule, Topology, schedules
 from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
-from dtfm_lab.extensions.systems.api import Assumption, Strategy
 from dtfm_lab.files.reading import read_text, write_text
 from dtfm_lab.planning import Generation
 
@@ -54,21 +53,3 @@ def mlp(*, n_layers: int, width: int, name: str = "mlp") -> ModelSpec:
 
 SHAPE = {"n_stages": 4, "n_replicas": 2, "global_batch": 16, "microbatch": 2}
 MLP_SMALL = Job(name="mlp-small", model=mlp(n_layers=8, width=512), **SHAPE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnePipeline(Strategy):
-    """All devices in one pipeline, in the order of the file."""
-
-    name: ClassVar[str] = "one-pipeline"
-    title: ClassVar[str] = "One pipeline"
-    cite: ClassVar[str] = "this example"
-
-    schedule: Annotated[
-        str, Assumption(help="Backwards begin early.", choices=("1f1b", "gpipe"), source="a choice of the example")
-    ] = "1f1b"
-
-    def plans(self, topology, job, budget):
-        """With micro-batches of one sequence."""
-        shaped = job.with_fields(n_stages=len(topology), n_replicas=1, microbatch=1, schedule=self.schedule)
-        yield evaluate(topology, shaped, stages=[[device] for device in range(len(topology))])

@@ -31,7 +31,6 @@ def test_a_file_of_no_kind_that_is_shown_is_not_taken_for_a_network(refuses, tmp
         ("plan", "lecture-hall", "--job", f"{LONG}.yaml"),
         ("plan", "lecture-hall", "--job", "tiny", "--set", f"model={LONG}"),
         ("simulate", "--sweep", f"{LONG}.json", "--vary", "bandwidth=1"),
-        ("strategies", "lecture-hall", "--flags", LONG),
         ("compare", LONG, LONG),
     ],
     ids=" ".join,

@@ -66,7 +66,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("blocks", "n_layers", "says"), WRONG, ids=["too few", "none in the middle", "less than none", "a half"])
+@pytest.mark.parametrize(
+    ("blocks", "n_layers", "says"), WRONG, ids=["too few", "none in the middle", "less than none", "a half"]
+)
 def test_what_is_no_cut_of_the_model_is_refused(blocks, n_layers, says):
     with pytest.raises(JobError, match=says):
         job(blocks, n_layers=n_layers)

@@ -81,10 +81,3 @@ def test_links_that_a_trace_calls_drawn_are_those_specified(tmp_path) -> None:
     path.write_text(path.read_text().replace('"links": "specified"', '"links": "drawn"'))
     with pytest.warns(FutureWarning, match="'drawn' is 'specified' now"):
         assert lab.load_trace(path).context.links == "specified"
-
-
-def test_sampled_hours_had_another_name() -> None:
-    rates = {"mean_life_s": 900.0, "mean_absence_s": 60.0, "seed": 1}
-    with pytest.warns(FutureWarning, match=r"Availability\.sampled"):
-        former = lab.Availability.drawn(["ada", "alan"], 3600.0, **rates)
-    assert former.time_s.tolist() == lab.Availability.sampled(["ada", "alan"], 3600.0, **rates).time_s.tolist()

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOMS = [HERE.parent / name for name in ("figures", "files", "lab", "planning", "runtime", "widgets")]
-sys.path += [str(path) for path in [*sorted(HERE.iterdir()), *ROOMS] if path.is_dir()]
+ROOMS = "figures", "files", "lab", "planning", "planning/iteration", "runtime", "widgets"
+FOLDERS = [*sorted(HERE.iterdir()), *(HERE.parent / name for name in ROOMS)]
+sys.path += [str(path) for path in FOLDERS if path.is_dir()]
 
 
 @pytest.fixture(autouse=True)

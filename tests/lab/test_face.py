@@ -8,11 +8,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab.domain.extension import offered
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.files.reading import read_mapping
@@ -23,7 +25,8 @@ import keywords
 from type_checked import refused_lines
 
 PLAN = lab.plan("lecture-hall", "tiny", steps=1)
-FORMER = read_mapping(Path(lab.lab.__file__).with_name("former_names.yaml"))["went"]
+FORMER = {**read_mapping(Path(lab.lab.__file__).with_name("former_names.yaml"))["went"], **offered("went")}
+MOVED = offered("moved")
 
 
 HEAVY = {"IPython", "asyncio", "cupy", "ipywidgets", "loky", "networkx", "numba", "ortools", "plotly", "ssl", "torch"}
@@ -60,7 +63,6 @@ def completions() -> Iterator[object]:
         ("lab.with_job(plan, gradient_c", {"gradient_compression="}),
         ("lab.plan('lecture-hall', plan", {"planner="}),
         ("lab.simulate(plan, queue", {"queueing="}),
-        ("lab.strategies('lecture-hall', sys", {"systems="}),
         ("lab.sweep(plan, stages_p", {"stages_per_device="}),
         ("lab.fig", {"figures"}),
         ("lab.La", {"Lab", "LabError"}),
@@ -79,7 +81,6 @@ def test_tab_completes_names_and_keywords(completions, text: str, wanted: set[st
         (lambda: lab.plan("lecture-hall", sed=3), "no option named 'sed'; did you mean 'seed'"),
         (lambda: lab.simulate(PLAN, queuing="nics"), "no option named 'queuing'; did you mean 'queueing'"),
         (lambda: lab.explain(PLAN).sensitivity(facto=2), "no option named 'facto'; did you mean 'factor'"),
-        (lambda: lab.strategies("lecture-hall", systms="megatron"), "no option named 'systms'; did you mean 'systems'"),
         (lambda: lab.sweep(PLAN, latncy=1), "no setting of a sweep named 'latncy'; did you mean 'latency'"),
         (lambda: lab.sweep(PLAN, repeat=2), "no setting of a sweep named 'repeat'; did you mean 'repeats'"),
         (lambda: lab.load_job("tiny", recomput=True), "no job field named 'recomput'; did you mean 'recompute'"),
@@ -100,6 +101,18 @@ def test_every_public_name_is_there_and_listed() -> None:
 def test_a_name_that_went_says_what_to_use_instead(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"lab\.{name} went; use {re.escape(FORMER[name])}$"):
         getattr(lab, name)
+
+
+@pytest.mark.parametrize("name", sorted(MOVED))
+def test_a_name_that_moved_still_works_and_says_where_it_is(name: str) -> None:
+    with pytest.warns(FutureWarning, match=rf"lab\.{name} is lab\.{re.escape(MOVED[name])} now"):
+        assert getattr(lab, name) is attrgetter(MOVED[name])(lab)
+
+
+@pytest.mark.parametrize("text", [*FORMER.values(), *(f"lab.{place}" for place in MOVED.values())])
+def test_what_is_to_be_used_instead_is_there(text: str) -> None:
+    for name in re.findall(r"\blab\.(\w+)", text):
+        assert hasattr(lab, name), text
 
 
 def test_save_writes_by_the_kind_and_the_ending(tmp_path: Path) -> None:

@@ -43,17 +43,6 @@ def test_checkpointing_is_searched_where_the_job_leaves_it_open(planned, job):
         assert named.iteration_s >= planned.iteration_s * (1 - 1e-9)
 
 
-def test_the_plan_of_the_strategies_is_that_of_the_planner(planned, job):
-    (ours,) = lab.strategies(planned.topology, job, systems=["dtfm-lab"], steps=4, queueing="pairs")
-    assert ours.plan.iteration_s <= planned.iteration_s * (1 + 1e-9)
-
-
-def test_on_shared_nics_too_the_plan_of_the_strategies_is_that_of_the_planner(job):
-    home = lab.load_topology(HOME / "home.yaml")
-    (ours,) = lab.strategies(home, job, systems=["dtfm-lab"], steps=4)
-    assert ours.plan.iteration_s <= lab.plan(home, job, queueing="nics", steps=4, seed=0).iteration_s * (1 + 1e-9)
-
-
 def test_a_job_that_fits_nowhere_is_refused_with_every_checkpointing(job):
     with pytest.raises(PlanError, match=r"fits no plan on loopback-3: wanted .*; however it checkpoints it needs some"):
         lab.plan(lab.load_topology(HOME / "p1.yaml"), job, steps=1)

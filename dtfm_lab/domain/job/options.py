@@ -533,11 +533,7 @@ def check_batch(job: JobOptions, global_batch: int) -> None:
 
 def checked_counts(job: JobOptions, model: ModelSpec | None, what: str, given: object) -> tuple[int, ...]:
     """The counts of a field with one for each stage or replica; raises JobError where they are none of this job."""
-    per, n, least = (
-        ("replica", job.n_replicas, 1)
-        if what == "microbatches_per_replica"
-        else ("stage", job.n_stages, 0)
-    )
+    per, n, least = ("replica", job.n_replicas, 1) if what == "microbatches_per_replica" else ("stage", job.n_stages, 0)
     if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
         raise JobError(f"job {job.name}: {what} is {shortened(given)}; wanted a count for each {per}")
     counts = tuple(whole(f"job {job.name}", what, count, least=least) for count in given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtfm_lab.domain.errors import LabError
@@ -150,4 +151,5 @@ class AdvicePanel(Panel):
 def advice_step(the_lab: Lab) -> LabStep:
     """Return the pane Advice for a lab."""
     panel = AdvicePanel(the_lab.lab_state)
-    return LabStep(STEP, panel, "Advice", panel.result, panel.staleness, asked_for=True, position=90)
+    css = Path(__file__).with_name("advice.css").read_text(encoding="utf-8")
+    return LabStep(STEP, panel, "Advice", panel.result, panel.staleness, asked_for=True, css=css, position=90)

@@ -19,4 +19,5 @@ EXTENSION = Extension(
             "Measure the network between hosts that answer to ssh.",
         ),
     },
+    went={"probe": "dtfm-lab network probe"},
 )

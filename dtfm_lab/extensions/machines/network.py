@@ -53,7 +53,10 @@ def network_from(
     probed: Mapping[str, SourceReport] | None = None,
     name: str = "my-machines",
 ) -> Topology:
-    """The network of the machines of which these files, outputs of tools, tell; see ``READ`` for the tools.
+    """The network of your machines, from what tools print of them: ``lab.load_topology`` with a list of files.
+
+    Files may be of any mixture of tools: ``nvidia-smi -q -x``, ``nvidia-smi topo -m``, ``iperf3 --json``, tests of
+    NCCL, nodes of Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and catalogue. ``READ`` names them all.
 
     ``at`` has regions of hosts by name. ``peak_tflops`` has TFLOP/s in half precision of GPUs that are not in the table
     of hardware, by their tools' names, and ``memory_gib`` their memory where no tool tells it. ``probed`` is what was

@@ -16,4 +16,11 @@ EXTENSION = Extension(
             "Lay each number that others published beside our prediction.",
         )
     },
+    moved={"calibrate": "published.calibrate"},
+    went={
+        "Calibration": "lab.published.Calibration",
+        "Ledger": "lab.published.Ledger",
+        "papers_table": "lab.published.papers_table(...)",
+        "papers_waterfall": "lab.published.papers_waterfall(...)",
+    },
 )

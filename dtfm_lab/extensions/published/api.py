@@ -4,6 +4,7 @@ from dtfm_lab.extensions.published import systems  # noqa: F401  its modules reg
 from dtfm_lab.extensions.published.calibrated import Calibration, calibrate
 from dtfm_lab.extensions.published.ledger import Ledger, reproduce
 from dtfm_lab.extensions.published.paper import PapersTable, papers_table, papers_waterfall
+from dtfm_lab.extensions.published.regret import Regret, regret
 from dtfm_lab.extensions.published.row import QUANTITIES, Band, Evidence, KnownMiss, Row
 from dtfm_lab.extensions.published.sources import Source, published, sources
 from dtfm_lab.extensions.published.tally import Group
@@ -17,12 +18,14 @@ __all__ = [
     "KnownMiss",
     "Ledger",
     "PapersTable",
+    "Regret",
     "Row",
     "Source",
     "calibrate",
     "papers_table",
     "papers_waterfall",
     "published",
+    "regret",
     "reproduce",
     "sources",
 ]

@@ -21,8 +21,8 @@ from typing import Any
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import GB
+from dtfm_lab.extensions.published import nanotron, sailor_memory, sailor_records
 from dtfm_lab.extensions.published import own as own_files
-from dtfm_lab.extensions.published import sailor_memory, sailor_records
 from dtfm_lab.extensions.published.ledger import Ledger
 from dtfm_lab.extensions.published.own_predictions import (
     assumptions_of,
@@ -47,13 +47,16 @@ Key = tuple[str, str]
 def seal(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The sealed predictions of a file's rows: plain values, ready for JSON.
 
-    The rows are those of ``own`` without ``published``, or records in Sailor's format without what was measured.
+    The rows are those of ``own`` without ``published``, or records in Sailor's format or configurations in that of
+    ``nanotron.SWEEP`` without what was measured.
     Raises FileError for a row that holds a measurement, stands twice, or cannot be predicted.
     """
     file = _file(path)
     data = own_files.document_of(file)
     if sailor_records.is_document(data):
         predictions = list(_of_records(sailor_records.document_of(data, file.name)))
+    elif nanotron.is_sweep(file):
+        predictions = list(_of_sweep(file))
     else:
         predictions = list(_of_rows(own_files.read_rows(file, blind=True)))
     _refuse_doubles(map(_key, predictions), file)
@@ -127,6 +130,22 @@ def _of_rows(rows: Sequence[own_files.OwnRow]) -> Iterator[Prediction]:
         one = _prediction(row.setting, row.quantity, row.unit, value, interval, evidence_of(row), said)
         searched = {} if row.listed or row.rank_map is not None else {"rank_map": list(plan.rank_map)}
         yield one | {"band": asdict(row.band)} | searched
+
+
+def _of_sweep(file: Path) -> Iterator[Prediction]:
+    for row in nanotron.read_sweep(file):
+        if row.tokens_per_s_per_gpu is not None or row.peak_memory_bytes is not None or row.failed:
+            raise FileError(
+                f"{file.name}: {row.one.setting} holds a measurement; wanted none, to predict the row blind"
+            )
+        found = nanotron.predict(row.one)
+        fitted = row.one.model in nanotron.FITTED
+        evidence = Evidence.FITTED if fitted else Evidence.LEAVE_ONE_OUT
+        said = ("constants of nanotron on this cluster are medians of the models 1B and 3B", *found.notes)
+        low, high = (row.one.tokens_per_s_per_gpu(seconds) for seconds in reversed(found.interval_s))
+        speed = found.tokens_per_s_per_gpu
+        yield _prediction(row.one.setting, "throughput", "tokens/s a GPU", speed, (low, high), evidence, said)
+        yield _prediction(row.one.setting, "memory", "GB", found.memory_bytes / GB, None, evidence, said)
 
 
 def _of_records(document: sailor_records.Document) -> Iterator[Prediction]:
@@ -205,6 +224,13 @@ def _measured(file: Path, units: dict[Key, str]) -> dict[Key, float]:
             if record.measured_memory_bytes is not None:
                 _refuse_unit("GB", units.get((record.case, "memory"), "GB"), f"{record.case}, memory")
                 found[record.case, "memory"] = record.measured_memory_bytes / GB
+        return found
+    if nanotron.is_sweep(file):
+        for row in nanotron.read_sweep(file):
+            if row.tokens_per_s_per_gpu is not None:
+                found[row.one.setting, "throughput"] = row.tokens_per_s_per_gpu
+            if row.peak_memory_bytes is not None:
+                found[row.one.setting, "memory"] = row.peak_memory_bytes / GB
         return found
     keys: list[Key] = []
     for number, record_ in own_files.records(file):

@@ -7,10 +7,14 @@ import click
 from dtfm_lab.cli.options import completing, file_option, json_option, listing
 from dtfm_lab.cli.terminal import out, print_json, print_report, print_rows, row_progress
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.report import as_markdown
 from dtfm_lab.extensions.published import blind as blind_tests
+from dtfm_lab.extensions.published import regret as choices
 from dtfm_lab.extensions.published.api import Row, sources
 from dtfm_lab.extensions.published.ledger import check_ending, number, report_of
+from dtfm_lab.extensions.published.nanotron import read_sweep
 from dtfm_lab.extensions.published.reproducing import reproduce as reproduced
+from dtfm_lab.files.reading import write_text
 
 
 @click.command(cls=listing("Sources", sources))
@@ -33,6 +37,15 @@ from dtfm_lab.extensions.published.reproducing import reproduce as reproduced
     metavar="SEALED MEASURED",
     help="A sealed file and the measurements of its rows: check its hash and lay the two beside each other.",
 )
+@click.option(
+    "--regret",
+    is_flag=False,
+    flag_value="",
+    type=click.Path(dir_okay=False),
+    metavar="[SWEEP]",
+    help="Choose among configurations that were measured, and say how fast the choice was; of the Ultra-Scale "
+    "Playbook's sweep, or of your CSV file with its columns.",
+)
 @click.option("--strict", is_flag=True, help="Exit with status 1 where a row leaves its band that is no known miss.")
 @file_option("-o", "--output", help="Write the ledger to this file: .html, .md, .csv or .json.")
 @json_option
@@ -41,6 +54,7 @@ def reproduce(
     own: str | None,
     blind: str | None,
     opened: tuple[str, str] | None,
+    regret: str | None,
     strict: bool,
     output: str | None,
     as_json: bool,
@@ -49,8 +63,10 @@ def reproduce(
 
     All sources, or some by name, or the rows of your own file; or rows that you have measured and we have not seen.
     """
-    if sum(map(bool, (names or own, blind, opened))) > 1:
-        raise LabError("sources or --own, --blind and --open are given together; wanted one of them")
+    if sum((bool(names or own), bool(blind), bool(opened), regret is not None)) > 1:
+        raise LabError("sources or --own, --blind, --open and --regret are given together; wanted one of them")
+    if regret is not None:
+        return _choose(regret or None, output, as_json)
     if blind is not None:
         return _seal(blind, output, as_json)
     if output is not None:
@@ -71,6 +87,18 @@ def reproduce(
     if strict and ledger.failures:
         sys.exit(1)
     return None
+
+
+def _choose(path: str | None, output: str | None, as_json: bool) -> None:
+    """Print how fast the configurations were that predictions choose."""
+    n_rows = len(read_sweep(*filter(None, [path])))
+    with row_progress("reproduce", lambda row: row.one.setting, "rows", n_rows) as show:
+        found = choices.regret(path, progress=show)
+    if output is not None:
+        write_text(output, as_markdown(choices.report_of(found)))
+    if as_json:
+        return print_json(found.to_dict())
+    return print_report(choices.report_of(found))
 
 
 def _described(row: Row) -> str:

@@ -25,4 +25,16 @@ EXTENSION = Extension(
         ),
     },
     panes={"systems": "dtfm_lab.extensions.systems.pane:systems_step"},
+    words={
+        "system": (
+            "A training system such as Megatron-LM as modelled here: the plans it allows, and what is assumed of it."
+        )
+    },
+    went={
+        "codesign": "lab.strategies(..., over=...), or lab.explain(outcome).remains_s: what messages do not take",
+        "crossings": "lab.strategies(..., over='bandwidth')",
+        "search_codesign": "lab.strategies(..., over='bandwidth', progress=...)",
+        "search_crossings": "lab.strategies(..., over='bandwidth', progress=...)",
+        "search_strategies": "lab.strategies(..., progress=...)",
+    },
 )

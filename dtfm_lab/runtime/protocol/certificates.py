@@ -62,10 +62,10 @@ class Certificates:
             _ = self.pinned
         except FileNotFoundError:
             raise FileError(
-                f"{where}: no {CERTIFICATE_FILE} or {KEY_FILE}; wanted both, as export writes them"
+                f"{where}: no {CERTIFICATE_FILE} or {KEY_FILE}; wanted both, as written with the run folder"
             ) from None
         except (ssl.SSLError, ValueError):
-            wanted = f"{CERTIFICATE_FILE} and {KEY_FILE} as one export wrote them"
+            wanted = f"{CERTIFICATE_FILE} and {KEY_FILE} of one run folder"
             raise FileError(f"{where}: its certificate and key do not belong together; wanted {wanted}") from None
         except OSError as error:
             raise FileError(f"{where}: its certificate cannot be read: {reason_of(error)}") from None

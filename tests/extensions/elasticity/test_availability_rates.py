@@ -134,3 +134,10 @@ def test_who_would_come_after_the_end_never_comes() -> None:
     for seed in range(40):
         drawn = Availability.sampled(NAMES, 60.0, mean_life_s=900.0, mean_absence_s=600.0, seed=seed)
         assert drawn.time_s.max(initial=0.0) <= 60.0
+
+
+def test_sampled_hours_had_another_name() -> None:
+    rates = {"mean_life_s": 900.0, "mean_absence_s": 60.0, "seed": 1}
+    with pytest.warns(FutureWarning, match=r"Availability\.sampled"):
+        former = Availability.drawn(["ada", "alan"], HOUR, **rates)
+    assert former.time_s.tolist() == Availability.sampled(["ada", "alan"], HOUR, **rates).time_s.tolist()

@@ -40,6 +40,16 @@ def test_the_columns_and_the_keys_are_these_and_plans_simulate(found: Outcomes) 
     assert json.loads(json.dumps(found.to_dict()))["systems"][-1]["iteration_s"] is None
 
 
+def test_keywords_are_completed_and_a_misspelt_one_is_refused_with_the_nearest() -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.user_ns.update(lab=lab)
+    text = "lab.strategies('lecture-hall', sys"
+    with pytest.importorskip("IPython.core.completer").provisionalcompleter():
+        assert "systems=" in {each.text for each in shell.Completer.completions(text, len(text))}
+    with pytest.raises(lab.LabError, match=r"^no option named 'systms'; did you mean 'systems'"):
+        lab.strategies("lecture-hall", systms="megatron")
+
+
 def test_the_fastest_is_first_and_who_has_no_plan_last(found: Outcomes) -> None:
     seconds = [one.iteration_s for one in found if one.iteration_s is not None]
     assert seconds == sorted(seconds)

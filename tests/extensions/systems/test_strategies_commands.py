@@ -39,6 +39,10 @@ def test_an_assumption_is_asked_beside_the_system_itself(tmp_path):
     assert "Assumed:" in (tmp_path / "systems.md").read_text()
 
 
+def test_a_name_too_long_for_a_file_is_refused_as_any_other(refuses):
+    refuses("x" * 50, "strategies", "lecture-hall", "--flags", "x" * 400)
+
+
 def test_why_one_is_slower_is_said_below_the_table():
     asked = ("strategies", *SMALL, "--system", "megatron", "--system", "dtfm-lab", "--why", "megatron")
     found = lab.strategies("lecture-hall", "tiny", systems=["megatron", "dtfm-lab"], steps=1)

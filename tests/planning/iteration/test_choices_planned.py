@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan, frozen, in_pairs, with_experts
+from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan, frozen, given, in_pairs, with_experts
 from pinned_jobs import pinned_job
 
 import dtfm_lab as lab
+from dtfm_lab.costs.memory import activation_memory, static_memory, usable_bytes
+from dtfm_lab.costs.seconds import pass_times
 from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import SystemOptions
-from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network import Device, Topology, hardware_of
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import BY_SHARDS
+from dtfm_lab.domain.schedule import BY_SHARDS, Kind
 from dtfm_lab.planning import plan
+from dtfm_lab.planning.iteration.problem import pass_table
 from dtfm_lab.simulation import memory, simulate
 
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -40,6 +44,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "memory_traffic": (True,),
     "flush_every": (2,),
     "early_stop": (True,),
+    "block_launch_s": (5.0,),
 }
 MODIFIERS = {"tensor_parallel", "sequence_parallel", "bucket_bytes", "fragment_delay"}
 """Fields that change nothing alone, or that another file tries."""
@@ -72,6 +77,10 @@ def chosen(case: Drawn, choice: str, value: object) -> Drawn:
         also = {"model": frozen(job.modelled())}
     elif choice == "fragments":
         also = {"synchronise_every": 4}
+    elif choice == "memory_traffic":  # refused where the bandwidth of a GPU's memory is unknown
+        peak = hardware_of("T4").peak_of(case.job.dtype)  # slower devices would not feel their memory
+        devices = tuple(replace(one, gpu="T4", peak_flop_per_s=peak) for one in case.topology.devices)
+        case, also = replace(case, topology=replace(case.topology, devices=devices)), {}
     else:
         also = {}
     return replace(case, job=job.with_fields(**{choice: value, "synchronise_every": job.synchronise_every} | also))
@@ -92,6 +101,33 @@ def test_a_found_plan_takes_as_long_as_it_says_and_fits(choice: str, value: obje
     assert found.iteration_s == simulate(found).iteration_s
     assert found.iteration_lower_bound_s <= found.iteration_s * (1 + 1e-9)
     assert memory(found).fits
+
+
+@pytest.mark.parametrize(("choice", "value", "seed"), EACH)
+def test_a_pass_takes_as_long_in_the_search_as_in_the_simulator(choice: str, value: object, seed: int) -> None:
+    case = chosen(drawn(seed), choice, value)
+    job = case.job.with_fields(n_stages=1, n_replicas=1)
+    searched = pass_table(job, case.topology.devices[:1], None)
+    whole_s = searched.forward_s[0, -1], searched.backward_s[0, -1]
+    simulated = {row.kind: row.seconds for row in pass_times(given(case, job, np.array([[0]])), 1)}
+    expected = [simulated[Kind.FORWARD], simulated[Kind.BACKWARD]]
+    assert whole_s + searched.ends_s[:, :, 0].sum(axis=0) == pytest.approx(expected, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize(("choice", "value", "seed"), EACH)
+def test_forwards_ahead_are_chosen_again_where_memory_changes(choice: str, value: object, seed: int) -> None:
+    case = drawn(seed)
+    job = case.job.with_fields(n_stages=1, n_replicas=1, schedule="adaptive-1f1b", recompute=False)
+    job = job.with_fields(warmups=(1,))
+    after = chosen(replace(case, job=job), choice, value).job
+    if after.warmups is not None:
+        assert held_bytes(after, case.topology) == held_bytes(job, case.topology)
+
+
+def held_bytes(job: Job, topology: Topology) -> list[list[float]]:
+    """What the job's one stage holds at all times and for a micro-batch, and what the devices have for it."""
+    counts = static_memory(job, 1).total, *activation_memory(job, 1), usable_bytes(job, topology.devices)
+    return [one.tolist() for one in counts]
 
 
 @pytest.mark.parametrize(("choice", "value", "seed"), EACH)

@@ -70,16 +70,6 @@ def test_no_plain_grid_beats_the_plan(seed):
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("system", ["ddp", "fsdp", "megatron"])
-def test_no_modelled_system_beats_the_plan(seed, system):
-    topology, job = cluster(seed, most_hosts=3), job_of()
-    best = lab.strategies(topology, job, systems=[system], queueing="pairs").outcomes[0].iteration_s
-    found = plan(topology, job, objective="iteration", seed=0, steps=1)
-    assert best is None or found.iteration_s <= best * ROUNDING
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_leaving_more_open_never_makes_the_best_estimate_worse(seed):
     topology = cluster(seed)

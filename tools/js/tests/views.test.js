@@ -12,7 +12,12 @@ import { viewOf } from "../../../dtfm_lab/widgets/views/matrix/page/frame.js";
 import { cellWords } from "../../../dtfm_lab/widgets/views/matrix/page/words.js";
 import { scaleOf, signed } from "../../../dtfm_lab/widgets/views/residuals/page/bar.js";
 import { sorted } from "../../../dtfm_lab/widgets/views/residuals/page/order.js";
+import { keyOf } from "../../../dtfm_lab/widgets/views/tabs/page/keys.js";
 /** @import { Row } from "../../../dtfm_lab/widgets/views/residuals/types.d.ts" */
+
+test("the first ten tabs have keys, and no further one claims the key of another", () => {
+  assert.deepEqual([0, 8, 9, 10, 25].map(keyOf), ["1", "9", "0", null, null]);
+});
 
 test("points of a frontier lie on its axes, logarithmic where they differ much", () => {
   const even = scale([1, 2, 3], 0, 100),

@@ -98,7 +98,8 @@ class SystemsPanel(Panel):
         self.stop = button("Stop", "", "End after the system at hand and keep those so far", "auto", disabled=True)
         asked = controls_for(SystemsSettings)
         self.seconds, self.seed = asked.values()
-        self.bars = SystemsView(not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
+        title = "What would each system do with these machines?"
+        self.bars = SystemsView(title=title, not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
         self.summary = classed(w.HTML(), "dtfm-systems-told")
         self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
         self.back = button("Back to mine", "undo", "The network, job and plan from before", "auto")

@@ -1,4 +1,4 @@
-"""What each system takes for an iteration, as bars of causes, the fastest first; a click chooses one."""
+"""What each of several takes for an iteration, as bars of causes, the fastest first; a click chooses one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +34,7 @@ class SystemsView(View):
     """Mark of a system that changes the training itself."""
     chosen = traitlets.Unicode("").tag(sync=True)
     """Name of the system that is chosen; empty for none."""
-    title = traitlets.Unicode("What would each system do with these machines?").tag(sync=True)
+    title = traitlets.Unicode("What takes how long?").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     stale = traitlets.Unicode("").tag(sync=True)
     """Why the bars are out of date; empty where they are not."""

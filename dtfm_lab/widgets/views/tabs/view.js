@@ -1,6 +1,7 @@
 // Tabs over a pane.
 import { cleanUps, focusedIn, h, onTraits } from "shared/dom.js";
 import { view } from "shared/view.js";
+import { keyOf } from "./page/keys.js";
 /** @import { Render } from "shared/types.d.ts" */
 /** @import { Traits } from "./types.d.ts" */
 
@@ -26,8 +27,9 @@ function render({ model, el }) {
       numbered = model.get("numbered");
     const focused = focusedIn(root)?.dataset.name ?? null;
     root.replaceChildren(
-      ...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) =>
-        h(
+      ...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) => {
+        const key = numbered ? keyOf(at) : null;
+        return h(
           "button",
           {
             type: "button",
@@ -37,14 +39,14 @@ function render({ model, el }) {
             "data-kind": kind,
             "aria-selected": String(name === value),
             tabindex: name === value ? "0" : "-1",
-            "aria-keyshortcuts": numbered ? String((at + 1) % 10) : null,
-            title: [words, SAID[kind], numbered ? `key ${(at + 1) % 10}` : ""].filter(Boolean).join(" · "),
+            "aria-keyshortcuts": key,
+            title: [words, SAID[kind], key && `key ${key}`].filter(Boolean).join(" · "),
             onclick: () => choose(name),
           },
           title,
           SAID[kind] ? h("i", { "aria-label": SAID[kind], role: "img" }) : null,
-        ),
-      ),
+        );
+      }),
     );
     const chosen = root.querySelector("[aria-selected=true]"),
       row = root.closest(".dtfm-head");

@@ -1,0 +1,502 @@
+"""Llama-like models trained by nanotron on hosts of eight H100s: a configuration, its prediction, and the sweep's file.
+
+The sweep is of Hugging Face's Ultra-Scale Playbook (Tazi et al. 2025). Its rows of the models 1B and 3B are
+``data/ultra_scale_sweep.csv``; those of 8B and 80B were not looked at. Shapes and the batch are in that file's head, as
+are the collectives that the authors measured on the same cluster.
+
+Constants of the framework are medians over the rows of 1B and 3B, so these say how well they fit; rows of other models
+say how well they transfer.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind, ModelSpec, llama
+from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network.device import hardware_of
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace, predicted_ends
+from dtfm_lab.domain.units import GB
+from dtfm_lab.extensions.published.row import DATA
+from dtfm_lab.extensions.published.units import hosts_of
+from dtfm_lab.files.reading import read_text
+from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
+from dtfm_lab.planning.iteration.structured.layouts import in_order
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory import memory
+
+SWEEP = DATA / "ultra_scale_sweep.csv"
+SEQUENCE, VOCABULARY, PER_HOST, GPU = 4096, 131072, 8, "H100"
+SHAPES = {
+    "1B": (16, 2048, 32, 8192),
+    "3B": (28, 3072, 32, 8192),
+    "8B": (32, 4096, 32, 14336),
+    "80B": (80, 8192, 64, 28672),
+}
+"""Layers, width, heads and width of the MLP, by the name of a model."""
+FITTED = ("1B", "3B")
+"""Models to whose rows constants of the framework were fitted."""
+TIED_BELOW = 10_000
+"""Width of the MLP below which the embedding is tied."""
+
+HOSTS = (1, 2, 4, 8, 16, 32, 64)
+ALL_REDUCE_GB_PER_S = (436.0, 361.7, 160.1, 99.6, 84.7, 64.9, 32.9)
+ALL_GATHER_GB_PER_S = (249.8, 184.6, 119.0, 69.0, 55.0, 28.0, 11.0)
+REDUCE_SCATTER_GB_PER_S = (249.7, 181.6, 115.8, 68.6, 54.5, 27.9, 11.1)
+ALL_REDUCE_BAND = ((422, 462), (302, 436), (45, 219), (42, 193), (31, 188), (25, 194), (12, 177))
+"""Measured on the cluster with 256 MB, by the number of hosts; of all-reduce also the 5th and the 95th percentile."""
+SEND_GB_PER_S = {"inside": 200.0, "between": 50.0}
+"""Of a message from one GPU to another: about half of NVLink's 450 GB/s, and a GPU's own NIC of 400 Gbit/s."""
+LATENCY_S = 10e-6
+"""Of a message: a guess, of little weight where messages are large."""
+SHARED_EXPONENT = 0.6
+"""Several groups on a host, of k GPUs each, reach (k / 8) to this power of what one of eight GPUs does: fitted."""
+
+LAUNCH_S = {1: 3.0e-3, 2: 4.4e-3, 4: 4.4e-3, 8: 4.4e-3, 16: 8.0e-3, 32: 16.0e-3}
+LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-3, 32: 120.0e-3}
+"""Least seconds of a block's forward and backward by tensor parallelism, alone and in pipelines that span hosts, where
+blocking sends keep launches from running ahead: medians of rows whose blocks compute in less."""
+
+MOST_TENSOR = 32
+"""GPUs a layer of the widest groups that were measured."""
+
+GATHERED_BYTES = {"alone": 4.0, "pipeline": 0.5}
+"""Bytes a token, width and block that each GPU of a tensor-parallel group keeps of inputs that it gathered: the inputs
+of the two products, where nothing is sent in between; in pipelines hardly any (fitted)."""
+LOGITS_BYTES = {"alone": 6.0, "pipeline": 2.0}
+"""Bytes a logit beside the four that the lab counts: fitted."""
+MOST_OF_MEMORY = 0.9
+"""Share of a GPU's memory above which allocators free and ask again, and runs take 5 to 10 times longer."""
+WHOLE_GRADIENT_BYTES = 2
+"""Beside the gradients that are accumulated in fp32, nanotron holds those of every parameter in bf16."""
+
+SLOW_MODE_S = 0.75
+"""Median seconds that a micro-batch takes longer in the cluster's slow mode (5 to 95 %: 0.3 to 1.1)."""
+SLOW_MODE_MOST_S = 1.1
+SLOW_FROM_HOSTS = {0: 2, 1: 16}
+SLOW_SHARE = {0: 0.25, 1: 0.15}
+"""Hosts from which pipelines were often in it, by the stage of ZeRO, and the share of rows that were."""
+ALWAYS_SLOW_FROM_HOSTS = 64
+"""Hosts from which most runs were in it, pipelines or not: all but those of 32 GPUs a layer and few stages, and those
+without pipelines whose optimiser states are sharded."""
+MODEL_SPREAD = 0.12
+"""One standard deviation of the logarithm of seconds beside the network's: the lab's own of H100s, and of the fits."""
+CONFIDENCE_SPREADS = 1.645
+"""Standard deviations to either side that hold nine of ten."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """How a model is trained on so many hosts of eight H100s."""
+
+    model: str
+    nodes: int
+    dp: int
+    tp: int
+    pp: int
+    mbs: int
+    grad_acc: int
+    zero: int
+
+    def __post_init__(self) -> None:
+        if self.model not in SHAPES:
+            raise LabError(f"model is {self.model}; wanted one of {', '.join(SHAPES)}")
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or value < (field.name != "zero"):
+                raise LabError(f"{field.name} is {value!r}; wanted a whole number from {int(field.name != 'zero')}")
+        if self.zero not in SLOW_FROM_HOSTS:
+            raise LabError(f"zero is {self.zero}; wanted 0 or 1")
+        if self.dp * self.tp * self.pp != PER_HOST * self.nodes:
+            raise LabError(
+                f"dp {self.dp} x tp {self.tp} x pp {self.pp} are {self.dp * self.tp * self.pp} GPUs; wanted "
+                f"{PER_HOST * self.nodes}, {PER_HOST} on each of {self.nodes} nodes"
+            )
+        if self.tp not in LAUNCH_S:
+            raise LabError(f"tp is {self.tp}; wanted one of {', '.join(map(str, LAUNCH_S))}")
+
+    @property
+    def setting(self) -> str:
+        """The configuration in words."""
+        return (
+            f"{self.model}, {self.nodes} x 8 H100, DP {self.dp} TP {self.tp} PP {self.pp}, micro-batch {self.mbs} x "
+            f"{self.grad_acc}, ZeRO-{self.zero}"
+        )
+
+    @property
+    def batch(self) -> int:
+        """Sequences of an iteration."""
+        return self.dp * self.mbs * self.grad_acc
+
+    @property
+    def n_gpus(self) -> int:
+        return PER_HOST * self.nodes
+
+    @property
+    def slots(self) -> int:
+        """Micro-batches that a pipeline passes one after the other, its filling and emptying counted."""
+        return self.grad_acc + self.pp - 1
+
+    @property
+    def in_pipeline(self) -> bool:
+        """Whether stages lie on several hosts."""
+        return self.pp > 1 and self.nodes > 1
+
+    @property
+    def may_be_slow(self) -> bool:
+        """Whether runs like it were often in the cluster's slow mode."""
+        return self.is_slow or (self.in_pipeline and self.nodes >= SLOW_FROM_HOSTS[self.zero])
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether most runs like it were in the cluster's slow mode."""
+        if self.nodes < ALWAYS_SLOW_FROM_HOSTS:
+            return False
+        few_messages = self.tp == MOST_TENSOR and self.pp <= 2
+        return not few_messages if self.pp > 1 else self.zero == 0 and self.tp < MOST_TENSOR
+
+    def tokens_per_s_per_gpu(self, iteration_s: float) -> float:
+        """The throughput of iterations of so many seconds, and the other way round."""
+        return self.batch * SEQUENCE / iteration_s / self.n_gpus
+
+
+@cache
+def model_of(name: str, *, tied: bool = False) -> ModelSpec:
+    """The shape of a model of the sweep: no grouped queries."""
+    n_layers, width, heads, inner = SHAPES[name]
+    return llama(
+        name=name,
+        n_layers=n_layers,
+        d_model=width,
+        n_heads=heads,
+        d_ff=inner,
+        n_kv_heads=heads,
+        seq_len=SEQUENCE,
+        vocab_size=VOCABULARY,
+        tied=tied and inner < TIED_BELOW,
+    )
+
+
+def cut_of(name: str, n_stages: int) -> tuple[int, ...]:
+    """Blocks of each stage, as nanotron cuts: stages of equal multiplications, the head counted, the embedding not.
+
+    A stage takes layers until it has more than its part. Stages behind the head stay empty and are left out; the last
+    one that is not may have no block.
+    """
+    n_layers, width, _, inner = SHAPES[name]
+    of_block = 4 * width * width + 3 * width * inner
+    layers = [of_block] * n_layers + [VOCABULARY * width]
+    done = list(accumulate(layers))
+    blocks, stage = [0] * n_stages, 0
+    for i, end in enumerate(done):
+        blocks[stage] += i < n_layers
+        if i == n_layers:
+            return tuple(blocks[: stage + 1])
+        if end > done[-1] * (stage + 1) / n_stages:
+            stage += 1
+    raise AssertionError("the head is the last layer")
+
+
+def job_of(one: Configuration) -> Job:
+    """The job of a configuration, as nanotron trains it."""
+    launches = LAUNCH_IN_PIPELINE_S if one.in_pipeline else LAUNCH_S
+    blocks = cut_of(one.model, one.pp)
+    return Job(
+        name="nanotron",
+        model=model_of(one.model, tied=one.pp == 1),  # stages hold a copy each, whose exchange counts as nothing
+        n_stages=len(blocks),
+        blocks_per_stage=blocks,
+        n_replicas=one.dp,
+        global_batch=one.batch,
+        microbatch=one.mbs,
+        dtype="bf16",
+        gradient_dtype="fp32",
+        tensor_parallel=one.tp,
+        sequence_parallel=one.tp > 1,
+        sharding="zero-1" if one.zero and one.dp > 1 else "none",
+        synchronisation="ring",
+        overlap=False,
+        schedule="1f1b",
+        transport="batched",
+        checkpointing="none",
+        memory_traffic=True,
+        block_launch_s=launches[one.tp],
+    )
+
+
+def network_of(one: Configuration) -> Topology:
+    """The groups of a configuration as devices, ranks in nanotron's order: tensor, then data, then pipeline.
+
+    Links within a stage carry what the collectives of as many hosts reached, those between stages what one message
+    does.
+    """
+    n_groups = one.n_gpus // one.tp
+    if one.tp <= PER_HOST:
+        inner = ALL_REDUCE_GB_PER_S[0] * GB
+        devices = hosts_of(one.n_gpus, GPU, inside_bytes_per_s=inner, between_bytes_per_s=inner).grouped(one.tp).devices
+    else:
+        reached = 2 / (
+            1 / _at(ALL_GATHER_GB_PER_S, one.tp / PER_HOST) + 1 / _at(REDUCE_SCATTER_GB_PER_S, one.tp / PER_HOST)
+        )
+        known = hardware_of(GPU)
+        assert known is not None
+        devices = tuple(
+            Device(
+                name=f"hosts-{i}",
+                gpu=GPU,
+                gpus=one.tp,
+                peak_flop_per_s=one.tp * known.peak_flop_per_s,
+                memory_bytes=one.tp * known.memory_bytes,
+                inner_bandwidth_bytes_per_s=reached * GB,
+                inner_latency_s=LATENCY_S,
+            )
+            for i in range(n_groups)
+        )
+    stage = np.arange(n_groups) // one.dp
+    within = stage[:, None] == stage[None, :]
+    sent = SEND_GB_PER_S["between" if one.nodes > 1 else "inside"] * one.tp * GB
+    bandwidth = np.where(within, _averaging_bytes_per_s(one), sent)
+    return Topology(
+        devices,
+        np.where(np.eye(n_groups, dtype=bool), 0.0, LATENCY_S),
+        bandwidth,
+        name=f"{one.nodes} hosts",
+        link_spread=_link_spread(_hosts_of_stage(one)),
+    )
+
+
+def _hosts_of_stage(one: Configuration) -> float:
+    return max(one.dp * one.tp / PER_HOST, 1.0)
+
+
+def _averaging_bytes_per_s(one: Configuration) -> float:
+    """Of a ring of tensor-parallel groups, all GPUs of a group at once."""
+    hosts = _hosts_of_stage(one)
+    gradient, parameter = BYTES_PER_ELEMENT["fp32"], BYTES_PER_ELEMENT["bf16"]
+    if one.zero:  # gradients are scattered in fp32, parameters gathered in bf16
+        seconds = gradient / _at(REDUCE_SCATTER_GB_PER_S, hosts) + parameter / _at(ALL_GATHER_GB_PER_S, hosts)
+        reached = (gradient + parameter) / seconds
+    else:
+        reached = _at(ALL_REDUCE_GB_PER_S, hosts)
+    here = min(max(PER_HOST // one.tp, 1), one.dp)
+    shared = (here / PER_HOST) ** SHARED_EXPONENT if hosts > 1 else 1.0
+    return one.tp * reached * shared * GB
+
+
+def _at(measured: Sequence[float], hosts: float) -> float:
+    """A measured speed at a number of hosts, between two that were measured in a straight line of logarithms."""
+    return float(np.exp(np.interp(np.log(hosts), np.log(HOSTS), np.log(measured))))
+
+
+def _link_spread(hosts: float) -> float:
+    """One standard deviation of the logarithm of the network's speed, from the band of the measured all-reduce."""
+    spreads = [float(np.log(high / low)) / 2 / CONFIDENCE_SPREADS for low, high in ALL_REDUCE_BAND]
+    return float(np.interp(np.log(hosts), np.log(HOSTS), spreads))
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What a configuration is predicted to take and hold."""
+
+    one: Configuration
+    plan: Plan
+    trace: Trace
+
+    @cached_property
+    def iteration_s(self) -> float:
+        """Seconds of an iteration; with the slow mode where all runs like it were in it."""
+        return self.trace.iteration_s + (SLOW_MODE_S * self.one.slots if self.one.is_slow else 0.0)
+
+    @property
+    def expected_s(self) -> float:
+        """Mean seconds of an iteration over runs in the slow mode and runs that are not: what a choice goes by."""
+        if not self.one.may_be_slow or self.one.is_slow:
+            return self.iteration_s
+        return self.iteration_s + SLOW_SHARE[self.one.zero] * SLOW_MODE_S * self.one.slots
+
+    @cached_property
+    def interval_s(self) -> tuple[float, float]:
+        """Between which two an iteration lies in nine of ten cases; the slow mode counts where it is frequent."""
+        low_s, high_s = predicted_ends(self.trace, self.trace.iteration_s) or (self.trace.iteration_s,) * 2
+        low = min(low_s / self.trace.iteration_s, np.exp(-CONFIDENCE_SPREADS * MODEL_SPREAD))
+        high = max(high_s / self.trace.iteration_s, np.exp(CONFIDENCE_SPREADS * MODEL_SPREAD))
+        slow_s = SLOW_MODE_MOST_S * self.one.slots if self.one.may_be_slow else 0.0
+        return low * self.trace.iteration_s, high * self.trace.iteration_s + slow_s
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        return self.one.tokens_per_s_per_gpu(self.iteration_s)
+
+    @cached_property
+    def memory_bytes(self) -> float:
+        """Peak of the GPU that holds most."""
+        job, tp = self.plan.job, self.one.tp
+        report = memory(self.plan, "1f1b")
+        held = report.peak_bytes.max(axis=1) / tp
+        where = "pipeline" if self.one.pp > 1 else "alone"
+        tokens = self.one.mbs * SEQUENCE
+        for stage, layers in enumerate(job.stage_layers):
+            n_blocks = sum(layer.kind is LayerKind.BLOCK for layer in layers)
+            in_flight = min(job.n_stages - stage, self.one.grad_acc)
+            held[stage] += WHOLE_GRADIENT_BYTES * job.stage_parameters[stage] / tp
+            if tp > 1:
+                held[stage] += GATHERED_BYTES[where] * tokens * job.modelled().d_model * n_blocks * in_flight
+            if layers[-1].kind is LayerKind.HEAD:
+                held[stage] += LOGITS_BYTES[where] * tokens * VOCABULARY / tp
+        return float(held.max())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of this prediction."""
+        said = []
+        if self.one.is_slow:
+            said.append("most runs like it on 64 hosts were in the cluster's slow mode: 0.75 s a micro-batch more")
+        elif self.one.may_be_slow:
+            said.append("pipelines on so many hosts may be in the cluster's slow mode: 0.3 to 1.1 s a micro-batch more")
+        if not self.fits:
+            said.append("predicted not to fit: more than nine tenths of a GPU's memory")
+        return tuple(said)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it holds less than nine tenths of a GPU's memory: above, allocators thrash."""
+        known = hardware_of(GPU)
+        assert known is not None
+        return self.memory_bytes < MOST_OF_MEMORY * known.memory_bytes
+
+
+def predict(one: Configuration) -> Predicted:
+    """Simulate a configuration."""
+    topology, job = network_of(one), job_of(one)
+    used = np.arange(job.n_stages * job.n_replicas)
+    plan = unpriced_plan(topology, job, in_order(job, used, "dp-pp"))
+    return Predicted(one, plan, simulate(plan))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The sweep's file.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A row of the sweep: a configuration, and what was measured of it, where it ran."""
+
+    one: Configuration
+    tokens_per_s_per_gpu: float | None
+    """None where it failed, or where nothing is told."""
+    peak_memory_bytes: float | None
+    failed: bool
+    global_batch: int | None = None
+    """Sequences of an iteration as the file says; None where it does not."""
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether its micro-batches make up the batch that the file states."""
+        return self.global_batch in (None, self.one.batch)
+
+    @property
+    def iteration_s(self) -> float | None:
+        """Seconds of an iteration."""
+        speed = self.tokens_per_s_per_gpu
+        return None if speed is None else self.one.tokens_per_s_per_gpu(speed)
+
+
+COLUMNS = frozenset(field.name for field in fields(Configuration))
+
+
+def is_sweep(path: str | os.PathLike[str]) -> bool:
+    """Whether a file has the columns of a sweep. Raises FileError for one that cannot be read."""
+    file = Path(path)
+    return file.suffix.lower() == ".csv" and set(_reader(file).fieldnames or ()) >= COLUMNS
+
+
+def _reader(file: Path) -> csv.DictReader[str]:
+    lines = [line for line in read_text(file).splitlines() if line.strip() and not line.startswith("#")]
+    return csv.DictReader(lines)
+
+
+def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[Measured, ...]:
+    """The rows of a CSV file in the format of the packaged sweep; what was measured may be left out.
+
+    Of a configuration that stands twice, once failed and once not, the one that ran is kept. Raises FileError for a
+    row that is no configuration.
+    """
+    file = Path(path)
+    reader = _reader(file)
+    if not set(reader.fieldnames or ()) >= COLUMNS:
+        wanted = ", ".join(field.name for field in fields(Configuration))
+        raise FileError(f"{file.name} has the columns {', '.join(reader.fieldnames or ['none'])}; wanted {wanted}")
+    found: dict[Configuration, Measured] = {}
+    for number, row in enumerate(reader, 1):
+        one = _measured(row, f"{file.name}, row {number}")
+        known = found.get(one.one)
+        if known is None or known.failed:
+            found[one.one] = one
+    return tuple(found.values())
+
+
+def _measured(row: dict[str, str], where: str) -> Measured:
+    def number(column: str) -> float | None:
+        text = (row.get(column) or "").strip()
+        try:
+            value = float(text) if text else None
+        except ValueError:
+            value = -1.0
+        if value is not None and not 0 < value < float("inf"):
+            raise FileError(f"{where}, column {column}: {text}; wanted a number above 0, or nothing")
+        return value
+
+    try:
+        sizes = {field.name: int(row[field.name]) for field in fields(Configuration)[1:]}
+        one = Configuration(model=row["model"].strip(), **sizes)
+    except (TypeError, ValueError):
+        raise FileError(f"{where}: wanted whole numbers for dp, tp, pp, mbs, grad_acc, zero and nodes") from None
+    except LabError as error:
+        raise FileError(f"{where}: {error}") from None
+    speed, memory_gb = number("tokens_per_s_per_gpu"), number("peak_memory_gb")
+    return Measured(
+        one=one,
+        tokens_per_s_per_gpu=speed,
+        peak_memory_bytes=None if memory_gb is None else memory_gb * GB,
+        failed=(row.get("status") or "").strip() == "failed",
+        global_batch=int(batch) if (batch := number("gbs")) is not None else None,
+    )
+
+
+SLOW_BY_S = 0.3
+"""Seconds of a micro-batch by which a row of the slow mode is slower than the fastest of its kind."""
+SLOW_SHARE_OF_PEAK = 0.2
+
+
+def slow_mode(rows: Sequence[Measured]) -> Iterator[bool]:
+    """For each row that ran, whether it was in the cluster's slow mode: told from what was measured alone.
+
+    With pipelines, a row is where a micro-batch takes 0.3 s more than in the fastest row of the same model, tensor and
+    pipeline parallelism and micro-batch; or, of up to 8 GPUs a layer, 0.3 s more than at a fifth of the GPUs' peak.
+    """
+    known = hardware_of(GPU)
+    assert known is not None
+    slots = {row.one: row.iteration_s / row.one.slots for row in rows if row.iteration_s is not None}
+    fastest: dict[tuple[str, int, int, int], float] = {}
+    for one, seconds in slots.items():
+        kind = one.model, one.tp, one.pp, one.mbs
+        fastest[kind] = min(seconds, fastest.get(kind, seconds))
+    for row in rows:
+        one = row.one
+        if one.pp == 1 or one not in slots:
+            yield False
+            continue
+        flop = 3 * one.mbs * model_of(one.model).forward_flop / one.pp / one.tp
+        own_s = flop / SLOW_SHARE_OF_PEAK / known.peak_flop_per_s
+        slower_s = slots[one] - fastest[one.model, one.tp, one.pp, one.mbs]
+        yield slower_s > SLOW_BY_S or (one.tp <= PER_HOST and slots[one] - own_s > SLOW_BY_S)

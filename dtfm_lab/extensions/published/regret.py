@@ -1,0 +1,237 @@
+"""How good a choice by prediction is: a table of configurations that somebody measured, and what we would have chosen.
+
+Predictions choose without seeing what was measured. The number that counts is the measured speed of the choice over the
+best measured one. Two rules of thumb choose beside them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.report import Part, Table, as_html
+from dtfm_lab.domain.units import format_share
+from dtfm_lab.extensions.published.nanotron import (
+    PER_HOST,
+    SWEEP,
+    Configuration,
+    Measured,
+    Predicted,
+    predict,
+    read_sweep,
+    slow_mode,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEW_HOSTS = 8
+"""Up to so many hosts the network of the sweep was steady."""
+Order = Callable[[Predicted], tuple[float, ...]]
+
+
+def _fewest_cuts(found: Predicted) -> tuple[float, ...]:
+    """The least tensor times pipeline parallelism that fits, with the largest micro-batch."""
+    one = found.one
+    return one.tp * one.pp, one.tp, -one.mbs, -one.zero
+
+
+def _by_the_guide(found: Predicted) -> tuple[float, ...]:
+    """A whole host a layer, as few stages as fit, the largest micro-batch, and sharded optimiser states.
+
+    What Megatron-LM's guide and nanotron's playbook advise for many GPUs: tensor parallelism inside a host first, then
+    pipelines, then data parallelism.
+    """
+    one = found.one
+    return abs(one.tp - PER_HOST), one.pp, -one.mbs, -one.zero
+
+
+CHOOSERS: dict[str, Order] = {
+    "prediction": lambda found: (found.expected_s / found.one.batch,),
+    "least TP x PP": _fewest_cuts,
+    "guides": _by_the_guide,
+}
+"""By name: what is chosen, the least first, of configurations that are predicted to fit."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one of the choosers picked, and how it did."""
+
+    by: str
+    one: Configuration
+    share: float
+    """Measured speed over the best measured."""
+    failed: int
+    """Configurations that it would have tried before, and that did not run."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on so many hosts: all its configurations, and what each chooser picked."""
+
+    model: str
+    nodes: int
+    n_measured: int
+    n_failed: int
+    best: Configuration
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Regret:
+    """Predictions of a sweep beside what was measured, and the choices by them."""
+
+    cells: tuple[Cell, ...]
+    predicted: tuple[Predicted, ...]
+    """Of the rows that ran."""
+    measured: tuple[Measured, ...]
+    """The same rows as they were measured."""
+    slow: tuple[bool, ...]
+    """Whether each was in the cluster's slow mode (``nanotron.slow_mode``)."""
+
+    def __repr__(self) -> str:
+        return f"<Regret: {self.sentence}>"
+
+    def mean(self, by: str = "prediction", most_hosts: int = 10**9) -> float:
+        """Mean share of the best measured speed, over the cells of at most so many hosts; nan where there are none."""
+        shares = [
+            choice.share
+            for cell in self.cells
+            if cell.nodes <= most_hosts
+            for choice in cell.choices
+            if choice.by == by
+        ]
+        return float(np.mean(shares)) if shares else float("nan")
+
+    @property
+    def sentence(self) -> str:
+        """How the choices did, on average over the cells."""
+        rules = ", ".join(f"{format_share(self.mean(by), 0)} by {by}" for by in CHOOSERS if by != "prediction")
+        return (
+            f"the choice by prediction reaches {format_share(self.mean(), 0)} of the best measured speed, a mean of "
+            f"{len(self.cells)} cells ({format_share(self.mean(most_hosts=FEW_HOSTS), 0)} on up to {FEW_HOSTS} hosts); "
+            f"{rules}"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each configuration that ran: its fields, predicted and measured seconds, the ends of the 90 %
+        interval, predicted and measured memory in bytes, and whether it was in the slow mode."""
+        import pandas as pd  # takes a while to load
+
+        rows = []
+        for found, row, slow in zip(self.predicted, self.measured, self.slow, strict=True):
+            low_s, high_s = found.interval_s
+            rows.append(
+                vars(row.one)
+                | {"predicted_s": found.iteration_s, "measured_s": row.iteration_s, "low_s": low_s, "high_s": high_s}
+                | {"predicted_bytes": found.memory_bytes, "measured_bytes": row.peak_memory_bytes, "slow": slow}
+            )
+        return pd.DataFrame(rows)
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Of seconds and memory: medians of the absolute error, the share within a fifth, and how often the interval
+        holds what was measured."""
+        table = self.to_frame()
+        off = (table.predicted_s / table.measured_s - 1).abs()
+        usual = off[~table.slow]
+        held = (table.low_s <= table.measured_s) & (table.measured_s <= table.high_s)
+        memory = (table.predicted_bytes / table.measured_bytes - 1).abs()
+        return {
+            "rows": len(table),
+            "slow": int(table.slow.sum()),
+            "median_error": float(usual.median()),
+            "within_20_percent": float((usual < 0.2).mean()),
+            "median_error_of_all": float(off.median()),
+            "interval_holds": float(held.mean()),
+            "memory_median_error": float(memory.median()),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: sentence, errors and cells."""
+        cells = [
+            {
+                "model": cell.model,
+                "nodes": cell.nodes,
+                "measured": cell.n_measured,
+                "failed": cell.n_failed,
+                "best": vars(cell.best),
+                "choices": [vars(choice) | {"one": vars(choice.one)} for choice in cell.choices],
+            }
+            for cell in self.cells
+        ]
+        return {"sentence": self.sentence, "errors": self.errors, "cells": cells}
+
+    def _repr_html_(self) -> str:
+        return as_html(report_of(self))
+
+
+def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[Measured], None] | None = None) -> Regret:
+    """Let predictions choose among the configurations of a sweep that was measured, and say how good the choice is.
+
+    Rows whose micro-batches do not make up the batch that the file states are predicted and not chosen among.
+    ``path`` is a CSV file in the format of ``nanotron.SWEEP``, which is taken where it is None. ``progress`` is called
+    with every row. Raises FileError for another file, or where not one row was measured.
+    """
+    rows = read_sweep(SWEEP if path is None else path)
+    predicted: dict[Configuration, Predicted] = {}
+    for row in rows:
+        predicted[row.one] = predict(row.one)
+        if progress is not None:
+            progress(row)
+    ran = [row for row in rows if row.iteration_s is not None]
+    if not ran:
+        raise FileError("no row of the sweep was measured; wanted tokens_per_s_per_gpu in one or more")
+    same = [row for row in rows if row.is_comparable]
+    kinds = sorted({(row.one.model, row.one.nodes) for row in ran if row.is_comparable})
+    cells = [_cell(kind, [row for row in same if (row.one.model, row.one.nodes) == kind], predicted) for kind in kinds]
+    return Regret(tuple(cells), tuple(predicted[row.one] for row in ran), tuple(ran), tuple(slow_mode(ran)))
+
+
+def _cell(kind: tuple[str, int], rows: Sequence[Measured], predicted: dict[Configuration, Predicted]) -> Cell:
+    ran = {row.one: row.tokens_per_s_per_gpu for row in rows if row.tokens_per_s_per_gpu is not None}
+    best = max(ran, key=lambda one: ran[one])
+    found = [predicted[row.one] for row in rows if row.failed or row.one in ran]
+    choices = []
+    for by, order in CHOOSERS.items():
+        ranked = sorted(found, key=lambda each: (not each.fits, order(each)))
+        at = next(i for i, each in enumerate(ranked) if each.one in ran)
+        choices.append(Choice(by, ranked[at].one, ran[ranked[at].one] / ran[best], at))
+    return Cell(*kind, len(ran), len(rows) - len(ran), best, tuple(choices))
+
+
+HEAD = ("model", "hosts", "measured", "best measured", *CHOOSERS, "chosen by prediction")
+
+
+def report_of(found: Regret) -> Iterator[Part]:
+    """The sentence, the errors, and a line for each cell."""
+    errors = found.errors
+    yield f"**{found.sentence[:1].upper()}{found.sentence[1:]}.**"
+    yield (
+        f"Predicted seconds of {errors['rows'] - errors['slow']} rows outside of the cluster's slow mode: median error "
+        f"{format_share(errors['median_error'])}, {format_share(errors['within_20_percent'], 0)} within 20 %. Over all "
+        f"{errors['rows']} that ran, median error {format_share(errors['median_error_of_all'])}; 90 % intervals hold "
+        f"{format_share(errors['interval_holds'], 0)}; memory {format_share(errors['memory_median_error'])}."
+    )
+    lines = []
+    for cell in found.cells:
+        shares = [_share(choice) for choice in cell.choices]
+        lines.append(
+            (cell.model, str(cell.nodes), str(cell.n_measured), _brief(cell.best), *shares, _brief(cell.choices[0].one))
+        )
+    yield Table(HEAD, lines)
+
+
+def _share(choice: Choice) -> str:
+    failed = f", after {choice.failed} that failed" if choice.failed else ""
+    return f"{format_share(choice.share, 0)}{failed}"
+
+
+def _brief(one: Configuration) -> str:
+    return f"DP {one.dp} TP {one.tp} PP {one.pp} x {one.mbs} ZeRO-{one.zero}"
