@@ -1,5 +1,5 @@
-"""Predict hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, RoBERTa-XLM of 560 million
-parameters in data parallelism; and what TCP streams reach on the same links.
+"""Predict hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, RoBERTa-XLM of 560
+million parameters in data parallelism; and what TCP streams reach on the same links.
 
 A peer averages one part of the gradient for all others and streams the other parts to their peers, all at once:
 ``sharded-at-once``. A part is averaged when it has come from every peer, and the next one waits for it
