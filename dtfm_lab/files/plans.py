@@ -11,7 +11,7 @@ from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError, LabError, PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
@@ -33,6 +33,8 @@ class NetworkSection(Section):
     bandwidth_bytes_per_s: list[list[float]]
     message_bytes: list[float] | None = None
     message_s: list[list[list[float] | None]] | None = None
+    link_spread: float = LINK_SPREAD
+    estimates: tuple[BandwidthEstimate, ...] = ()
 
 
 class CostSection(Section):
@@ -97,6 +99,10 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
             [times if known else None for times, known in zip(*row, strict=True)]
             for row in zip(topology.message_s.tolist(), measured.tolist(), strict=True)
         ]
+    if topology.link_spread != LINK_SPREAD:
+        data["link_spread"] = topology.link_spread
+    if topology.estimates:
+        data["estimates"] = [dump(one) for one in topology.estimates]
     return data
 
 
@@ -159,6 +165,8 @@ def _network(section: NetworkSection) -> Topology:
         np.array(section.bandwidth_bytes_per_s),
         name=section.name,
         description=section.description,
+        link_spread=section.link_spread,
+        estimates=section.estimates,
         message_bytes=None if section.message_bytes is None else np.array(section.message_bytes),
         message_s=_message_s(section),
     )

@@ -55,6 +55,11 @@ def test_a_placement_may_be_a_list_alone(shell, refuses, tmp_path, key, alone):
         refuses("wanted", "evaluate", "lecture-hall", "--job", "tiny", "--placement", str(file))
 
 
+@pytest.mark.parametrize("field", ["gradient_compression", "flush_every"])
+def test_what_no_planner_chooses_is_not_left_to_it(refuses, field):
+    refuses("'auto'", "plan", "lecture-hall", "--job", "tiny", "--steps", "1", "--set", f"{field}=auto")
+
+
 def test_a_plan_that_cannot_be_simulated_says_why(prints, tells):
     uneven = ("--stages", "2", "--replicas", "2", "--batch", "20", "--microbatch", "2")
     how = ("--schedule", "interleaved-1f1b", "--objective", "communication", "--steps", "1")

@@ -86,6 +86,14 @@ def test_local_updates_are_blamed_iteration_by_iteration_as_often_as_they_come()
     assert (once["name"], once["low_s"]) == (PLAN.device_names[2][1], -np.inf)
 
 
+def test_one_iteration_of_each_kind_does_not_tell_how_sure_an_error_is():
+    plan = lecture_hall_plan(synchronise_every=2)
+    alone, again = (compared(plan, slow={(1, 0): 2.0}, iterations=n).blame.table for n in (2, 3))
+    assert (alone["low_s"] == -np.inf).all()
+    assert (alone["high_s"] == np.inf).all()
+    assert np.isfinite(again[["low_s", "high_s"]]).all(axis=None)
+
+
 def test_a_slow_link_that_makes_little_difference_is_named_after_those_that_do():
     truth = with_factor(PLAN.topology, "ada", "barbara", bandwidth=0.5)
     found = compared(schedule="gpipe", truth=with_factor(PLAN.topology, "barbara", "edsger", bandwidth=0.1))

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from dtfm_lab import figures
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import time_unit
-from dtfm_lab.lab import compare, explain, sweep
+from dtfm_lab.lab import compare, explain, simulate, sweep
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +104,10 @@ def test_a_sweep_that_plans_is_drawn_by_its_settings():
     assert {trace.name for trace in figure.data} == {"random", "dtfm"}
 
 
-def test_every_improvement_with_an_effect_is_one_bar_the_greatest_on_top(tried):
+def test_every_improvement_with_an_effect_is_one_bar_the_greatest_on_top(tried, small_plan):
     figure = figures.sensitivity(tried)
+    before = format_s(simulate(small_plan, "1f1b").iteration_s)
+    assert f"of an iteration of {before} " in figure.layout.title.subtitle.text
     assert sum(len(bar.x) for bar in figure.data) == (tried["change"] != 0).sum()
     links = tried[(tried["of"] == "link") & (tried["change"] < 0)]
     assert figure.layout.yaxis.categoryarray[0].startswith(links.iloc[0]["name"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, TraceError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network import BandwidthEstimate, Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Span, Trace, TracedPlan
@@ -51,6 +51,15 @@ def test_any_plan_survives_saving_exactly(seed, n_stages, n_replicas):
     plan = evaluate(topology, Job.from_bytes(n_stages, n_replicas, *rng.uniform(0, 1e9, 2)), stages=grid.tolist())
     plan = replace(plan, planner="evolutionary", seed=seed, generation=3, evaluations=99, seconds=rng.random())
     assert_same_plan(plan_from_mapping(json.loads(json.dumps(plan_to_mapping(plan)))), plan)
+
+
+def test_a_plan_file_keeps_how_sure_links_are_and_what_nobody_measured(tmp_path):
+    guess = BandwidthEstimate("between hosts", 1e8, 5e7, 2e8)
+    unsure = replace(small_plan().topology, link_spread=0.5, estimates=(guess,))
+    plan = replace(small_plan(), topology=unsure)
+    back = load_plan(save_plan(plan, tmp_path / "plan.json"))
+    assert (back.topology.link_spread, back.topology.estimates) == (0.5, (guess,))
+    assert simulate(back).interval() == simulate(plan).interval()
 
 
 def test_the_summary_of_a_plan_file_is_for_people_and_not_read_back(tmp_path):

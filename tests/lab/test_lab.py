@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dtfm_lab as lab
@@ -40,6 +41,13 @@ def test_without_a_job_a_network_gets_one_of_its_size() -> None:
         topology = lab.load_topology(name)
         n = len(topology)
         assert default_job(topology).name == ("small" if n <= 16 else "dtfm-gpt3-xl" if n == 64 else "gpt3-xl"), name
+
+
+@pytest.mark.parametrize(
+    ("n", "name"), [(16, "small"), (17, "gpt3-xl"), (63, "gpt3-xl"), (64, "dtfm-gpt3-xl"), (65, "gpt3-xl")]
+)
+def test_the_papers_job_is_for_networks_of_its_size_alone(n: int, name: str) -> None:
+    assert default_job(lab.Topology.from_matrices(np.ones((n, n)), np.ones((n, n)))).name == name
 
 
 @pytest.mark.parametrize("name", ["lecture-hall", "raspberry-pi", "volunteers", "worldwide"])

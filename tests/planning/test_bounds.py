@@ -34,6 +34,16 @@ def test_the_bound_of_the_worldwide_case_is_within_a_tenth():
     assert 0.9 * 49.218380 < lower_bound_s(load_topology("worldwide"), JOBS["dtfm-gpt3-xl"]) < 49.218381
 
 
+def test_the_bound_is_the_optimum_of_two_far_regions_that_share_many_stages():
+    """So many stages that not every length of a segment is distinguished, and no region has a device for the eighth."""
+    region = np.arange(14) // 7
+    apart = region[:, None] != region
+    topology = Topology.from_matrices(np.where(apart, 60.0, 1.0), np.where(apart, 1.0, 10.0))
+    job = Job.from_bytes(14, 1, 1e8, 1e8)
+    hop_s = pair_costs(topology, job).hop_s
+    assert lower_bound_s(topology, job) == pytest.approx(12 * hop_s[0, 1] + hop_s[0, 7])
+
+
 @given(st.sampled_from(KINDS), st.integers(0, 10**6))
 def test_the_bound_does_not_depend_on_the_numbering(kind, seed):
     topology, job = network(kind, 12, seed), Job.from_bytes(3, 3, 1e8, 2e8)

@@ -131,6 +131,16 @@ def test_pieces_of_one_sender_wait_for_each_other_on_its_nic(queueing, times):
     assert moves(before, after.changed(queueing=queueing)).move_s == pytest.approx(0.5 + times * whole / 1e6)
 
 
+@pytest.mark.parametrize("queueing", ["pairs", "nics"])
+def test_pieces_for_one_receiver_come_in_one_behind_the_other_on_its_nic(queueing):
+    there = two_devices(0.5, 1e6, n=3)
+    before, after = evaluate(there, job_of(2, 1), stages=[[0], [1]]), evaluate(there, job_of(1, 1), stages=[[2]])
+    found = moves(before, after.changed(queueing=queueing))
+    of_sender = np.bincount(found.sender, found.n_bytes)
+    in_turn = of_sender.sum() if queueing == "nics" else of_sender.max()
+    assert found.move_s == pytest.approx(0.5 + in_turn / 1e6), "the second leaves before the first has come in"
+
+
 def test_devices_that_hold_the_same_share_the_work():
     there = two_devices(0.0, 1e6, n=4)
     before, after = evaluate(there, job_of(1, 2), stages=[[0, 1]]), evaluate(there, job_of(1, 4), stages=[[0, 1, 2, 3]])
@@ -138,7 +148,7 @@ def test_devices_that_hold_the_same_share_the_work():
 
 
 def test_what_nobody_holds_any_more_comes_from_a_checkpoint():
-    there, job = network("jittered", 6, 0), job_of(2, 2, model=replace(MODEL, tied=False))
+    there, job = network("asymmetric", 6, 0), job_of(2, 2, model=replace(MODEL, tied=False))
     before = evaluate(there, job, stages=[[0, 1], [2, 3]])
     left = there.subset([0, 1, 4, 5])
     after = evaluate(left, job, stages=[[0, 1], [2, 3]])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from run_helpers import small_plan, spec_of
 
+import dtfm_lab as lab
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator import coordinator as module
 from dtfm_lab.runtime.coordinator import worker_pool
@@ -23,6 +24,7 @@ from dtfm_lab.runtime.coordinator.coordinator import Coordinator
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy
 from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
 from dtfm_lab.runtime.protocol import checkpoint_folders, processes
+from dtfm_lab.runtime.protocol.orders import Slow
 from dtfm_lab.runtime.protocol.processes import CommandReader
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -168,6 +170,36 @@ def test_a_plan_is_void_where_a_device_of_it_leaves_before_it_is_followed():
     assert pool.new_plan == follows
     pool._carry_out([{"command": "leave", "device": here}])
     assert (pool.new_plan, pool.gone) == (None, {0, 1})
+
+
+def test_a_slowed_device_stays_slow_in_its_place_of_a_new_plan(monkeypatch):
+    told: list[tuple[int, Any]] = []
+
+    class Told(Handle):
+        def order(self, order: Any, epoch: int | None = None) -> None:
+            told.append((self.rank, order))
+            super().order(order, epoch)
+
+    def start(spec: RunSpec, rank: int) -> WorkerHandle:
+        ours, theirs = Pipe()
+        worker = StandIn(rank, theirs, holds_last=False, computes=[])
+        threading.Thread(target=worker.follow_orders, daemon=True).start()
+        return Told(rank, ours, None)
+
+    monkeypatch.setattr(worker_pool, "emit", lambda event, **values: None)
+    plan, commands = small_plan(2, 1), CommandReader()
+    reading, writing = Pipe(duplex=False)
+    commands.fd = reading.fileno()
+    pool = worker_pool.WorkerPool(
+        spec_of(plan), commands, start, CheckpointPolicy(spec_of(plan)), lambda ranks: True, print
+    )
+    pool.slow(0, 4.0)
+    told.clear()
+    exchanged = lab.evaluate(plan.topology, plan.job, stages=plan.placement.devices[::-1].tolist())
+    assert pool.regroup(spec_of(exchanged)) == (2, set())
+    pool.end()
+    writing.close()
+    assert [(rank, order.factor) for rank, order in told if isinstance(order, Slow)] == [(1, 4.0)]
 
 
 @pytest.mark.parametrize(("n_replicas", "first"), [(1, 0), (2, 0), (1, 10)])

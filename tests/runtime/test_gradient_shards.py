@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.job import INT8_BLOCK
-from dtfm_lab.domain.schedule import SENDS, Schedule, lower, synchronisations
+from dtfm_lab.domain.schedule import SENDS, Kind, Schedule, lower, synchronisations
 from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED, Shard, shards_of
 
 ONE = Schedule.from_orders("one", ["0F0 0B0"])
@@ -29,6 +29,24 @@ def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name,
             shard = shards[replica][step.action]
             assert shard == shards[other][step.action.counterpart()]
             assert step.share == pytest.approx(1 / shard.of), "as large as the simulator charges"
+
+
+@given(st.integers(2, 7), st.data())
+@settings(max_examples=25)
+def test_around_a_ring_every_member_sends_on_what_it_received_whoever_is_absent(n, data):
+    gone = data.draw(st.sets(st.integers(0, n - 1), max_size=n - 2))
+    members = [replica for replica in range(n) if replica not in gone]
+    programs, last = lower(ONE, n, "ring", absent=tuple((0, replica) for replica in sorted(gone))), len(members) - 2
+    begins = set()
+    for replica in members:
+        shards = shards_of(programs.of(0, replica), "ring", replica, members, n)
+        of = {(action.kind, action.microbatch): shard for action, shard in shards.items()}
+        for sent, received in ((Kind.SEND_G, Kind.RECV_G), (Kind.SEND_P, Kind.RECV_P)):
+            for i in range(last):
+                assert of[sent, i + 1] == of[received, i]
+        assert of[Kind.SEND_P, 0] == of[Kind.RECV_G, last]
+        begins.add(of[Kind.SEND_G, 0])
+    assert begins == {Shard(i, len(members)) for i in range(len(members))}
 
 
 @given(st.integers(1, 9), st.integers(0, 5000))

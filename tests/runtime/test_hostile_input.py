@@ -177,6 +177,18 @@ def test_a_connection_is_accepted_only_with_the_secret_and_only_for_the_epoch() 
     connect_to_peer(listener.address, SECRET, 4, 0).close()
 
 
+@pytest.mark.parametrize("proof", [{}, {"proof": None}, {"proof": "made up"}])
+def test_a_listener_that_does_not_know_the_secret_is_told_apart(proof):
+    ours, theirs = socket.socketpair()
+    stranger = Channel(theirs)
+    stranger.send(protocol=PROTOCOL, nonce="of a stranger")
+    stranger.send(**proof)
+    with pytest.raises(ConnectionLost, match="does not know the token itself"):
+        respond(Channel(ours), SECRET)
+    stranger.close()
+    ours.close()
+
+
 def test_a_second_connection_for_a_rank_and_epoch_is_refused_and_the_first_stays():
     listener = PeerListener("127.0.0.1", SECRET)
     first = connect_to_peer(listener.address, SECRET, 1, 3)

@@ -18,7 +18,7 @@ from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.coordinator.recovery import describe_stages, find_recovery, why_unrecoverable
+from dtfm_lab.runtime.coordinator.recovery import describe_stages, find_recovery, holders, why_unrecoverable
 from dtfm_lab.runtime.worker.training_state import TrainingState
 
 Event = dict[str, object]
@@ -191,6 +191,22 @@ def test_state_comes_from_a_living_replica_of_the_same_stage_or_from_nowhere(n_r
         for rank, donor in found.donors.items():
             assert donor not in lost
             assert spec.workers[rank][0] == spec.workers[donor][0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"synchronise_every": 2}, "with local updates no other replica has the same state"),
+        ({"sharding": "zero-1"}, "with zero-1 no other replica holds its shard of the optimiser's states"),
+    ],
+)
+def test_where_replicas_differ_only_a_checkpoint_or_all_of_them_have_the_state(fields, says) -> None:
+    spec = spec_of(small_plan(2, 2, **fields), "gpipe", iterations=9)
+    assert find_recovery(spec, {1}, 3, None) is None
+    assert find_recovery(spec, {1}, 3, (2, "there")).checkpoint == "there"
+    assert why_unrecoverable(spec, 1).startswith(says)
+    assert holders(spec, range(4)) == {0, 1, 2, 3}
+    assert holders(spec, range(3)) is None
 
 
 @given(seed=st.integers(0, 2**31), local_updates=st.booleans(), dtype=st.sampled_from([torch.float32, torch.float64]))

@@ -5,7 +5,7 @@ import pytest
 
 from dtfm_lab.costs.efficiency import EFFICIENCY, products_of
 from dtfm_lab.costs.memory import activation_memory, static_memory
-from dtfm_lab.costs.seconds import analytic, ring_all_reduce_s, ring_gather_s
+from dtfm_lab.costs.seconds import analytic, ring_all_reduce_s, ring_gather_s, step_traffic_bytes
 from dtfm_lab.domain.errors import JobError, LabError, PlanError
 from dtfm_lab.domain.job import Job, gpt, llama, moe
 from dtfm_lab.domain.network import Topology
@@ -227,3 +227,11 @@ def test_a_bound_is_below_plans_of_every_cut():
 def test_a_gpt_goes_round_in_a_ring_too():
     model = gpt(n_layers=2, d_model=512, n_heads=8, seq_len=512, vocab_size=100)
     assert simulate(placed(model=model, context_parallel=8)).iteration_s > 0
+
+
+def test_with_zero_1_every_gpu_of_a_group_zeroes_a_whole_gradient_and_steps_its_own_shard():
+    alone, pair = (
+        job_of(model=LLAMA, n_replicas=4, sharding="zero-1", context_parallel=n, memory_traffic=True) for n in (1, 2)
+    )
+    more = np.subtract(step_traffic_bytes(pair, 2), step_traffic_bytes(alone, 2))
+    assert more == pytest.approx(static_memory(alone, 2).gradients)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtfm_lab.costs.memory import activation_budget
+from dtfm_lab.costs.memory import activation_budget, activation_memory, static_memory
 from dtfm_lab.domain.errors import JobError, ScheduleError, TraceError, UnknownName
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, GPT3_XL, MODELS, Job, ModelSpec, gpt, needed_elements
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, GPT3_XL, MODELS, Job, ModelSpec, boundary_bytes, gpt, needed_elements
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Schedule
@@ -214,6 +214,18 @@ def test_as_many_micro_batches_as_there_is_room_for_do_fit(size, memory_bytes, r
     for name, most in zip(("gpipe", "1f1b"), held, strict=True):
         there_is = (np.array(most) <= activation_budget(plan)[:, 0]).all()
         assert not there_is or memory(plan, name).fits
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("n", [1, 4])
+def test_each_micro_batch_holds_a_message_beside_its_activations_and_two_more_are_in_use(n, recompute):
+    job = plan_of(3, 8, recompute=recompute).job
+    kept, again = activation_memory(job, 3)
+    hop_bytes = int(boundary_bytes(job, 3)[1])
+    least = static_memory(job, 3).total[1] + again[1] + 2 * hop_bytes + n * (kept[1] + hop_bytes)
+    for less, wanted in ((0, n), (1, n - 1)):
+        plan = plan_of(3, 8, memory_bytes=float(least - less), recompute=recompute)
+        assert activation_budget(plan)[1, 0] == wanted
 
 
 BIG = replace(GPT3_XL, layers=(GPT3_XL.layers[0], *GPT3_XL.layers[1:9], GPT3_XL.layers[-1]))

@@ -225,10 +225,11 @@ def test_the_prediction_of_a_run_keeps_every_message(monkeypatch):
     assert len(simulate(plan, like=ran)) == len(trace) > len(simulate(plan))
 
 
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("fields", [{}, {"overlap": True}, {"compression": "int8", "codec_bytes_per_s": 1e6}])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_ring_of_equal_replicas_stands_for_rings_too_large_to_play(overlap, seed, monkeypatch):
-    plan = plan_of(drawn(40, seed), in_rows(1, 40), overlap=overlap, bucket_bytes=3e5)
+def test_a_ring_of_equal_replicas_stands_for_rings_too_large_to_play(fields, seed, monkeypatch):
+    """Where links or the codec are the bottleneck."""
+    plan = plan_of(drawn(40, seed), in_rows(1, 40), bucket_bytes=3e5, **fields)
     monkeypatch.setattr(engine, "MOST_RING_MESSAGES", FEW)
     exact_s = iteration_seconds(plan)
     monkeypatch.setattr(rings, "MOST_PLAYED", FEW)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import dtfm_lab as lab
 from dtfm_lab.costs.memory import static_memory
 from dtfm_lab.costs.seconds import pass_times
-from dtfm_lab.costs.sharded_passes import streamed_s
+from dtfm_lab.costs.sharded_passes import GroupRings, streamed_s
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import MODELS, Job, gpt
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS, synchronisations
 from dtfm_lab.planning.evaluate import evaluate
@@ -60,6 +60,14 @@ def test_without_prefetch_a_pass_is_its_computing_and_its_messages():
     three_quarters_s = 2 * plan.job.modelled().parameters * 3 / 4 / 1e9
     for row, times in ((0, 1), (1, 2)):  # gathered in the forward; gathered and scattered in the backward
         assert passes[row].seconds - alone[row].seconds == pytest.approx(times * three_quarters_s, rel=0.01)
+
+
+def test_a_ring_enters_and_leaves_each_host_once_however_its_devices_are_numbered():
+    host = np.array([0, 1, 0, 1])
+    links = {"latency_s": np.zeros((4, 4)), "bandwidth_bytes_per_s": np.where(host[:, None] == host, 100e9, 1e9)}
+    network = Topology.from_matrices(hosts=[f"host-{i}" for i in host], **links)
+    rings = GroupRings(network, Links.of(network), np.arange(4)[None])
+    assert rings.gather_s(0, 4e9) == pytest.approx(3 * 1.0), "three rounds of 1 GB over a NIC that serves one link"
 
 
 @pytest.mark.parametrize("sharding", SHARDINGS)

@@ -34,6 +34,21 @@ def hosts(n_hosts: int = 2, per_host: int = 8, inside: float = 300e9, outside: f
     )
 
 
+def test_a_group_is_as_near_as_its_slowest_inner_link_and_as_its_fastest_link_to_another():
+    rng, host = np.random.default_rng(0), np.arange(8) // 4
+    latency_s, bandwidth = rng.uniform(1e-6, 1e-3, (8, 8)), rng.uniform(1e9, 9e9, (8, 8))
+    network = Topology.from_matrices(
+        latency_s=latency_s, bandwidth_bytes_per_s=bandwidth, hosts=[f"host-{i}" for i in host], gpu="A100"
+    ).grouped(4)
+    inside = ~np.eye(4, dtype=bool)
+    for one, device in enumerate(network.devices):
+        own = slice(4 * one, 4 * one + 4)
+        assert device.inner_latency_s == latency_s[own, own][inside].max()
+        assert device.inner_bandwidth_bytes_per_s == bandwidth[own, own][inside].min()
+    assert network.latency_s[0, 1] == latency_s[:4, 4:].min()
+    assert network.bandwidth_bytes_per_s[1, 0] == bandwidth[4:, :4].max()
+
+
 def job_of(gpus: int | None, n_stages: int = 2, n_replicas: int = 1, **fields: object) -> Job:
     counts: dict[str, object] = {"n_stages": n_stages, "n_replicas": n_replicas, "global_batch": 8, "microbatch": 1}
     given = {"model": MODELS["gpt3-xl"], "dtype": "bf16", "schedule": "1f1b", "tensor_parallel": gpus}

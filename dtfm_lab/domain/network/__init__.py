@@ -31,6 +31,7 @@ from dtfm_lab.domain.network.places import (
     link_between,
     place_names,
 )
+from dtfm_lab.domain.network.streams import LINUX_WINDOW_BYTES, slow_start_s, streams_bandwidth
 from dtfm_lab.domain.network.topology import (
     LARGEST,
     LINK_SPREAD,

@@ -25,6 +25,7 @@ from math import asin, cos, radians, sin, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
+from dtfm_lab.domain.network.streams import streams_bandwidth
 from dtfm_lab.domain.units import from_gbps
 
 CODE = re.compile(r"\b([a-z]{2}-[a-z]+-\d)[a-z]?\b")
@@ -116,7 +117,9 @@ def great_circle_m(a: Place, b: Place) -> float:
 def link_over(distance_m: float) -> Link:
     """The rule's link over a distance."""
     latency_s = OVERHEAD_S + DETOUR * distance_m / FIBRE_M_PER_S
-    return Link(distance_m, latency_s, min(MOST_BYTES_PER_S, WINDOW_BYTES / latency_s))
+    # the rule's latency is as long as a round trip
+    reached = streams_bandwidth(MOST_BYTES_PER_S, latency_s, window_bytes=WINDOW_BYTES)
+    return Link(distance_m, latency_s, float(reached))
 
 
 def link_between(a: Place, b: Place) -> Link:

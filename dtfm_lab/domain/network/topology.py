@@ -40,6 +40,7 @@ from dtfm_lab.domain.network.device import (
     typical_price,
 )
 from dtfm_lab.domain.network.estimate import BandwidthEstimate
+from dtfm_lab.domain.network.streams import LINUX_WINDOW_BYTES, streams_bandwidth
 from dtfm_lab.domain.registry import current_name, unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, to_gbps, to_ms
 
@@ -311,6 +312,12 @@ class Topology:
         with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite or none is refused
             bandwidth_bytes_per_s = self.bandwidth_bytes_per_s * bandwidth
         return replace(self, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
+
+    def over_tcp(self, streams: int = 1, window_bytes: float = LINUX_WINDOW_BYTES) -> Topology:
+        """A copy in which each pair's messages share so many TCP streams (``streams``); measured times stay."""
+        round_trip_s = self.latency_s + self.latency_s.T
+        reached = streams_bandwidth(self.bandwidth_bytes_per_s, round_trip_s, streams, window_bytes)
+        return replace(self, bandwidth_bytes_per_s=reached)
 
     def with_typical_prices(self) -> Topology:
         """A copy in which every device without a price has the typical one of its GPU, 0 where the table has none."""

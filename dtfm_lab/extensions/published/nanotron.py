@@ -11,10 +11,11 @@ say how well they transfer.
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind, ModelSpec, ll
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.network.device import hardware_of
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import Trace, predicted_ends
 from dtfm_lab.domain.units import GB
 from dtfm_lab.extensions.published.row import DATA
 from dtfm_lab.extensions.published.units import hosts_of
@@ -304,18 +304,22 @@ def _link_spread(hosts: float) -> float:
     return float(np.interp(np.log(hosts), np.log(HOSTS), spreads))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Predicted:
     """What a configuration is predicted to take and hold."""
 
     one: Configuration
-    plan: Plan
-    trace: Trace
+    simulated_s: float
+    """Seconds of an iteration outside of the cluster's slow mode."""
+    simulated_between_s: tuple[float, float]
+    """Between which two these lie in nine of ten cases, by what is known of the network."""
+    memory_bytes: float
+    """Peak of the GPU that holds most."""
 
-    @cached_property
+    @property
     def iteration_s(self) -> float:
-        """Seconds of an iteration; with the slow mode where all runs like it were in it."""
-        return self.trace.iteration_s + (SLOW_MODE_S * self.one.slots if self.one.is_slow else 0.0)
+        """Seconds of an iteration; with the slow mode where most runs like it were in it."""
+        return self.simulated_s + (SLOW_MODE_S * self.one.slots if self.one.is_slow else 0.0)
 
     @property
     def expected_s(self) -> float:
@@ -324,36 +328,17 @@ class Predicted:
             return self.iteration_s
         return self.iteration_s + SLOW_SHARE[self.one.zero] * SLOW_MODE_S * self.one.slots
 
-    @cached_property
+    @property
     def interval_s(self) -> tuple[float, float]:
         """Between which two an iteration lies in nine of ten cases; the slow mode counts where it is frequent."""
-        low_s, high_s = predicted_ends(self.trace, self.trace.iteration_s) or (self.trace.iteration_s,) * 2
-        low = min(low_s / self.trace.iteration_s, np.exp(-CONFIDENCE_SPREADS * MODEL_SPREAD))
-        high = max(high_s / self.trace.iteration_s, np.exp(CONFIDENCE_SPREADS * MODEL_SPREAD))
+        least, most = (math.exp(way * CONFIDENCE_SPREADS * MODEL_SPREAD) for way in (-1, 1))
+        low_s, high_s = self.simulated_between_s
         slow_s = SLOW_MODE_MOST_S * self.one.slots if self.one.may_be_slow else 0.0
-        return low * self.trace.iteration_s, high * self.trace.iteration_s + slow_s
+        return min(low_s, least * self.simulated_s), max(high_s, most * self.simulated_s) + slow_s
 
     @property
     def tokens_per_s_per_gpu(self) -> float:
         return self.one.tokens_per_s_per_gpu(self.iteration_s)
-
-    @cached_property
-    def memory_bytes(self) -> float:
-        """Peak of the GPU that holds most."""
-        job, tp = self.plan.job, self.one.tp
-        report = memory(self.plan, "1f1b")
-        held = report.peak_bytes.max(axis=1) / tp
-        where = "pipeline" if self.one.pp > 1 else "alone"
-        tokens = self.one.mbs * SEQUENCE
-        for stage, layers in enumerate(job.stage_layers):
-            n_blocks = sum(layer.kind is LayerKind.BLOCK for layer in layers)
-            in_flight = min(job.n_stages - stage, self.one.grad_acc)
-            held[stage] += WHOLE_GRADIENT_BYTES * job.stage_parameters[stage] / tp
-            if tp > 1:
-                held[stage] += GATHERED_BYTES[where] * tokens * job.modelled().d_model * n_blocks * in_flight
-            if layers[-1].kind is LayerKind.HEAD:
-                held[stage] += LOGITS_BYTES[where] * tokens * VOCABULARY / tp
-        return float(held.max())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -380,7 +365,25 @@ def predict(one: Configuration) -> Predicted:
     topology, job = network_of(one), job_of(one)
     used = np.arange(job.n_stages * job.n_replicas)
     plan = unpriced_plan(topology, job, in_order(job, used, "dp-pp"))
-    return Predicted(one, plan, simulate(plan))
+    trace = simulate(plan)
+    return Predicted(one, trace.iteration_s, trace.interval(), _memory_bytes(one, plan))
+
+
+def _memory_bytes(one: Configuration, plan: Plan) -> float:
+    """Peak of the GPU that holds most: what the lab counts, and what nanotron keeps beside it."""
+    job, tp = plan.job, one.tp
+    held = memory(plan, "1f1b").peak_bytes.max(axis=1) / tp
+    where = "pipeline" if one.pp > 1 else "alone"
+    tokens = one.mbs * SEQUENCE
+    for stage, layers in enumerate(job.stage_layers):
+        n_blocks = sum(layer.kind is LayerKind.BLOCK for layer in layers)
+        in_flight = min(job.n_stages - stage, one.grad_acc)
+        held[stage] += WHOLE_GRADIENT_BYTES * job.stage_parameters[stage] / tp
+        if tp > 1:
+            held[stage] += GATHERED_BYTES[where] * tokens * job.modelled().d_model * n_blocks * in_flight
+        if layers[-1].kind is LayerKind.HEAD:
+            held[stage] += LOGITS_BYTES[where] * tokens * VOCABULARY / tp
+    return float(held.max())
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def band_by_rule(evidence: Evidence, quantity: str, unit: str = "") -> Band:
 
 
 QUANTITIES = {
-    "bandwidth": "bits a second that are needed",
+    "bandwidth": "bits a second that are needed, or reached",
     "bubble": "share of the time that a device idles",
     "compute": "FLOP a second of a GPU",
     "iteration": "time of an iteration",

@@ -276,10 +276,22 @@ class Stubborn(Policy):
         return Response(now.operation, keeps=WorkKept.STEP)
 
 
-def test_a_policy_that_works_with_who_has_left_is_refused():
+class Silent(Stubborn):
+    """Has nothing to say of what happens."""
+
+    def decide(self, now: Situation) -> Response | None:
+        return super().decide(now) if now.operation is None else None
+
+
+@pytest.mark.parametrize("policy", [Stubborn, Silent])
+def test_a_policy_that_works_with_who_has_left_is_refused(policy: type[Policy]):
     fleet = TableFleet(n_devices=4, samples_per_s=TABLE, batch=190.0)
-    with pytest.raises(PlanError, match="policy Stubborn goes on with d0 at 50 s; wanted devices that are there"):
-        replay(steady(4, 200.0, (50.0,)), fleet, Stubborn(), ReconfigurationCosts(start_s=0.0))
+    says = f"policy {policy.__name__} goes on with d0 at 50 s; wanted devices that are there"
+    with pytest.raises(PlanError, match=says):
+        replay(steady(4, 200.0, (50.0,)), fleet, policy(), ReconfigurationCosts(start_s=0.0))
+
+
+def test_what_makes_no_hours_is_refused():
     with pytest.raises(UnknownName, match="no policy named 'oblek'; did you mean 'oobleck'"):
         policy_of("oblek")
     with pytest.raises(PlanError, match=r"has 4 devices, the fleet 8; wanted availability.on\(network\)"):

@@ -15,6 +15,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import MODELS
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import signed_share
+from dtfm_lab.extensions.hosts.expressed import Expressed
 from dtfm_lab.extensions.hosts.launchers import SCHEDULERS, TARGETS, Launched, accelerator_of, launched
 
 N = 8
@@ -147,6 +148,23 @@ def test_what_the_devices_lack_in_memory_is_said_of_the_job_that_the_framework_h
     held = lab.memory(a_plan(sharding="zero-1", microbatch=2))
     assert not held.fits
     assert f"out of memory: {held.sentence}" in said
+
+
+@pytest.mark.parametrize(
+    ("sharding", "known", "taken"),
+    [
+        ("zero-1", ("none", "zero-2", "zero-3"), "zero-2"),
+        ("zero-2", ("none", "zero-1"), "zero-1"),
+        ("none", ("zero-2", "zero-3"), "zero-2"),
+        ("zero-3", ("none", "zero-3"), "zero-3"),
+    ],
+)
+def test_a_sharding_that_a_framework_lacks_becomes_the_nearest_of_two_as_near_the_one_that_holds_less(
+    sharding, known, taken
+):
+    expressed = Expressed(a_plan(sharding=sharding), "a framework")
+    assert expressed.sharded(*known) == expressed.job.sharding == taken
+    assert len(expressed.lost) == (taken != sharding)
 
 
 def export_of_ones_own(shell, folder: Path) -> str:

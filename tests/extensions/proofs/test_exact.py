@@ -70,6 +70,14 @@ def test_counts_of_classes_give_the_same_optimum(kind, shape, monkeypatch):
     assert last.bound_s == last.best_s
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ranges_that_a_proof_begins_with_leave_the_optimum_its_place(kind):
+    problem = problem_of(network(kind, 6, 1), Job.from_bytes(3, 2, 3e8, 1e8))
+    _, best_s = optimum(problem.pair, 3, 2)
+    ranges = list(module._initial_ranges(problem, 1.01 * best_s))
+    assert min(bound_s for bound_s, *_ in ranges) <= best_s * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(
     ("name", "best_s"),
     [("datacenter", 3.439799), ("spot", 31.634160), ("universities", 16.086840), ("regional", 34.802041)],

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.report import as_markdown, as_page
 from dtfm_lab.extensions.published.api import (
@@ -32,6 +33,7 @@ from dtfm_lab.extensions.published.row import band_by_rule, rule
 from dtfm_lab.extensions.published.row import numbers as lines_of
 from dtfm_lab.extensions.published.sources import Omission
 from dtfm_lab.extensions.published.tally import MEAN, Tally
+from dtfm_lab.extensions.published.units import RATES, interval_of
 
 ROW = Row(
     group="toy",
@@ -134,6 +136,16 @@ def test_coverage_is_the_share_of_intervals_that_hold_the_published_number():
     assert (hard.covered, hard.with_interval) == (2, 3)
     assert hard.coverage == pytest.approx(2 / 3)
     assert "90 % intervals hold 67 % of 3" in ledger.headline
+
+
+def test_a_rate_lies_between_the_reciprocals_of_the_ends_of_its_seconds():
+    network = lab.Topology.from_matrices(np.ones((2, 2)), np.ones((2, 2)), gpu="T4")
+    trace = lab.simulate(lab.evaluate(network, lab.load_job("tiny", n_stages=2, n_replicas=1), stages=[[0], [1]]))
+    low_s, high_s = interval_of("iteration", trace.iteration_s, trace)
+    assert low_s < trace.iteration_s < high_s
+    for quantity in RATES:
+        assert interval_of(quantity, 1 / trace.iteration_s, trace) == pytest.approx((1 / high_s, 1 / low_s))
+    assert interval_of("memory", 1.0, trace) is None
 
 
 def test_what_is_left_out_is_told_with_its_reason():
@@ -244,7 +256,7 @@ def test_a_band_of_shares_is_in_the_unit_of_the_row():
 
 def test_held_out_rows_are_listed_and_not_in_the_data():
     held_out = [(name, each.n) for name, source in sources.items() for each in source.omitted if each.held_out]
-    assert held_out == [("bigscience", 0), ("fsdp-qlora", 0), ("sailor", 14), ("vtrain", 47)]
+    assert held_out == [("amp", 1), ("bigscience", 0), ("hivemind", 7), ("fsdp-qlora", 0), ("sailor", 14), ("vtrain", 47)]
     assert max(int(line["line"]) for line in lines_of("bigscience_a100.csv")) == 617
     assert {line["machine"].split(" (")[0] for line in lines_of("home_qlora.csv")} == {"2 x RTX 3090"}
     assert {line["model"] for line in lines_of("vtrain_multi.csv")} == {"3.6B", "18.4B", "175B"}

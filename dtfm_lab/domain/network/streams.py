@@ -1,0 +1,49 @@
+"""How fast TCP moves bytes: what one stream reaches over a distance, and what several reach together.
+
+A sender may have one window of bytes under way. It then waits until the receiver has acknowledged them, a round trip
+later. So a stream moves at most a window per round trip, however fast the link is, and several streams add up until
+they fill the link (RFC 9293, section 3.8.6; RFC 7323, section 1.1).
+"""
+
+import math
+
+import numpy as np
+
+from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.network.device import as_number, shortened
+from dtfm_lab.domain.units import FloatArray
+
+MiB = 2**20
+LINUX_WINDOW_BYTES = 3.0 * MiB
+"""Largest window of a stream between Linux hosts: half of the 6 MiB to which a receiver's buffer grows by default
+(``tcp_rmem`` and ``tcp_adv_win_scale`` in the kernel's ip-sysctl; kernels of 2025 let it grow to 32 MB)."""
+INITIAL_WINDOW_BYTES = 10 * 1460.0
+"""Bytes with which a stream begins: ten segments (RFC 6928)."""
+
+
+def streams_bandwidth(
+    link_bytes_per_s: float | FloatArray,
+    round_trip_s: float | FloatArray,
+    n_streams: int = 1,
+    window_bytes: float | FloatArray = LINUX_WINDOW_BYTES,
+) -> FloatArray:
+    """Bytes/s of several TCP streams over a link: a window per round trip each, and the link's own at most.
+
+    Numbers, or arrays of one shape. Windows in an array are taken as they are. Raises TopologyError unless there is a
+    stream with a window.
+    """
+    if isinstance(n_streams, bool) or not isinstance(n_streams, int | np.integer) or n_streams < 1:
+        raise TopologyError(f"TCP streams of a link are {shortened(n_streams)}; wanted a whole number, 1 or more")
+    if not isinstance(window_bytes, np.ndarray) and not (as_number(window_bytes) or 0) > 0:
+        raise TopologyError(f"window of a TCP stream is {shortened(window_bytes)}; wanted more than 0 bytes")
+    with np.errstate(divide="ignore"):  # without a round trip, only the link is a limit
+        return np.minimum(link_bytes_per_s, n_streams * window_bytes / np.asarray(round_trip_s))
+
+
+def slow_start_s(round_trip_s: float, window_bytes: float = LINUX_WINDOW_BYTES) -> float:
+    """Seconds that a new stream is behind one whose window is open: it doubles what it sends every round trip.
+
+    It takes log2(window / first window) round trips to open, and sends about one window meanwhile (RFC 5681, section
+    3.1).
+    """
+    return round_trip_s * max(math.log2(window_bytes / INITIAL_WINDOW_BYTES) - 1, 0.0)

@@ -1,0 +1,353 @@
+"""Predict hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, RoBERTa-XLM of 560
+million parameters in data parallelism; and what TCP streams reach on the same links.
+
+A peer averages one part of the gradient for all others and streams the other parts to their peers, all at once:
+``sharded-at-once``. A part is averaged when it has come from every peer, and the next one waits for it
+(``TensorPartReducer`` of hivemind's averaging/partition.py), so all streams of a host keep step. A stream reads its own
+window as it comes in, and waits until the host has taken those of its other peers: that delay adds to the round trip.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import LINUX_WINDOW_BYTES, Topology, slow_start_s, streams_bandwidth
+from dtfm_lab.domain.schedule import COMPUTE
+from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.domain.units import by_key, from_gbps, from_ms, to_gbps
+from dtfm_lab.extensions.published.calibration import median, own_factor
+from dtfm_lab.extensions.published.row import Evidence, Row, assumptions, numbers
+from dtfm_lab.extensions.published.sources import published
+from dtfm_lab.extensions.published.units import measured_model
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+
+MATCHMAKING_S = 5.0
+"""Least seconds in which peers find each other before a round, as its authors say."""
+ALONE = {"T4": 208.8, "A10": 462.5, "RTX8000": 431.8, "8 V100": 1811.4}
+"""Samples/s of RoBERTa-XLM on each kind of host without hivemind, of the source's own runs."""
+PREMISES = "RTX8000", "8 V100"
+"""Hosts of one site in Germany."""
+IPERF_S = 10.0
+"""Seconds of a test of iperf by default: its mean holds the stream's slow start."""
+MOST_RATE = from_gbps(10.0)
+"""Bytes/s: above what any host was seen to take from its peers."""
+STALLED = "160"
+"""Streams of the test that came to a hundredth of a Gbit/s."""
+UNSTABLE = "F-B", "F-C"
+"""Experiments that the paper calls unstable."""
+ONE_ZONE = "one zone"
+NEAR = "E-A", "F-A"
+"""Experiments of the premises with hosts of the same continent, whose links weigh least."""
+ASSUMED = assumptions()["hivemind"]
+Pair = tuple[str, str]
+
+
+class Stream(NamedTuple):
+    """What one stream between two places was measured to reach."""
+
+    bytes_per_s: float
+    round_trip_s: float
+
+
+class Peer(NamedTuple):
+    """One process of hivemind."""
+
+    host: str
+    """Kind of host, one of ``ALONE``."""
+    place: str
+
+
+@dataclass(frozen=True)
+class Software:
+    """What hivemind adds to its links."""
+
+    taken_bytes_per_s: Mapping[str, float]
+    """By kind of host, what it takes from all of its peers together. One of the premises takes what a T4's does."""
+    premises_s: float = 0.0
+    """Seconds that a round takes longer with a host of the premises."""
+
+
+FREE = Software({})
+"""Links alone."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A line of the measurements."""
+
+    line: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.line["run"]
+
+    @property
+    def experiment(self) -> str:
+        return self.line["experiment"]
+
+    @property
+    def batch(self) -> float:
+        """Samples of an epoch."""
+        return float(self.line["target_batch"])
+
+    @property
+    def averaging_s(self) -> float:
+        return float(self.line["epoch_s"]) - float(self.line["compute_s"])
+
+    @property
+    def peers(self) -> list[Peer]:
+        return peers_of(self.line["placement"])
+
+    @property
+    def group(self) -> str:
+        """What the round's seconds are made of."""
+        places = [peer.place for peer in self.peers]
+        if set(places) & set(PREMISES):
+            return "premises and cloud"
+        if len(set(places)) == 1:
+            return ONE_ZONE
+        if self.experiment.startswith("D"):
+            return "two clouds"
+        return "continents, one peer a place" if len(set(places)) == len(places) else "continents, several a place"
+
+    @property
+    def share(self) -> float:
+        """Samples/s beside those of the same hosts without hivemind."""
+        return float(self.line["local_sps"]) / sum(ALONE[peer.host] for peer in self.peers)
+
+    @property
+    def gradient_elements(self) -> int:
+        return round(1e6 * float(self.line["params_million"]))
+
+
+def runs() -> list[Run]:
+    """All lines."""
+    return [Run(line) for line in numbers("wan_hivemind_roberta.csv")]
+
+
+def peers_of(placement: str) -> list[Peer]:
+    """The peers of a placement such as ``1 RTX8000 eu + 2 T4 GC us``."""
+    peers = []
+    for part in placement.split(" + "):
+        found = re.fullmatch(r"(\d+) (?:node of )?(T4|A10|RTX8000|8 V100) (?:(each|GC|AWS|Azure|Lambda) )?(.+)", part)
+        assert found, f"placement {part!r} is of the packaged numbers"
+        n, host, cloud, where = found.groups()
+        of_cloud = {None: host, "GC": where.replace("us-central", "us"), "Lambda": "lambda"}
+        places = where.split() if cloud == "each" else [of_cloud.get(cloud) or cloud.lower()]
+        peers += [Peer(host, place) for place in places for _ in range(int(n))]
+    return peers
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Links
+
+
+def place_of(experiment: str, host: str) -> str:
+    """Where a host of the tests of links stands, as its experiment numbers hosts."""
+    for begins, place in (("rtx8000", "RTX8000"), ("vm-gpu-2", "RTX8000"), ("8xv100", "8 V100")):
+        if host.startswith(begins):
+            return place
+    cloud, *_ = host.split("-")
+    if cloud in ("aws", "azure", "lambda"):
+        return cloud
+    _, _, test = experiment.partition("/")
+    if test in ("aws-gc", "azure-gc"):
+        return "us-west"
+    if test.startswith("multi-threaded"):
+        return host[-2:]
+    if test[:3] in ("3-P", "3-R"):
+        return {"0": "eu", "1": "us"}[test[-1]]
+    number = int(host.rpartition("-")[2])
+    if test == "1-1":
+        return "us" if number <= 2 else "eu"
+    if test.startswith("1-0"):
+        return "us"
+    return next(place for most, place in ((4, "us"), (8, "eu"), (19, "asia"), (99, "aus")) if number <= most)
+
+
+def _tests() -> dict[tuple[Pair, int, bool], list[Stream]]:
+    """The tests of links by places, in the order of their names, number of streams, and whether of the series of
+    several streams."""
+
+    lines = [line for line in numbers("wan_links.csv") if line["threads"] != STALLED]
+
+    def tested(line: dict[str, str]) -> tuple[tuple[Pair, int, bool], Stream]:
+        first, second = sorted(place_of(line["experiment"], line[end]) for end in ("from", "to"))
+        key = (first, second), int(line["threads"]), "multi-threaded" in line["experiment"]
+        return key, Stream(from_gbps(float(line["gbps_mean"])), from_ms(float(line["ping_ms_mean"])))
+
+    return by_key(tested(line) for line in lines)
+
+
+def _mean(tests: list[Stream]) -> Stream:
+    return Stream(*(float(np.mean(column)) for column in zip(*tests, strict=True)))
+
+
+@cache
+def single_streams() -> dict[Pair, Stream]:
+    """What one stream reaches between two places, or within one; the mean of all tests."""
+    return {pair: _mean(tests) for (pair, n, series), tests in _tests().items() if n == 1 and not series}
+
+
+def network(peers: list[Peer], software: Software) -> Topology:
+    """The peers, and what a stream of hivemind's reaches between each two of them."""
+    n = len(peers)
+    latency_s, reached = np.zeros((n, n)), np.ones((n, n))
+    for i, a in enumerate(peers):
+        for j, b in enumerate(peers):
+            if i == j:
+                continue
+            first, second = sorted((a.place, b.place))
+            alone = single_streams()[first, second]
+            here = a.place == b.place  # where a stream fills the link; elsewhere its window is what it had under way
+            window_bytes = LINUX_WINDOW_BYTES if here else alone.bytes_per_s * alone.round_trip_s
+            taken = min(software.taken_bytes_per_s.get(peer.host, math.inf) for peer in (a, b))
+            others_s = (n - 2) * window_bytes / taken
+            link = min(alone.bytes_per_s if here else math.inf, taken / (n - 1))
+            reached[i, j] = streams_bandwidth(link, alone.round_trip_s + others_s, window_bytes=window_bytes)
+            latency_s[i, j] = alone.round_trip_s / 2
+    return Topology.from_matrices(latency_s=latency_s, bandwidth_bytes_per_s=reached, name="hivemind")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rounds and epochs
+
+
+def averaging_seconds(run: Run, software: Software) -> float:
+    """Seconds of a round: the peers find each other and average their gradients."""
+    peers = run.peers
+    n = len(peers)
+    job = Job(
+        name="hivemind",
+        model=measured_model("RoBERTa-XLM", [run.gradient_elements]),
+        n_stages=1,
+        n_replicas=n,
+        global_batch=n,
+        microbatch=1,
+        dtype="fp16",
+        synchronisation="sharded-at-once",
+    )
+    plan = evaluate(network(peers, software), job, stages=[list(range(n))])
+    nothing = [ComputeTime(0, peer, kind, 0.0) for peer in range(n) for kind in COMPUTE]
+    extra_s = software.premises_s if {peer.host for peer in peers} & set(PREMISES) else 0.0
+    return simulate(plan, profile=nothing).iteration_s + MATCHMAKING_S + extra_s
+
+
+def _own_rate(run: Run, host: str) -> float:
+    """Bytes/s that a host takes, if the round's seconds are to come out."""
+
+    def seconds(share: float) -> float:
+        return averaging_seconds(run, Software({host: share * MOST_RATE}))
+
+    return MOST_RATE * own_factor(seconds, run.averaging_s)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """What each run alone says of the software, by the run's name; a run is predicted from all others."""
+
+    rates: Mapping[str, tuple[str, float]]
+    """Of the runs within one zone: their kind of host and its own rate."""
+    extras_s: Mapping[str, float]
+    """Of the runs in ``NEAR``: the seconds that the rates leave."""
+    shares: Mapping[str, float]
+    """Of its own speed, what a host reaches with hivemind."""
+
+    @classmethod
+    def of(cls, measured: Sequence[Run]) -> "Fits":
+        """What all of these runs say."""
+        within = (run for run in measured if run.group == ONE_ZONE)
+        rates = {run.name: (host := run.peers[0].host, _own_rate(run, host)) for run in within}
+        software = Software(cls(rates, {}, {}).rates_without(""))
+        near = (run for run in measured if run.experiment[:3] in NEAR)
+        extras_s = {run.name: run.averaging_s - averaging_seconds(run, software) for run in near}
+        return cls(rates, extras_s, {run.name: run.share for run in measured})
+
+    def rates_without(self, name: str) -> dict[str, float]:
+        """By kind of host, the median of the rates of the other runs."""
+        rates = by_key(own for other, own in self.rates.items() if other != name)
+        found = {host: median(each) for host, each in rates.items()}
+        return found | dict.fromkeys(PREMISES, found["T4"])
+
+    def software_for(self, run: Run) -> Software:
+        """What the other runs say."""
+        extras_s = [extra_s for name, extra_s in self.extras_s.items() if name != run.name]
+        return Software(self.rates_without(run.name), median(extras_s))
+
+    def share_for(self, run: Run) -> float:
+        """What the other runs say."""
+        return median([share for name, share in self.shares.items() if name != run.name])
+
+
+@published("hivemind")
+def hivemind() -> Iterator[Row]:
+    """Seconds of the rounds, and of the epochs with what the hosts compute; then what TCP streams reach."""
+    measured = runs()
+    fits = Fits.of(measured)
+    for run in measured:
+        software, share = fits.software_for(run), fits.share_for(run)
+        averaging_s = averaging_seconds(run, software)
+        epoch_s = run.batch / (share * sum(ALONE[peer.host] for peer in run.peers)) + averaging_s
+        yield _row(run, "synchronisation", run.averaging_s, averaging_s, _fitted(run, software))
+        fitted = f"{_fitted(run, software)}; {share:.3f} of the hosts' own speed, to all other runs"
+        yield _row(run, "iteration", float(run.line["epoch_s"]), epoch_s, fitted)
+    yield from _stream_rows()
+
+
+def _row(run: Run, quantity: str, measured_s: float, predicted_s: float, fitted: str) -> Row:
+    return Row(
+        group=run.group,
+        setting=f"{run.experiment}, {run.line['placement']}, batch {run.batch:g}",
+        quantity=quantity,
+        unit="s",
+        published=measured_s,
+        predicted=predicted_s,
+        evidence=Evidence.LEAVE_ONE_OUT,
+        assumptions=ASSUMED["rounds"],
+        fitted=fitted,
+        note="unstable, as its authors say" if run.experiment[:3] in UNSTABLE else "",
+    )
+
+
+def _fitted(run: Run, software: Software) -> str:
+    hosts = sorted({"T4" if peer.host in PREMISES else peer.host for peer in run.peers})
+    rates = " and ".join(
+        f"{to_gbps(software.taken_bytes_per_s[host]):.2f} Gbit/s of a host of {host}" for host in hosts
+    )
+    premises = {peer.host for peer in run.peers} & set(PREMISES)
+    extra = f"; {software.premises_s:.1f} s of the premises, to other runs of E-A and F-A" if premises else ""
+    return f"{rates}, to other runs within one zone{extra}"
+
+
+def _stream_rows() -> Iterator[Row]:
+    """Gbit/s of one stream and of several, by the window of Linux alone."""
+    for ((first, second), n, series), tests in _tests().items():
+        if first == second:
+            continue
+        measured, (own,) = _mean(tests), {_own_link(first, second)}
+        opened = 1 - slow_start_s(measured.round_trip_s) / IPERF_S
+        reached = opened * streams_bandwidth(own, measured.round_trip_s, n)
+        again = ", series of several streams" if series else ""
+        yield Row(
+            group="TCP streams of the premises" if {first, second} & set(PREMISES) else "TCP streams between zones",
+            setting=f"{first} and {second}, {n} stream{'s' * (n > 1)}{again}",
+            quantity="bandwidth",
+            unit="Gbit/s",
+            published=to_gbps(measured.bytes_per_s),
+            predicted=to_gbps(float(reached)),
+            evidence=Evidence.PURE if own > n * LINUX_WINDOW_BYTES / measured.round_trip_s else Evidence.PROFILED,
+            assumptions=ASSUMED["streams"],
+        )
+
+
+def _own_link(first: str, second: str) -> float:
+    """Bytes/s of the slower of two places' own links; of the premises' nothing is known."""
+    within = (single_streams().get((place, place)) for place in (first, second))
+    return min((each.bytes_per_s for each in within if each), default=math.inf)
