@@ -225,9 +225,11 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
         yield Product(tokens, model.vocab_size / gpus, model.d_model)
     if layer.kind is not LayerKind.BLOCK:
         return
+    known = model.family in ("gpt", "llama")  # else the sides are no matrix's
     for columns, depth in _weights(model, layer, gpus):
         if min(columns, depth) > 0:
-            yield Product(tokens, columns, depth, aligned=not (columns % ALIGNED_SIDE or depth % ALIGNED_SIDE))
+            aligned = not known or not (columns % ALIGNED_SIDE or depth % ALIGNED_SIDE)
+            yield Product(tokens, columns, depth, aligned=aligned)
     if layer.expert_elements:
         inner = expert_width(model, layer)
         routed = tokens * model.experts_per_token * job.expert_parallel / model.n_experts
