@@ -51,6 +51,13 @@ it wrote and what it kept, and writes a gradient."""
 TILE = 256, 128
 """Rows and columns of the largest tile of NVIDIA's libraries (its "Matrix Multiplication Background User's Guide")."""
 HALVES = "fp16", "bf16"
+ALIGNED_SIDE, ALIGNED_HEAD = 64, 8
+"""Numbers by which a side of a block's weights, and the width of a head, divide for the fast kernels: 128 and 16 bytes
+in half precision (NVIDIA's "Matrix Multiplication Background User's Guide", on A100s)."""
+UNALIGNED = 0.7
+"""Speed of the kernels for other sides, as a share of the fast ones'. Fitted to BigScience's rows of width 14,400, an
+eighth of which is no multiple of 64, beside those of 13,824 and 14,336, on the same A100s. The head has no such sides:
+frameworks pad the vocabulary."""
 NARROWEST = 2048
 """Width of the narrowest model whose products count; the narrowest that was measured has 2304. Of narrower ones kernels
 begin as slowly as they compute, and GPUs without a source would look fast beside those with one."""
@@ -113,15 +120,23 @@ class Product(NamedTuple):
     times: float = 1.0
     fused: bool = False
     """Whether it is an attention in one kernel, which writes no product to memory."""
+    aligned: bool = True
+    """Whether its sides suit the fast kernels (``ALIGNED_SIDE``, ``ALIGNED_HEAD``)."""
 
 
 SC21 = "Megatron-LM's 16 rows on A100s (Narayanan et al. 2021, tables 1 and 2)"
 SIMUMAX = "SimuMax's six rows on B200s without tensor parallelism"
 TORCHTITAN = "torchtitan's four rows on H100s (Liang et al. 2024)"
+FSDP_QLORA = (
+    "two rows of fine-tuning on RTX 3090s without sharding (AnswerDotAI's fsdp_qlora, 2024); the depth from Megatron-LM"
+)
 CUDNN = "attention as NVIDIA's cuDNN 9.10.2 (cudnn-frontend's table)"
 _AMPERE = Products(108, 0.804, 443.0, 0.1, SC21)
 _HOPPER = Products(132, 0.477, 443.0, 0.12, f"{SIMUMAX}; the depth from {SC21}")
+_GEFORCE = Products(82, 0.85, 443.0, 0.15, FSDP_QLORA)
 PRODUCTS = {
+    "RTX 3090": _GEFORCE,
+    "RTX 4090": _GEFORCE._replace(multiprocessors=128, spread=0.25, source=f"as an RTX 3090: {FSDP_QLORA}"),
     "A100": _AMPERE,
     "A100 40GB": _AMPERE,
     "H100": _HOPPER,
@@ -210,7 +225,9 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
         yield Product(tokens, model.vocab_size / gpus, model.d_model)
     if layer.kind is not LayerKind.BLOCK:
         return
-    yield from (Product(tokens, *sizes) for sizes in _weights(model, layer, gpus) if min(sizes) > 0)
+    for columns, depth in _weights(model, layer, gpus):
+        if min(columns, depth) > 0:
+            yield Product(tokens, columns, depth, aligned=not (columns % ALIGNED_SIDE or depth % ALIGNED_SIDE))
     if layer.expert_elements:
         inner = expert_width(model, layer)
         routed = tokens * model.experts_per_token * job.expert_parallel / model.n_experts
@@ -224,8 +241,9 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
     if job.attention == "fused":
         yield Product(length, 2 * length, width, heads, fused=True)
     else:
-        yield Product(length, length, width, heads)
-        yield Product(length, width, length, heads)
+        aligned = not width % ALIGNED_HEAD
+        yield Product(length, length, width, heads, aligned=aligned)
+        yield Product(length, width, length, heads, aligned=aligned)
 
 
 def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, float]]:
@@ -257,7 +275,7 @@ def _expert_flop(model: ModelSpec, layer: Layer) -> float:
 def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
     """FLOP at the peak that take as long as a product in the forward and its two in the backward; one of these where
     its weights are frozen."""
-    rows, columns, depth, times, fused = product
+    rows, columns, depth, times, fused, aligned = product
     if fused:
         kernel, whole = known.fused, 3 * 2 * rows * columns * depth * times
         if kernel is None or depth > KERNEL_HEAD:
@@ -266,7 +284,7 @@ def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
         return UNMASKED * whole * KERNEL_HEAD / depth / reached
     there, back, weights = (rows, columns, depth), (rows, depth, columns), (depth, columns, rows)
     passes = (there, back) if frozen and times == 1.0 else (there, back, weights)  # attention's are of several heads
-    return sum(_flop_in_waves(*sizes, times, known) for sizes in passes)
+    return sum(_flop_in_waves(*sizes, times, known) for sizes in passes) / (1.0 if aligned else UNALIGNED)
 
 
 def _flop_in_waves(rows: float, columns: float, depth: float, times: float, known: Products) -> float:

@@ -44,6 +44,7 @@ from dtfm_lab.domain.job import (
     boundary_bytes,
     device_expert_elements,
     device_gradient_elements,
+    frozen_bytes,
     moved_elements,
     repeated_flop,
 )
@@ -198,11 +199,21 @@ def hop_gather_s(job: Job, device: Device, n_bytes: float) -> float:
 def layer_traffic(job: Job, layer: Layer) -> PassParts:
     """Bytes that a layer's operators move for one micro-batch.
 
-    A checkpointed block, or stage, moves in its recomputation what it moved in its forward.
+    A checkpointed block, or stage, moves in its recomputation what it moved in its forward. Quantised weights are
+    restored before each product (``restored_bytes``): in the forward, in its recomputation and in the backward.
     """
     forward = job.microbatch * BYTES_PER_ELEMENT[job.dtype] * moved_elements(job, layer)
     repeats = job.checkpoints == "stage" or (job.checkpoints != "none" and layer.kind is LayerKind.BLOCK)
-    return PassParts(forward, BACKWARD_READS * forward, forward if repeats else 0.0)
+    restored = restored_bytes(job, layer)
+    again = forward + restored if repeats else 0.0
+    return PassParts(forward + restored, BACKWARD_READS * forward + restored, again)
+
+
+def restored_bytes(job: Job, layer: Layer) -> float:
+    """Bytes that a layer's quantised weights move each time they are restored: read as they are kept, written in the
+    job's precision and read again by the product (Dettmers et al. 2023, "QLoRA", equation 5). 0 for other weights."""
+    kept, plain_bytes = frozen_bytes(job, layer), float(layer.frozen_elements * BYTES_PER_ELEMENT[job.dtype])
+    return job.data_gpus * (kept + 2 * plain_bytes) if kept < plain_bytes else 0.0
 
 
 def unweighted(job: Job, layer: Layer) -> float:
@@ -298,7 +309,7 @@ def pass_times(
                 continue
             passes = stage_passes(job, layers, device, speed)
             if messages is not None:
-                passes = sharded_passes(passes, messages)
+                passes = sharded_passes(passes, messages, prefetch=job.prefetch)
             gather_s = (hop_gather_s(job, device, n_bytes[stage + behind]) for behind in range(2))
             before_s = [coding_s + n * each_s for n, each_s in zip(n_received, gather_s, strict=True)]
             passes_of[kind] = passes, before_s

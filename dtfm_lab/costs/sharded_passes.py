@@ -2,8 +2,8 @@
 
 With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2) a
 layer's parameters are gathered before its forward, dropped, gathered again before its backward, and its gradients are
-scattered behind it, in every micro-batch. The next layer is fetched while one computes; the first cannot be hidden,
-nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
+scattered behind it, in every micro-batch. The next layer is fetched while one computes (``Job.prefetch``); the first
+cannot be hidden, nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
 
 With zero-2 no device has room for whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and
 in FSDP's SHARD_GRAD_OP without ``no_sync``: all but those of the last micro-batch, which the synchronisation sends.
@@ -92,13 +92,18 @@ class LayerMessages(NamedTuple):
     """Seconds in which a layer's gradients are scattered."""
 
 
-def sharded_passes(alone: PassSeconds, messages: LayerMessages) -> PassSeconds:
-    """The passes of a stage with their messages, from those of a device with all parameters."""
+def sharded_passes(alone: PassSeconds, messages: LayerMessages, *, prefetch: bool = True) -> PassSeconds:
+    """The passes of a stage with their messages, from those of a device with all parameters.
+
+    Without ``prefetch`` no layer computes while another's messages travel.
+    """
     shares, gather_s, scatter_s = messages
     backwards = shares[::-1], gather_s[::-1], scatter_s[::-1]
     none = [0.0] * len(shares)
 
     def of(seconds: float, parts: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
+        if not prefetch:
+            return seconds + sum(before_s) + sum(after_s)
         return streamed_s([seconds * part for part in parts], before_s, after_s)
 
     return PassSeconds(

@@ -135,6 +135,8 @@ class SweepKeywords(TypedDict, total=False):
     sharding: str | Iterable[str | None] | None
     """What replicas split among them: optimiser states (zero-1), gradients too (zero-2), parameters too (zero-3,
     as FSDP); chosen by the planner where null. One of none, zero-1, zero-2, zero-3. Default: none."""
+    prefetch: bool | Iterable[bool]
+    """Exchange sharded parameters and gradients of neighbouring layers while a layer computes. Default: True."""
     overlap: bool | Iterable[bool | None] | None
     """Synchronise gradients in buckets while the last backward still runs; chosen by the planner where null.
     Default: False."""
@@ -279,6 +281,8 @@ class JobKeywords(TypedDict, total=False):
     sharding: str | None
     """What replicas split among them: optimiser states (zero-1), gradients too (zero-2), parameters too (zero-3,
     as FSDP); chosen by the planner where null. One of none, zero-1, zero-2, zero-3. Default: none."""
+    prefetch: bool
+    """Exchange sharded parameters and gradients of neighbouring layers while a layer computes. Default: True."""
     overlap: bool | None
     """Synchronise gradients in buckets while the last backward still runs; chosen by the planner where null.
     Default: False."""

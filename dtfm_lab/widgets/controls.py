@@ -76,7 +76,7 @@ NOT_TRIED = frozenset((
     "dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device", "microbatch", "bucket_bytes",
     "fragments", "fragment_delay", "checkpointing", "attention", "operators", "dropout", "sequence_parallel",
     "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every", "early_stop",
-    "block_launch_s",
+    "prefetch", "block_launch_s",
 ))  # fmt: skip
 """Job options that may vary on a plan, but are left to the job's file."""
 CHOOSES = "the planner chooses"

@@ -32,7 +32,7 @@ def test_what_was_tested_is_modelled():
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
-        (planned(gpu="RTX 3090"), "share of its peak RTX 3090 reaches"),
+        (planned(gpu="RTX 3060"), "share of its peak RTX 3060 reaches"),
         (
             planned(16),
             "between more than 8 hosts varied by a factor of six .* this one of 16 hosts states no link_spread",

@@ -37,7 +37,7 @@ UNPLAYED: dict[str, list[Any]] = {
 }
 """Values that workers do not carry out."""
 WITHOUT_EFFECT = {"bucket_bytes", "fragments", "memory_traffic", "flush_every", "sequence_parallel", *MEMORY_ONLY}
-WITHOUT_EFFECT |= {"early_stop", "block_launch_s"}
+WITHOUT_EFFECT |= {"early_stop", "prefetch", "block_launch_s"}
 """Fields that say how seconds are counted, or count only with another choice, or that workers carry out in full."""
 
 

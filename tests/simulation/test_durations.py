@@ -15,6 +15,7 @@ from dtfm_lab.costs.efficiency import (
     BACKWARD_READS,
     EFFICIENCY,
     PRODUCTS,
+    UNALIGNED,
     ShareFactor,
     efficiency_of,
     peak_of,
@@ -313,11 +314,34 @@ def test_gpus_that_share_a_layer_have_smaller_products_and_reach_less():
     assert shares[-1] < 0.95 * shares[0]
 
 
+def test_sides_that_no_fast_kernel_takes_cost_in_proportion():
+    """An eighth of 14,400 is no multiple of 64; that of 13,824 is one. A vocabulary is padded, whatever it is."""
+
+    def share(width: int, gpus: int, vocabulary: int = 50_257) -> float:
+        model = gpt(n_layers=48, d_model=width, n_heads=96, seq_len=2048, vocab_size=vocabulary)
+        return efficiency_of(job_of(model, memory_traffic=True, microbatch=4), group_of(gpus)).share
+
+    assert share(14_400, 8) == pytest.approx(UNALIGNED * share(13_824, 8), rel=0.1)
+    assert share(14_400, 1) > 0.95 * share(13_824, 1)
+    assert share(13_824, 8) == pytest.approx(share(13_824, 8, 50_304), rel=0.01)
+
+
+def test_heads_of_an_odd_width_have_slow_products_where_attention_is_unfused():
+    def share(heads: int, attention: str) -> float:
+        model = gpt(n_layers=2, d_model=14_400, n_heads=heads, seq_len=2048, vocab_size=51_200)
+        return efficiency_of(job_of(model, attention=attention), group_of(1)).share
+
+    assert share(80, "unfused") < share(90, "unfused")  # 180 numbers a head, and 160
+    block = gpt(n_layers=1, d_model=14_400, n_heads=80, seq_len=2048, vocab_size=512).layers[1]
+    found = products_of(job_of(gpt(n_layers=1, d_model=14_400, n_heads=80, seq_len=2048, vocab_size=512)), block, 1)
+    assert all(one.aligned for one in found)  # fused
+
+
 @pytest.mark.parametrize(
     ("gpu", "fields"),
     [
         ("V100", {}),
-        ("RTX 4090", {}),
+        ("RTX 3060", {}),
         ("laptop", {"dtype": "fp32"}),
         ("A100", {"dtype": "fp32"}),
         ("A100", {"model": gpt(n_layers=2, d_model=768, n_heads=12, seq_len=1024, vocab_size=50257)}),

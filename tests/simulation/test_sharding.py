@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import dtfm_lab as lab
 from dtfm_lab.costs.memory import static_memory
+from dtfm_lab.costs.seconds import pass_times
 from dtfm_lab.costs.sharded_passes import GroupRings, streamed_s
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import MODELS, Job, gpt
@@ -43,6 +44,22 @@ def test_streamed_layers_take_no_less_than_either_alone_and_no_more_than_both_in
 
 def test_layers_that_compute_longer_than_messages_take_show_the_first_and_the_last_message_only():
     assert streamed_s([5, 5, 5], [1, 2, 1], [1, 1, 2]) == 1 + 15 + 2
+
+
+@pytest.mark.parametrize("sharding", ["zero-2", "zero-3"])
+@pytest.mark.parametrize("gbytes_per_s", [0.1, 1.0, 10.0])
+def test_without_prefetch_an_iteration_is_no_shorter_and_at_most_twice_as_long(sharding, gbytes_per_s):
+    how = {"n_stages": 1, "gbytes_per_s": gbytes_per_s}
+    ahead, waits = (simulate(placed(sharding, prefetch=prefetch, **how)).iteration_s for prefetch in (True, False))
+    assert ahead < waits <= 2 * ahead
+
+
+def test_without_prefetch_a_pass_is_its_computing_and_its_messages():
+    plan = placed("zero-3", 1, 4, 1.0, prefetch=False)
+    alone, passes = pass_times(placed("none", 1, 4, 1.0), 1), pass_times(plan, 1)
+    three_quarters_s = 2 * plan.job.modelled().parameters * 3 / 4 / 1e9
+    for row, times in ((0, 1), (1, 2)):  # gathered in the forward; gathered and scattered in the backward
+        assert passes[row].seconds - alone[row].seconds == pytest.approx(times * three_quarters_s, rel=0.01)
 
 
 def test_a_ring_enters_and_leaves_each_host_once_however_its_devices_are_numbered():

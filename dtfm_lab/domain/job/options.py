@@ -32,7 +32,7 @@ SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
 OPERATORS = ("usual", "eager", "fused")
 MEMORY_ONLY = ("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights")
-"""Choices that change what is held, or may be, and no seconds."""
+"""Choices that change what is held, or may be, and no seconds but those of ``memory_traffic``."""
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}
 """Bytes of a frozen weight of a block; None for those of the job's dtype."""
@@ -117,6 +117,13 @@ class SystemOptions:
             choices=SHARDINGS,
         ),
     ] = "none"
+    prefetch: Annotated[
+        bool,
+        Option(help="Exchange sharded parameters and gradients of neighbouring layers while a layer computes."),
+    ] = True
+    """Without it, each layer of a device waits for its own exchanges, as with FSDP's ``limit_all_gathers`` beside
+    adapters that are FSDP units of their own: at most two units are gathered at a time, and the adapters of a layer
+    take both places until it is done."""
     overlap: Annotated[
         Flag,
         Option(
@@ -213,7 +220,8 @@ class SystemOptions:
         ),
     ] = "same"
     """Blocks are quantised, the embedding and the head are not. In nf4 with double quantisation a weight takes 4 bits
-    and .127 for its scales (Dettmers et al. 2023, "QLoRA", section 3). To restore a weight counts as no time."""
+    and .127 for its scales (Dettmers et al. 2023, "QLoRA", section 3). To restore a weight takes the time that memory
+    takes to be read and written, where ``memory_traffic`` counts it."""
     memory_traffic: Annotated[
         bool, Option(help="Count the time of norms, activations and optimiser's step by the memory they move.")
     ] = False

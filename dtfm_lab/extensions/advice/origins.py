@@ -15,7 +15,7 @@ Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. k
 that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
 At most: how many times faster {scope} can be, a proven bound; empty where that is loose.
 Links: those of the network, each as if it were alone. Assumed are NVLink inside a rented host of several V100, \
-A100, H100 or newer, PCIe 4 x16 inside one of others, and \
+A100, H100 or newer, PCIe 4 x16 inside one of others (between GeForce GPUs 3.06 GB/s through its memory), and \
 {line_ms:g} ms and {line} from home to one that the network does not have.
 What fits: by the simulator's count of memory; "needs some" is the whole model on one device, held as tightly as can be.
 What more would be worth: planned anew with one more device; a link of the same plan simulated at twice its bandwidth.

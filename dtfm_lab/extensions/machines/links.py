@@ -24,6 +24,12 @@ PCIE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 """GB/s of a PCIe lane in one direction, by generation (PCI-SIG, after coding)."""
 USUAL_PCIE, LEAST_PCIE, MOST_PCIE = (4, 16), (3, 8), (5, 16)
 """Generation and lanes where nothing tells them."""
+GEFORCE = re.compile(r"RTX [2-5]0[5-9]0\b")
+"""GPUs of the table of hardware that NVIDIA's driver lets reach each other over NVLink alone, never over PCIe."""
+THROUGH_HOST_BYTES_PER_S, MOST_THROUGH_HOST = 6.12e9 / 2, 0.7
+"""Between two of them through the host's memory, each way: two RTX 3090s copy 6.11 to 6.13 GB/s both ways, on PCIe 3
+x16 (NVIDIA/nccl, issue 1127). At most such a share of PCIe's rate: 20 to 22 GB/s one way on PCIe 4 x16 (RTX 4090s,
+issue 814)."""
 HOST_OF_MODULES = 8
 """GPUs of a host from which on modules, and no PCIe cards, are what is sold under a bare name."""
 ONLY_MODULES = frozenset({"B200", "B300", "GB200", "GB300", "GH200", "MI300X", "MI325X", "MI350X", "MI355X"})
@@ -132,10 +138,13 @@ def between_near(a: ReportedHost, b: ReportedHost) -> LinkSpeed:
     return LinkSpeed(NEAR_S, from_gbps(NEAR_GBPS), said, (from_gbps(LEAST_NEAR_GBPS), from_gbps(most)))
 
 
-def inside(host: ReportedHost) -> LinkSpeed:
-    """The link between two GPUs of a host for which no matrix and no test tells more."""
+def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
+    """The link between two GPUs of a host for which no matrix and no test tells more.
+
+    Not ``bridged`` are two that are known to have no NVLink between them.
+    """
     least = host.least_inside_bytes_per_s or 0.0
-    rates = [nvlink_bytes_per_s(gpu) for gpu in host.gpus]
+    rates = [nvlink_bytes_per_s(gpu) if bridged else None for gpu in host.gpus]
     nvlink = min((rate or 0.0 for rate in rates), default=0.0)
     if nvlink and all(_is_module(gpu, len(host.gpus)) for gpu in host.gpus):
         ends = max(pcie_bytes_per_s(*USUAL_PCIE), least), max(nvlink, least)
@@ -149,6 +158,10 @@ def inside(host: ReportedHost) -> LinkSpeed:
         said = "at least what NCCL's tests over several hosts reached"
         return LinkSpeed(NVLINK_S, least, said, (least, max(nvlink, least)))
     said = "PCIe {} x{}".format(*(host.pcie or USUAL_PCIE))
+    if any(GEFORCE.match(known_gpu(*gpu) or "") for gpu in host.gpus):
+        slow = max(min(THROUGH_HOST_BYTES_PER_S, rate), least)
+        said = f"{said} through the host's memory at {format_gbps(to_gbps(slow))}, estimated: GeForce GPUs are no peers"
+        return LinkSpeed(PCIE_S, slow, said, (slow, max(MOST_THROUGH_HOST * rate, nvlink, slow)))
     if host.pcie:
         may_have = f" ({_name_of(host)} may join them: nvidia-smi topo -m tells)" if nvlink else ""
         return LinkSpeed(PCIE_S, rate, said + may_have, (rate, nvlink) if nvlink > rate else None)

@@ -26,13 +26,12 @@ from dtfm_lab.extensions.machines.hardware import GivenHardware
 from dtfm_lab.extensions.machines.links import (
     NVLINK_S,
     PCIE_S,
-    USUAL_PCIE,
     LinkSpeed,
     between_near,
     bridge_bytes_per_s,
     inside,
 )
-from dtfm_lab.extensions.machines.seen import Measurement, ReportedGpu, ReportedHost, SourceReport
+from dtfm_lab.extensions.machines.seen import Measurement, ReportedHost, SourceReport
 from dtfm_lab.extensions.machines.sources import READ, read_sources
 from dtfm_lab.files.reading import located
 
@@ -207,9 +206,8 @@ class _Assembly:
         if not codes:
             speed = inside(host)
             return dict.fromkeys(pairs, speed), speed.said
-        generation, lanes = host.pcie or USUAL_PCIE
-        said = f"PCIe {generation} x{lanes}" + ("" if host.pcie else ", estimated: nothing tells more")
-        pcie = inside(replace(host, gpus=(ReportedGpu("PCIe"),) * 2))  # of a kind without NVLink
+        pcie = inside(host, bridged=False)
+        said = pcie.said
         least = max(measured or 0.0, host.least_inside_bytes_per_s or 0.0)
         speeds, some_pcie = {}, False
         for pair in pairs:

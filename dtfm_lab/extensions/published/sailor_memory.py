@@ -63,16 +63,16 @@ def _blocks(record: Record) -> tuple[int, ...]:
     return tuple(blocks)
 
 
-def communicators(record: Record, stage: int) -> tuple[int, ...]:
+def communicators(tensor_parallel: int, n_stages: int, n_replicas: int, stage: int) -> tuple[int, ...]:
     """GPUs in each of the communicators that a GPU of this stage opens, those of one GPU left out.
 
-    Of Sailor's code: all GPUs (the barrier of ``_exec_reduce_tied_grads``); the tensor-parallel group twice, once for
-    Megatron's layers and once for ``reconstruct_tensor``; the GPUs of a replica, of a stage's replicas and of a
-    pipeline (``deepspeed/topology.py``, ``PipelineParallelGrid``); and one with each neighbour of the pipeline, as
-    ``deepspeed/p2p.py`` sends by torch's ``send``, which has a communicator for each pair.
+    Of DeepSpeed with Megatron's layers, as Sailor runs it: all GPUs (the barrier of ``_exec_reduce_tied_grads``); the
+    tensor-parallel group twice, once for Megatron's layers and once for ``reconstruct_tensor``; the GPUs of a replica,
+    of a stage's replicas and of a pipeline (``deepspeed/topology.py``, ``PipelineParallelGrid``); and one with each
+    neighbour of the pipeline, as ``deepspeed/p2p.py`` sends by torch's ``send``, which has a communicator for each
+    pair.
     """
-    k, n_stages, n_replicas = record.tensor_parallel, record.n_stages, record.n_replicas
-    neighbours = (stage > 0) + (stage < n_stages - 1)
+    k, neighbours = tensor_parallel, (stage > 0) + (stage < n_stages - 1)
     sizes = (k * n_stages * n_replicas, k, k, k * n_stages, n_replicas, n_stages, *[2] * neighbours)
     return tuple(size for size in sizes if size > 1)
 
@@ -84,8 +84,13 @@ def framework_bytes(record: Record, stage: int) -> float:
     documentation says of its shared-memory transport.
     """
     linked = all(group.gpu in INSIDE_A_HOST for group in record.devices if group.stage == stage)
-    each = [PAIR_BYTES if size == 2 else GROUP_BYTES for size in communicators(record, stage)]
-    return CONTEXT_BYTES + (sum(each) if linked else 0.0)
+    opened = communicators(record.tensor_parallel, record.n_stages, record.n_replicas, stage)
+    return CONTEXT_BYTES + (buffers_bytes(opened) if linked else 0.0)
+
+
+def buffers_bytes(opened: tuple[int, ...]) -> float:
+    """NCCL's buffers of communicators of so many GPUs each."""
+    return sum(PAIR_BYTES if size == 2 else GROUP_BYTES for size in opened)
 
 
 def reserved_bytes(record: Record) -> FloatArray | None:

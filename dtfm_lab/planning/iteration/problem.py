@@ -341,7 +341,8 @@ class IterationProblem:
                 for n_bytes in message_bytes_of(job, blocks[0].parameters, frozen_bytes(job, blocks[0]))
             )
             gather_s *= job.sharding == "zero-3"
-            forward_s, backward_s = np.maximum(forward_s, gather_s), np.maximum(backward_s, gather_s + scatter_s)
+            both = np.maximum if job.prefetch else np.add
+            forward_s, backward_s = both(forward_s, gather_s), both(backward_s, gather_s + scatter_s)
         return np.asarray(speed * (1 + backward) * once_s / (forward_s + backward_s))
 
     @property

@@ -199,6 +199,19 @@ def test_the_narrowest_slot_decides(read):
     assert rate(network) == pytest.approx(1.969 * GB)
 
 
+@pytest.mark.parametrize("name", ["RTX 2080 Ti", "RTX 3090", "RTX 4090", "RTX 5080"])
+def test_geforce_gpus_reach_each_other_through_the_hosts_memory(read, name):
+    """Two RTX 3090s without a bridge copy 3.06 GB/s each way (NVIDIA/nccl, issue 1127), not the 31.5 of their slots."""
+    cards = smi(*[f"NVIDIA GeForce {name}"] * 2)
+    for network in (read({"rig.xml": cards}), read({"rig.xml": cards, "rig.topo.txt": topo("PHB")})):
+        assert rate(network) == pytest.approx(3.06 * GB)
+        assert "GeForce" in network.description
+        assert network.estimates
+    unlike = read({"rig.xml": smi(f"NVIDIA GeForce {name}", "NVIDIA RTX A5000")})
+    assert rate(unlike) == pytest.approx(3.06 * GB)
+    assert rate(read({"rig.xml": smi("NVIDIA RTX 5000 Ada Generation", "NVIDIA RTX 5000 Ada Generation")})) > 31 * GB
+
+
 def test_slices_of_mig_are_no_gpus(read, refused):
     name = "NVIDIA A100-SXM4-80GB"
     assert "MIG cuts all 2 GPUs into slices" in refused({"elm.xml": smi(name, name, mig="Enabled")})

@@ -143,9 +143,9 @@ def test_published_memory_is_that_of_the_whole_gpu():
 
 def test_a_gpu_opens_a_communicator_for_each_group_and_each_neighbour():
     row = record("N16_D4")  # 4 stages of 4 replicas of 4 GPUs
-    assert communicators(row, 0) == (64, 4, 4, 16, 4, 4, 2)
-    assert communicators(row, 1) == (64, 4, 4, 16, 4, 4, 2, 2)
-    assert communicators(record("N4_D4"), 0) == (32, 8, 8, 8, 4)  # one stage: neither a pipeline nor neighbours
+    assert communicators(4, 4, 4, 0) == (64, 4, 4, 16, 4, 4, 2)
+    assert communicators(4, 4, 4, 1) == (64, 4, 4, 16, 4, 4, 2, 2)
+    assert communicators(8, 1, 4, 0) == (32, 8, 8, 8, 4)  # one stage: neither a pipeline nor neighbours
     alone = replace(
         row,
         n_stages=1,
@@ -154,7 +154,7 @@ def test_a_gpu_opens_a_communicator_for_each_group_and_each_neighbour():
         stage_parameters=row.stage_parameters[:1],
         devices=(replace(row.devices[0], tensor_parallel=1, hop=None),),
     )
-    assert communicators(alone, 0) == ()
+    assert communicators(1, 1, 1, 0) == ()
     assert framework_bytes(alone, 0) == CONTEXT_BYTES
     assert framework_bytes(row, 1) - framework_bytes(row, 0) == PAIR_BYTES
     assert framework_bytes(record("N4_D4"), 0) == CONTEXT_BYTES  # no NVLink: buffers are in the host's memory

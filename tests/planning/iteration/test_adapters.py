@@ -13,6 +13,7 @@ import dtfm_lab as lab
 from dtfm_lab.costs.memory import static_memory
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import MODELS, LayerKind, frozen_bytes, with_adapters
+from dtfm_lab.planning.iteration.problem import pass_table
 
 LLAMA = MODELS["llama-3-8b"]
 GPU = lab.Topology.from_matrices([[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], gpu=["A100", "A100"])
@@ -106,6 +107,23 @@ def test_frozen_weights_take_two_thirds_of_the_seconds_or_a_little_more():
     flop = adapters.job.modelled().forward_flop / whole.job.modelled().forward_flop
     assert ratio == pytest.approx(flop * (1 + backward) / 3)
     assert 2 / 3 < ratio < 0.72
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "block"])
+@pytest.mark.parametrize("microbatch", [1, 4])
+def test_quantised_weights_are_restored_before_each_product(checkpointing, microbatch):
+    """Whatever the micro-batch: in the forward, in the backward and where blocks are computed again."""
+    how = {"memory_traffic": True, "checkpointing": checkpointing, "microbatch": microbatch, "global_batch": 4}
+    job = llama(**how, frozen_weights="nf4")
+    same, nf4 = (lab.evaluate(GPU, each, stages=[[0]]) for each in (llama(**how), job))
+    blocks = sum(layer.frozen_elements for layer in job.modelled().layers if layer.kind is LayerKind.BLOCK)
+    once_s = (4.127 / 8 + 2 + 2) * blocks / 2039e9
+    passes = (2 + (checkpointing == "block")) * 4 / microbatch
+    seconds = [lab.simulate(each, efficiency=0.4).iteration_s for each in (same, nf4)]
+    assert seconds[1] - seconds[0] == pytest.approx(passes * once_s, rel=1e-3)
+    table = [pass_table(each.job, GPU.devices[:1], 0.4) for each in (same, nf4)]
+    whole = [each.forward_s[0, -1] + each.backward_s[0, -1] for each in table]
+    assert (whole[1] - whole[0]) * 4 / microbatch == pytest.approx(passes * once_s, rel=1e-3)
 
 
 @pytest.mark.parametrize("sharding", ["none", "zero-1", "zero-2", "zero-3"])

@@ -30,6 +30,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "context_parallel": (2,),
     "expert_parallel": (2,),
     "sharding": ("zero-1", "zero-2", "zero-3"),
+    "prefetch": (False,),
     "overlap": (True,),
     "fragments": (2,),
     "checkpointing": ("selective", "block", "stage"),
@@ -67,6 +68,8 @@ def chosen(case: Drawn, choice: str, value: object) -> Drawn:
         case = replace(case, topology=in_pairs(case.topology))
     elif choice == "flush_every":
         also = {"schedule": "gpipe"}
+    elif choice == "prefetch":
+        also = {"sharding": "zero-3", "synchronisation": "ring", "synchronise_every": 1}
     elif choice == "checkpointing":
         also = {"recompute": False}
     elif choice == "early_stop":

@@ -1,0 +1,166 @@
+"""BigScience's trials of grids on A100s before it trained BLOOM: seconds of an iteration, and memory.
+
+Models of 181 to 203 billion parameters with Megatron-DeepSpeed on 40 to 48 hosts of eight A100s. What decides the
+seconds beyond FLOP: sides of matrices that suit slow kernels only (``UNALIGNED`` of ``costs/efficiency.py``), what
+all-reduces within a host reach, and what a host's network reaches, which is a quarter of its four adapters.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import GiB
+from dtfm_lab.extensions.published.row import Evidence, Row, assumptions, numbers
+from dtfm_lab.extensions.published.sailor_memory import CONTEXT_BYTES, buffers_bytes, communicators
+from dtfm_lab.extensions.published.sources import published
+from dtfm_lab.extensions.published.systems.vtrain import INSIDE_BYTES_PER_S
+from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
+
+SEQUENCE, STATED_VOCABULARY, VOCABULARY = 2048, 250_000, 250_880
+"""Tokens, and rows of the table: as sizes count them, and padded to a multiple of 128 for each of eight GPUs."""
+FIRST_WIDTH = 14_400
+"""Of the rows that do not name one."""
+HEADS = {14_400: 80, 13_824: 96, 14_336: 112}
+"""By width, as multiples of eight GPUs allow. A guess of ours: the rows of this part name none."""
+ADAPTERS_BYTES_PER_S = 4 * 12.5e9
+"""Four Omni-Path adapters of 100 Gbit/s a host."""
+BETWEEN_BYTES_PER_S = ADAPTERS_BYTES_PER_S / 4
+"""What a host's network reaches. Fitted to the rows of width 14,400 and micro-batches of one: the fewer stages, the
+more parameters each GPU averages, and the longer the iterations are. DeepSpeed's ZeRO-3 on Selene reaches as little
+of what its adapters may (``known_misses.csv``)."""
+BUCKETS_BYTES = 2 * 5e8 * 2
+"""Of DeepSpeed's reduce_bucket_size and allgather_bucket_size: by default 500 million numbers each."""
+FITTED = "what a host's network reaches, and the speed of unaligned products, to the rows of width 14,400"
+REPEATED = {"582": "482"}
+"""Lines that state another line's measurement again."""
+
+
+class Shape(NamedTuple):
+    """The model of a line."""
+
+    layers: int
+    width: int
+    heads: int
+
+    @classmethod
+    def of(cls, line: dict[str, str]) -> "Shape":
+        """Of its own columns; without layers, as many for each stage as come nearest to the size.
+
+        A layer has 12 width^2 + 13 width parameters, and the table and the positions have width numbers for each row.
+        """
+        width = int(line["hidden"] or FIRST_WIDTH)
+        heads = int(line["heads"] or HEADS.get(width, width // 128))
+        if line["layers"]:
+            return cls(int(line["layers"]), width, heads)
+        rest = float(line["size_b"]) * 1e9 - (STATED_VOCABULARY + SEQUENCE + 2) * width
+        n_stages = int(line["pp"])
+        return cls(n_stages * round(rest / (12 * width**2 + 13 * width) / n_stages), width, heads)
+
+
+def blocks_of_stages(n_blocks: int, n_stages: int) -> tuple[int, ...]:
+    """Blocks of each stage, as DeepSpeed's PipelineModule cuts: every stage is filled up, and the last has the rest.
+
+    From 28 February on BigScience counted the embedding and the head as a block each (``type:transformer|embedding``),
+    and chose the number of blocks so that all divide: taken where they do and blocks alone do not.
+    Source: ``partition_balanced`` in deepspeed/runtime/utils.py; the head of ``data/bigscience_a100.csv``.
+    """
+    ends = int(n_blocks % n_stages > 0 and (n_blocks + 2) % n_stages == 0)
+    each, left = -(-(n_blocks + 2 * ends) // n_stages), n_blocks + 2 * ends
+    counts = []
+    for after in reversed(range(n_stages)):
+        counts.append(min(each, left - after))  # the lab has no empty stages
+        left -= counts[-1]
+    counts[0], counts[-1] = counts[0] - ends, counts[-1] - ends
+    return tuple(counts)
+
+
+def plan_of(line: dict[str, str]) -> Plan:
+    """The plan of a line: tensor-parallel GPUs beside each other, then replicas, then stages.
+
+    Micro-batches beyond a whole number for each replica are left out.
+    """
+    shape = Shape.of(line)
+    n_stages, n_replicas, microbatch = (int(line[name]) for name in ("pp", "dp", "mbs"))
+    model = gpt(
+        name=f"{line['size_b']}B",
+        n_layers=shape.layers,
+        d_model=shape.width,
+        n_heads=shape.heads,
+        seq_len=SEQUENCE,
+        vocab_size=VOCABULARY,
+    )
+    dtype = line["precision"] or "fp16"
+    job = Job(
+        name="bigscience",
+        model=model,
+        tensor_parallel=int(line["tp"]),
+        n_stages=n_stages,
+        n_replicas=n_replicas,
+        blocks_per_stage=blocks_of_stages(shape.layers, n_stages),
+        global_batch=int(line["gbs"]) // (n_replicas * microbatch) * n_replicas * microbatch,
+        microbatch=microbatch,
+        dtype=dtype,
+        gradient_dtype="fp32" if dtype == "bf16" else None,
+        schedule="1f1b",
+        transport="blocking",
+        synchronisation="ring",
+        sharding="none" if line["zero"] == "0" else "zero-1",
+        checkpointing="block",
+        attention="unfused",
+        memory_traffic=True,
+    )
+    network = hosts_of(
+        _gpus(line), "A100", inside_bytes_per_s=INSIDE_BYTES_PER_S, between_bytes_per_s=BETWEEN_BYTES_PER_S
+    )
+    return listed_plan(network, job)
+
+
+def _gpus(line: dict[str, str]) -> int:
+    return int(line["dp"]) * int(line["tp"]) * int(line["pp"])
+
+
+def _framework_bytes(plan: Plan) -> float:
+    """CUDA's context, NCCL's buffers and DeepSpeed's, on a GPU of a middle stage."""
+    job = plan.job
+    opened = communicators(job.tensor_parallel or 1, job.n_stages, job.n_replicas, min(1, job.n_stages - 1))
+    return CONTEXT_BYTES + buffers_bytes(opened) + BUCKETS_BYTES
+
+
+def _used_gib(found: Prediction) -> float:
+    return (found.peak_bytes / ALLOCATED + _framework_bytes(found.plan)) / GiB
+
+
+@published("bigscience")
+def bigscience() -> Iterator[Row]:
+    """Seconds of an iteration, and what ``nvidia-smi`` said of the fullest GPU."""
+    assumed = assumptions()["bigscience"]
+    for line in numbers("bigscience_a100.csv"):
+        plan, shape = plan_of(line), Shape.of(line)
+        grid = f"DP {line['dp']} TP {line['tp']} PP {line['pp']}, micro-batch {line['mbs']}"
+        repeated = REPEATED.get(line["line"])
+        how: dict[str, Any] = {
+            "group": f"width {shape.width}",
+            "setting": f"{shape.layers} layers of {shape.width}, {grid}, line {line['line']}",
+            "note": f"line {repeated} again" if repeated else "",
+        }
+        yield simulated_row(
+            plan,
+            quantity="iteration",
+            unit="s",
+            published=float(line["seconds_per_iteration"]),
+            evidence=Evidence.DUPLICATE if repeated else Evidence.FITTED,
+            fitted=FITTED,
+            assumptions=assumed["iteration"],
+            **how,
+        )
+        yield simulated_row(
+            plan,
+            value=_used_gib,
+            quantity="memory",
+            unit="GiB",
+            published=float(line["mem_gb"]),
+            evidence=Evidence.DUPLICATE if repeated else Evidence.TRANSFERRED,
+            assumptions=assumed["memory"],
+            **how,
+        )

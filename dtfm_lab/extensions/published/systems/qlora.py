@@ -1,0 +1,120 @@
+"""Fine-tuning with adapters on home machines: AnswerDotAI's fsdp_qlora on two RTX 3090s without NVLink.
+
+Two GeForce GPUs do not reach each other's memory over PCIe, so what they exchange goes through the host's memory. With
+FSDP the program waits for what it gathers: each adapter is a unit of its own, and at most two units are gathered at a
+time (``limit_all_gathers``), so the next layer is not fetched before this one is done.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.job import MODELS, Job, with_adapters
+from dtfm_lab.domain.network import known_gpu, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import GiB
+from dtfm_lab.extensions.published.row import Evidence, Row, assumptions, numbers
+from dtfm_lab.extensions.published.sources import published
+from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
+
+SAMPLES = 1024
+"""Sequences of an epoch."""
+RANK = 64
+"""Of the adapters: the default of its train.py (``lora_rank``)."""
+MODEL_NAMES = {
+    "Llama-2 7B": "llama-2-7b",
+    "Llama-2 13B": "llama-2-13b",
+    "Llama-2 70B": "llama-2-70b",
+    "Yi 34B": "yi-34b",
+}
+HOST_MEMORY_BYTES_PER_S = 6.12e9 / 2
+"""Between two GeForce GPUs of a host, each way: two RTX 3090s copy 6.11 to 6.13 GB/s both ways, without peer-to-peer,
+by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127; its farther pairs 8.5 to 8.6)."""
+COPIED_LOGIT_BYTES = 8
+"""Of each logit, beside those of ``operators=eager``: Hugging Face's Llama of 2024 makes a copy in fp32, and another of
+all tokens but the last (modeling_llama.py, ``logits.float()`` and ``logits[..., :-1, :].contiguous()``)."""
+SPEED_LINES = ("72", "73")
+"""The rows without sharding, to which the speed of an RTX 3090 was fitted."""
+SPEED_FITTED = "the speed of an RTX 3090 to lines 72 and 73, which have no sharding"
+
+
+def gpus_of(machine: str) -> tuple[int, str]:
+    """Return the number and the kind of GPUs of a machine such as ``2 x RTX 3090 (no NVLink)``. Raises FileError."""
+    found = re.match(r"\s*(\d+)\s*x\s*([^(,]+)", machine)
+    gpu = found and known_gpu(found[2].strip())
+    if not found or not gpu:
+        raise FileError(f"machine is {shortened(machine)}; wanted a number of GPUs and their kind, as 2 x RTX 3090")
+    return int(found[1]), gpu
+
+
+def plan_of(line: dict[str, str], link_bytes_per_s: float = HOST_MEMORY_BYTES_PER_S) -> Plan:
+    """The plan of a line: a replica on each GPU, whose links with each other carry so much one way."""
+    n, gpu = gpus_of(line["machine"])
+    size, fsdp = int(line["batch_per_gpu"]), line["sharding"] == "fsdp"
+    job = Job(
+        name="fsdp-qlora",
+        model=with_adapters(MODELS[MODEL_NAMES[line["model"]]].with_seq_len(int(line["context"])), RANK),
+        n_stages=1,
+        n_replicas=n,
+        global_batch=size * n,
+        microbatch=size,
+        dtype="bf16",
+        schedule="1f1b",
+        synchronisation="ring",
+        sharding="zero-3" if fsdp else "none",
+        prefetch=not fsdp,
+        frozen_weights="nf4" if line["training"] == "QLoRA" else "same",
+        checkpointing="block",
+        operators="eager",
+        memory_traffic=True,
+    )
+    network = hosts_of(n, gpu, inside_bytes_per_s=link_bytes_per_s, between_bytes_per_s=link_bytes_per_s)
+    return listed_plan(network, job)
+
+
+def _epoch_s(found: Prediction) -> float:
+    return SAMPLES / found.plan.job.global_batch * found.trace.iteration_s
+
+
+def _reserved_gib(found: Prediction) -> float:
+    """What torch reserves on a GPU, with the copies that Hugging Face makes of the logits."""
+    job = found.plan.job
+    logits = job.microbatch * job.modelled().seq_len * job.modelled().vocab_size
+    return (found.peak_bytes + COPIED_LOGIT_BYTES * logits) / ALLOCATED / GiB
+
+
+@published("fsdp-qlora")
+def fsdp_qlora() -> Iterator[Row]:
+    """Seconds of 1,024 samples, and the memory that torch reserves."""
+    assumed = assumptions()["fsdp-qlora"]
+    for line in numbers("home_qlora.csv"):
+        if line["cpu_offload"] == "True":  # an omission of data/sources.yaml
+            continue
+        plan, number = plan_of(line), line["line"]
+        how: dict[str, Any] = {
+            "group": f"{line['training']}, {line['sharding'].upper()}",
+            "setting": f"{line['model']}, {line['training']}, {line['sharding'].upper()}, {line['batch_per_gpu']} x "
+            f"{line['context']} tokens a GPU, line {number}",
+        }
+        yield simulated_row(
+            plan,
+            value=_epoch_s,
+            quantity="iteration",
+            unit="s",
+            published=float(line["seconds_per_1024_samples"]),
+            evidence=Evidence.FITTED if number in SPEED_LINES else Evidence.LEAVE_ONE_OUT,
+            fitted=SPEED_FITTED,
+            assumptions=assumed["iteration"],
+            **how,
+        )
+        yield simulated_row(
+            plan,
+            value=_reserved_gib,
+            quantity="memory",
+            unit="GiB",
+            published=float(line["peak_memory_gib"]),
+            evidence=Evidence.TRANSFERRED,
+            assumptions=assumed["memory"],
+            **how,
+        )
