@@ -82,11 +82,13 @@ def test_every_command_that_is_named_is_there(page: Path) -> None:
     assert sorted(named - set(cli.list_commands(click.Context(cli)))) == []
 
 
-def test_the_example_of_a_network_is_read(tmp_path: Path) -> None:
-    [example] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "networks-and-jobs.md").read_text(), re.DOTALL)
-    path = tmp_path / "two-sites.yaml"
-    path.write_text(example)
-    assert lab.load_topology(path).names[-2:] == ("fjord", "fjell")
+def test_the_examples_of_a_network_and_of_a_job_are_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "networks-and-jobs.md").read_text()
+    network, job = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "two-sites.yaml").write_text(network)
+    (tmp_path / "mine.yaml").write_text(job)
+    assert lab.load_topology(tmp_path / "two-sites.yaml").names[-2:] == ("fjord", "fjell")
+    assert lab.load_job(tmp_path / "mine.yaml").n_stages == 8
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT / "dtfm_lab")))

@@ -54,7 +54,7 @@ ALL_REDUCE_GB_PER_S = (436.0, 361.7, 160.1, 99.6, 84.7, 64.9, 32.9)
 ALL_GATHER_GB_PER_S = (249.8, 184.6, 119.0, 69.0, 55.0, 28.0, 11.0)
 REDUCE_SCATTER_GB_PER_S = (249.7, 181.6, 115.8, 68.6, 54.5, 27.9, 11.1)
 ALL_REDUCE_BAND = ((422, 462), (302, 436), (45, 219), (42, 193), (31, 188), (25, 194), (12, 177))
-"""Measured on the cluster with 256 MB, by the number of hosts; of all-reduce also the 5th and the 95th percentile."""
+"""SweepRow on the cluster with 256 MB, by the number of hosts; of all-reduce also the 5th and the 95th percentile."""
 SEND_GB_PER_S = {"inside": 200.0, "between": 50.0}
 """Of a message from one GPU to another: about half of NVLink's 450 GB/s, and a GPU's own NIC of 400 Gbit/s."""
 LATENCY_S = 10e-6
@@ -391,7 +391,7 @@ def _memory_bytes(one: Configuration, plan: Plan) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class SweepRow:
     """A row of the sweep: a configuration, and what was measured of it, where it ran."""
 
     one: Configuration
@@ -428,7 +428,7 @@ def _reader(file: Path) -> csv.DictReader[str]:
     return csv.DictReader(lines)
 
 
-def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[Measured, ...]:
+def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[SweepRow, ...]:
     """The rows of a CSV file in the format of the packaged sweep; what was measured may be left out.
 
     Of a configuration that stands twice, once failed and once not, the one that ran is kept. Raises FileError for a
@@ -439,7 +439,7 @@ def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[Measured, ...]:
     if not set(reader.fieldnames or ()) >= COLUMNS:
         wanted = ", ".join(field.name for field in fields(Configuration))
         raise FileError(f"{file.name} has the columns {', '.join(reader.fieldnames or ['none'])}; wanted {wanted}")
-    found: dict[Configuration, Measured] = {}
+    found: dict[Configuration, SweepRow] = {}
     for number, row in enumerate(reader, 1):
         one = _measured(row, f"{file.name}, row {number}")
         known = found.get(one.one)
@@ -448,7 +448,7 @@ def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[Measured, ...]:
     return tuple(found.values())
 
 
-def _measured(row: dict[str, str], where: str) -> Measured:
+def _measured(row: dict[str, str], where: str) -> SweepRow:
     def number(column: str) -> float | None:
         text = (row.get(column) or "").strip()
         try:
@@ -467,7 +467,7 @@ def _measured(row: dict[str, str], where: str) -> Measured:
     except LabError as error:
         raise FileError(f"{where}: {error}") from None
     speed, memory_gb = number("tokens_per_s_per_gpu"), number("peak_memory_gb")
-    return Measured(
+    return SweepRow(
         one=one,
         tokens_per_s_per_gpu=speed,
         peak_memory_bytes=None if memory_gb is None else memory_gb * GB,
@@ -481,7 +481,7 @@ SLOW_BY_S = 0.3
 SLOW_SHARE_OF_PEAK = 0.2
 
 
-def slow_mode(rows: Sequence[Measured]) -> Iterator[bool]:
+def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:
     """For each row that ran, whether it was in the cluster's slow mode: told from what was measured alone.
 
     With pipelines, a row is where a micro-batch takes 0.3 s more than in the fastest row of the same model, tensor and

@@ -20,8 +20,8 @@ from dtfm_lab.extensions.published.nanotron import (
     PER_HOST,
     SWEEP,
     Configuration,
-    Measured,
     Predicted,
+    SweepRow,
     predict,
     read_sweep,
     slow_mode,
@@ -66,13 +66,13 @@ class Choice:
     by: str
     one: Configuration
     share: float
-    """Measured speed over the best measured."""
+    """SweepRow speed over the best measured."""
     failed: int
     """Configurations that it would have tried before, and that did not run."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class ClusterChoices:
     """A model on so many hosts: all its configurations, and what each chooser picked."""
 
     model: str
@@ -87,10 +87,10 @@ class Cell:
 class Regret:
     """Predictions of a sweep beside what was measured, and the choices by them."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[ClusterChoices, ...]
     predicted: tuple[Predicted, ...]
     """Of the rows that ran."""
-    measured: tuple[Measured, ...]
+    measured: tuple[SweepRow, ...]
     """The same rows as they were measured."""
     slow: tuple[bool, ...]
     """Whether each was in the cluster's slow mode (``nanotron.slow_mode``)."""
@@ -172,7 +172,7 @@ class Regret:
         return as_html(report_of(self))
 
 
-def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[Measured], None] | None = None) -> Regret:
+def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[SweepRow], None] | None = None) -> Regret:
     """Let predictions choose among the configurations of a sweep that was measured, and say how good the choice is.
 
     Rows whose micro-batches do not make up the batch that the file states are predicted and not chosen among.
@@ -194,7 +194,7 @@ def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[Me
     return Regret(tuple(cells), tuple(predicted[row.one] for row in ran), tuple(ran), tuple(slow_mode(ran)))
 
 
-def _cell(kind: tuple[str, int], rows: Sequence[Measured], predicted: dict[Configuration, Predicted]) -> Cell:
+def _cell(kind: tuple[str, int], rows: Sequence[SweepRow], predicted: dict[Configuration, Predicted]) -> ClusterChoices:
     ran = {row.one: row.tokens_per_s_per_gpu for row in rows if row.tokens_per_s_per_gpu is not None}
     best = max(ran, key=lambda one: ran[one])
     found = [predicted[row.one] for row in rows if row.failed or row.one in ran]
@@ -203,7 +203,7 @@ def _cell(kind: tuple[str, int], rows: Sequence[Measured], predicted: dict[Confi
         ranked = sorted(found, key=lambda each: (not each.fits, order(each)))
         at = next(i for i, each in enumerate(ranked) if each.one in ran)
         choices.append(Choice(by, ranked[at].one, ran[ranked[at].one] / ran[best], at))
-    return Cell(*kind, len(ran), len(rows) - len(ran), best, tuple(choices))
+    return ClusterChoices(*kind, len(ran), len(rows) - len(ran), best, tuple(choices))
 
 
 HEAD = ("model", "hosts", "measured", "best measured", *CHOOSERS, "chosen by prediction")

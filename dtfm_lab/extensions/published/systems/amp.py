@@ -64,7 +64,7 @@ def profile() -> dict[int, list[float]]:
 
 
 @dataclass(frozen=True)
-class Trial:
+class AmpTrial:
     """A line of the measurements."""
 
     line: dict[str, str]
@@ -83,12 +83,12 @@ class Trial:
         return f"TP {self['tp']} DP {self['dp']} PP {self['pp']}, micro-batch {self['microbatch']}"
 
 
-def trials() -> list[Trial]:
+def trials() -> list[AmpTrial]:
     """Those that ran."""
-    return [Trial(line) for line in numbers(NUMBERS) if line["measured"] != FAILED]
+    return [AmpTrial(line) for line in numbers(NUMBERS) if line["measured"] != FAILED]
 
 
-def plan_of(trial: Trial, inside_gbps: float = COUNTED_GBPS, *, profiled: bool = True) -> Plan:
+def plan_of(trial: AmpTrial, inside_gbps: float = COUNTED_GBPS, *, profiled: bool = True) -> Plan:
     """The plan of a trial, in DeepSpeed's order of ranks."""
     model = gpt(name="gpt2-medium", n_layers=24, d_model=1024, n_heads=16, seq_len=1024, vocab_size=52256)
     launch_s = LAUNCHES * float(np.mean(profile()[trial["tp"]][BLOCKS.start : BLOCKS.stop]))
@@ -114,7 +114,7 @@ def plan_of(trial: Trial, inside_gbps: float = COUNTED_GBPS, *, profiled: bool =
     return listed_plan(hosts, job)
 
 
-def seconds(trial: Trial, inside_gbps: float) -> float:
+def seconds(trial: AmpTrial, inside_gbps: float) -> float:
     """Of an iteration, with AMP's profile."""
     return iteration_seconds(plan_of(trial, inside_gbps), efficiency=SUSTAINED)
 
@@ -148,7 +148,7 @@ def amp() -> Iterator[Row]:
         )
 
 
-def _simulated(trial: Trial, how: str, evidence: Evidence, assumed: tuple[str, ...], note: str = "") -> Row:
+def _simulated(trial: AmpTrial, how: str, evidence: Evidence, assumed: tuple[str, ...], note: str = "") -> Row:
     """The row of a trial on the links that AMP counts."""
     trace = simulate(plan_of(trial, profiled=bool(how)), efficiency=SUSTAINED)
     interval = interval_of("iteration", trace.iteration_s, trace)
@@ -156,7 +156,7 @@ def _simulated(trial: Trial, how: str, evidence: Evidence, assumed: tuple[str, .
     return Row(predicted=trace.iteration_s, **said)
 
 
-def _said(trial: Trial, how: str) -> dict[str, Any]:
+def _said(trial: AmpTrial, how: str) -> dict[str, Any]:
     """What the rows of a trial have in common."""
     return {
         "group": f"16 T4{how}",

@@ -49,7 +49,7 @@ ASSUMED = assumptions()["hivemind"]
 Pair = tuple[str, str]
 
 
-class Stream(NamedTuple):
+class TcpStream(NamedTuple):
     """What one stream between two places was measured to reach."""
 
     bytes_per_s: float
@@ -79,7 +79,7 @@ FREE = Software({})
 
 
 @dataclass(frozen=True)
-class Run:
+class HivemindRun:
     """A line of the measurements."""
 
     line: dict[str, str]
@@ -127,9 +127,9 @@ class Run:
         return round(1e6 * float(self.line["params_million"]))
 
 
-def runs() -> list[Run]:
+def runs() -> list[HivemindRun]:
     """All lines."""
-    return [Run(line) for line in numbers("wan_hivemind_roberta.csv")]
+    return [HivemindRun(line) for line in numbers("wan_hivemind_roberta.csv")]
 
 
 def peers_of(placement: str) -> list[Peer]:
@@ -172,26 +172,26 @@ def place_of(experiment: str, host: str) -> str:
     return next(place for most, place in ((4, "us"), (8, "eu"), (19, "asia"), (99, "aus")) if number <= most)
 
 
-def _tests() -> dict[tuple[Pair, int, bool], list[Stream]]:
+def _tests() -> dict[tuple[Pair, int, bool], list[TcpStream]]:
     """The tests of links by places, in the order of their names, number of streams, and whether of the series of
     several streams."""
 
     lines = [line for line in numbers("wan_links.csv") if line["threads"] != STALLED]
 
-    def tested(line: dict[str, str]) -> tuple[tuple[Pair, int, bool], Stream]:
+    def tested(line: dict[str, str]) -> tuple[tuple[Pair, int, bool], TcpStream]:
         first, second = sorted(place_of(line["experiment"], line[end]) for end in ("from", "to"))
         key = (first, second), int(line["threads"]), "multi-threaded" in line["experiment"]
-        return key, Stream(from_gbps(float(line["gbps_mean"])), from_ms(float(line["ping_ms_mean"])))
+        return key, TcpStream(from_gbps(float(line["gbps_mean"])), from_ms(float(line["ping_ms_mean"])))
 
     return by_key(tested(line) for line in lines)
 
 
-def _mean(tests: list[Stream]) -> Stream:
-    return Stream(*(float(np.mean(column)) for column in zip(*tests, strict=True)))
+def _mean(tests: list[TcpStream]) -> TcpStream:
+    return TcpStream(*(float(np.mean(column)) for column in zip(*tests, strict=True)))
 
 
 @cache
-def single_streams() -> dict[Pair, Stream]:
+def single_streams() -> dict[Pair, TcpStream]:
     """What one stream reaches between two places, or within one; the mean of all tests."""
     return {pair: _mean(tests) for (pair, n, series), tests in _tests().items() if n == 1 and not series}
 
@@ -220,7 +220,7 @@ def network(peers: list[Peer], software: Software) -> Topology:
 # Rounds and epochs
 
 
-def averaging_seconds(run: Run, software: Software) -> float:
+def averaging_seconds(run: HivemindRun, software: Software) -> float:
     """Seconds of a round: the peers find each other and average their gradients."""
     peers = run.peers
     n = len(peers)
@@ -240,7 +240,7 @@ def averaging_seconds(run: Run, software: Software) -> float:
     return simulate(plan, profile=nothing).iteration_s + MATCHMAKING_S + extra_s
 
 
-def _own_rate(run: Run, host: str) -> float:
+def _own_rate(run: HivemindRun, host: str) -> float:
     """Bytes/s that a host takes, if the round's seconds are to come out."""
 
     def seconds(share: float) -> float:
@@ -261,7 +261,7 @@ class Fits:
     """Of its own speed, what a host reaches with hivemind."""
 
     @classmethod
-    def of(cls, measured: Sequence[Run]) -> "Fits":
+    def of(cls, measured: Sequence[HivemindRun]) -> "Fits":
         """What all of these runs say."""
         within = (run for run in measured if run.group == ONE_ZONE)
         rates = {run.name: (host := run.peers[0].host, _own_rate(run, host)) for run in within}
@@ -276,12 +276,12 @@ class Fits:
         found = {host: median(each) for host, each in rates.items()}
         return found | dict.fromkeys(PREMISES, found["T4"])
 
-    def software_for(self, run: Run) -> Software:
+    def software_for(self, run: HivemindRun) -> Software:
         """What the other runs say."""
         extras_s = [extra_s for name, extra_s in self.extras_s.items() if name != run.name]
         return Software(self.rates_without(run.name), median(extras_s))
 
-    def share_for(self, run: Run) -> float:
+    def share_for(self, run: HivemindRun) -> float:
         """What the other runs say."""
         return median([share for name, share in self.shares.items() if name != run.name])
 
@@ -301,7 +301,7 @@ def hivemind() -> Iterator[Row]:
     yield from _stream_rows()
 
 
-def _row(run: Run, quantity: str, measured_s: float, predicted_s: float, fitted: str) -> Row:
+def _row(run: HivemindRun, quantity: str, measured_s: float, predicted_s: float, fitted: str) -> Row:
     return Row(
         group=run.group,
         setting=f"{run.experiment}, {run.line['placement']}, batch {run.batch:g}",
@@ -316,7 +316,7 @@ def _row(run: Run, quantity: str, measured_s: float, predicted_s: float, fitted:
     )
 
 
-def _fitted(run: Run, software: Software) -> str:
+def _fitted(run: HivemindRun, software: Software) -> str:
     hosts = sorted({"T4" if peer.host in PREMISES else peer.host for peer in run.peers})
     rates = " and ".join(
         f"{to_gbps(software.taken_bytes_per_s[host]):.2f} Gbit/s of a host of {host}" for host in hosts
