@@ -125,7 +125,7 @@ class PlannedFleet:
         """The plan of a larger fleet, its absent in places that nobody of their class can take, and there where their
         peers have most time for their work; or of a smaller one, who is not of it standing by."""
         found = self._found(other)
-        if found is None or _samples(found) <= above * _iteration_s(found):
+        if found is None or _samples(found) / _iteration_s(found) <= above:
             return None
         return self.operation(other, current) if other <= present else self._holed(other, present, current)
 

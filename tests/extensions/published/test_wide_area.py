@@ -14,13 +14,13 @@ HALF_GB = 0.25e9
 @pytest.fixture
 def streams(monkeypatch):
     """Two zones of a link of 8 Gbit/s, and 100 ms between them, over which a stream has 2 MB under way."""
-    near, far = hivemind.Stream(1e9, 0.0), hivemind.Stream(2e7, 0.1)
+    near, far = hivemind.TcpStream(1e9, 0.0), hivemind.TcpStream(2e7, 0.1)
     monkeypatch.setattr(hivemind, "single_streams", lambda: {("eu", "eu"): near, ("us", "us"): near, ("eu", "us"): far})
 
 
 def run_of(placement):
     line = {"run": placement, "experiment": "X", "placement": placement, "params_million": str(HALF_GB / 1e6)}
-    return hivemind.Run(line)
+    return hivemind.HivemindRun(line)
 
 
 def round_s(placement, **software):
@@ -50,7 +50,7 @@ def test_the_other_peers_windows_delay_a_far_stream(streams):
 
 
 def test_a_host_of_the_premises_makes_a_round_longer(monkeypatch):
-    pairs = {("RTX8000", "eu"): hivemind.Stream(2e7, 0.02)}
+    pairs = {("RTX8000", "eu"): hivemind.TcpStream(2e7, 0.02)}
     monkeypatch.setattr(hivemind, "single_streams", lambda: pairs)
     without_s, with_s = (
         round_s("1 RTX8000 eu + 1 T4 GC eu", taken_bytes_per_s={}, premises_s=extra_s) for extra_s in (0.0, 7.0)
@@ -85,7 +85,7 @@ def test_a_round_is_predicted_from_other_runs():
     fits = hivemind.Fits(rates, {"d": 3.0, "e": 5.0, "f": 9.0}, {"a": 0.5, "b": 0.6, "c": 0.7})
 
     def named(name):
-        return hivemind.Run({"run": name})
+        return hivemind.HivemindRun({"run": name})
 
     assert fits.software_for(named("a")).taken_bytes_per_s["T4"] == pytest.approx(4.0)
     assert fits.software_for(named("b")).taken_bytes_per_s["8 V100"] == pytest.approx(8**0.5)
@@ -95,7 +95,7 @@ def test_a_round_is_predicted_from_other_runs():
 
 def trial_of(microbatch, tp=4, dp=2, pp=2):
     sizes = {"microbatch": microbatch, "tp": tp, "dp": dp, "pp": pp}
-    return amp.Trial({"cut": "0 14 30"} | {name: str(size) for name, size in sizes.items()})
+    return amp.AmpTrial({"cut": "0 14 30"} | {name: str(size) for name, size in sizes.items()})
 
 
 def test_small_micro_batches_are_bound_by_launches():
