@@ -54,7 +54,7 @@ ALL_REDUCE_GB_PER_S = (436.0, 361.7, 160.1, 99.6, 84.7, 64.9, 32.9)
 ALL_GATHER_GB_PER_S = (249.8, 184.6, 119.0, 69.0, 55.0, 28.0, 11.0)
 REDUCE_SCATTER_GB_PER_S = (249.7, 181.6, 115.8, 68.6, 54.5, 27.9, 11.1)
 ALL_REDUCE_BAND = ((422, 462), (302, 436), (45, 219), (42, 193), (31, 188), (25, 194), (12, 177))
-"""SweepRow on the cluster with 256 MB, by the number of hosts; of all-reduce also the 5th and the 95th percentile."""
+"""Measured on the cluster with 256 MB, by the number of hosts; of all-reduce also the 5th and the 95th percentile."""
 SEND_GB_PER_S = {"inside": 200.0, "between": 50.0}
 """Of a message from one GPU to another: about half of NVLink's 450 GB/s, and a GPU's own NIC of 400 Gbit/s."""
 LATENCY_S = 10e-6
