@@ -66,7 +66,7 @@ class Choice:
     by: str
     one: Configuration
     share: float
-    """SweepRow speed over the best measured."""
+    """Measured speed over the best measured."""
     failed: int
     """Configurations that it would have tried before, and that did not run."""
 
