@@ -70,7 +70,8 @@ laws: $(VENV)/.dev
 # The core by itself: a copy without the extensions, in an environment of its own, passes the core's tests. Left out are
 # a browser, and tests whose subject is the whole repository with its extensions: pages, lessons, benchmarks and the site.
 CORE := build/core
-OF_ALL := browser $(addprefix test_,$(addsuffix .py, benchmarks documentation documented_code notebook_files questions site))
+OF_ALL := browser widgets/test_view_traits.py \
+	$(addprefix test_,$(addsuffix .py, benchmarks documentation documented_code gpu_programme notebook_files questions site))
 core:
 	rm -rf $(CORE) && mkdir -p $(CORE)
 	git ls-files --cached | grep -vE '^(dtfm_lab|tests)/extensions/' | tar -cT - | tar -xC $(CORE)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from plans import cases, plan_of
 
-from dtfm_lab import lab
 from dtfm_lab.costs.efficiency import (
     BACKWARD_READS,
     EFFICIENCY,
@@ -33,7 +32,7 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.schedules import build_named, schedules
-from dtfm_lab.simulation.simulate import iteration_seconds, simulate
+from dtfm_lab.simulation.simulate import simulate
 
 F, B, HALF, REST = Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT
 Seconds = dict[tuple[int, int, Kind], float]
@@ -360,17 +359,3 @@ def test_a_number_is_taken_as_it_is_and_a_factor_is_on_the_share():
     assert share_of(job, device, ShareFactor(9.0)) == 1.0
     with pytest.raises(JobError, match=r"efficiency is 1\.1; wanted more than 0 and at most 1"):
         share_of(job, device, 1.1)
-
-
-def pair() -> Topology:
-    return Topology.from_matrices(np.zeros((2, 2)), np.full((2, 2), 100.0), gpu="A100", name="pair")
-
-
-def test_a_calibration_carries_over_to_other_micro_batches():
-    """One measured iteration, of a machine that reaches nine tenths of what the lab says, tells all others."""
-    plans = [evaluate(pair(), job_of(microbatch=size), stages=[[0, 1]]) for size in (1, 4)]
-    measured_s = [iteration_seconds(plan, efficiency=ShareFactor(0.9)) for plan in plans]
-    calibration = lab.published.calibrate([(plans[0], measured_s[0])])
-    assert calibration.factor == pytest.approx(0.9, rel=1e-4)
-    assert calibration.spread > 0
-    assert lab.simulate(plans[1], efficiency=calibration).iteration_s == pytest.approx(measured_s[1], rel=1e-4)

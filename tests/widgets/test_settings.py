@@ -60,6 +60,8 @@ def test_what_a_panel_is_set_to_comes_back_and_what_is_impossible_is_passed_over
     labs: tuple[lab.Lab, lab.Lab], name: str
 ) -> None:
     one, other = labs
+    if name not in one.panels:
+        pytest.skip(f"{name} is the pane of an extension that is not installed")
     one.panels[name].restore(SET[name])
     kept = json.loads(json.dumps(one.panels[name].settings()))
     assert holds(kept, SET[name])
