@@ -14,7 +14,7 @@ import csv
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -24,7 +24,6 @@ import numpy as np
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind, ModelSpec, llama
 from dtfm_lab.domain.network import Device, Topology
-from dtfm_lab.domain.network.device import hardware_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import GB
 from dtfm_lab.extensions.published.row import DATA
@@ -37,6 +36,8 @@ from dtfm_lab.simulation.memory import memory
 
 SWEEP = DATA / "ultra_scale_sweep.csv"
 SEQUENCE, VOCABULARY, PER_HOST, GPU = 4096, 131072, 8, "H100"
+ONE_GPU = Device(name=GPU, gpu=GPU)
+"""With the peak and the memory of the table of hardware."""
 SHAPES = {
     "1B": (16, 2048, 32, 8192),
     "3B": (28, 3072, 32, 8192),
@@ -240,28 +241,14 @@ def network_of(one: Configuration) -> Topology:
     Links within a stage carry what the collectives of as many hosts reached, those between stages what one message
     does.
     """
-    n_groups = one.n_gpus // one.tp
-    if one.tp <= PER_HOST:
-        inner = ALL_REDUCE_GB_PER_S[0] * GB
-        devices = hosts_of(one.n_gpus, GPU, inside_bytes_per_s=inner, between_bytes_per_s=inner).grouped(one.tp).devices
-    else:
-        reached = 2 / (
-            1 / _at(ALL_GATHER_GB_PER_S, one.tp / PER_HOST) + 1 / _at(REDUCE_SCATTER_GB_PER_S, one.tp / PER_HOST)
-        )
-        known = hardware_of(GPU)
-        assert known is not None
-        devices = tuple(
-            Device(
-                name=f"hosts-{i}",
-                gpu=GPU,
-                gpus=one.tp,
-                peak_flop_per_s=one.tp * known.peak_flop_per_s,
-                memory_bytes=one.tp * known.memory_bytes,
-                inner_bandwidth_bytes_per_s=reached * GB,
-                inner_latency_s=LATENCY_S,
-            )
-            for i in range(n_groups)
-        )
+    n_groups, n_hosts = one.n_gpus // one.tp, one.tp / PER_HOST
+    inner = ALL_REDUCE_GB_PER_S[0]
+    if n_hosts > 1:  # sequence-parallel sums over hosts are a scatter and a gather
+        inner = 2 / (1 / _at(ALL_GATHER_GB_PER_S, n_hosts) + 1 / _at(REDUCE_SCATTER_GB_PER_S, n_hosts))
+    speed = {"inside_bytes_per_s": inner * GB, "between_bytes_per_s": inner * GB}
+    devices = hosts_of(one.n_gpus, GPU, **speed, per_host=max(one.tp, PER_HOST)).grouped(one.tp).devices
+    if n_hosts > 1:
+        devices = tuple(replace(device, inner_latency_s=LATENCY_S) for device in devices)
     stage = np.arange(n_groups) // one.dp
     within = stage[:, None] == stage[None, :]
     sent = SEND_GB_PER_S["between" if one.nodes > 1 else "inside"] * one.tp * GB
@@ -355,9 +342,7 @@ class Predicted:
     @property
     def fits(self) -> bool:
         """Whether it holds less than nine tenths of a GPU's memory: above, allocators thrash."""
-        known = hardware_of(GPU)
-        assert known is not None
-        return self.memory_bytes < MOST_OF_MEMORY * known.memory_bytes
+        return self.memory_bytes < MOST_OF_MEMORY * ONE_GPU.memory_bytes
 
 
 def predict(one: Configuration) -> Predicted:
@@ -487,8 +472,6 @@ def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:
     With pipelines, a row is where a micro-batch takes 0.3 s more than in the fastest row of the same model, tensor and
     pipeline parallelism and micro-batch; or, of up to 8 GPUs a layer, 0.3 s more than at a fifth of the GPUs' peak.
     """
-    known = hardware_of(GPU)
-    assert known is not None
     slots = {row.one: row.iteration_s / row.one.slots for row in rows if row.iteration_s is not None}
     fastest: dict[tuple[str, int, int, int], float] = {}
     for one, seconds in slots.items():
@@ -500,6 +483,6 @@ def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:
             yield False
             continue
         flop = 3 * one.mbs * model_of(one.model).forward_flop / one.pp / one.tp
-        own_s = flop / SLOW_SHARE_OF_PEAK / known.peak_flop_per_s
+        own_s = flop / SLOW_SHARE_OF_PEAK / ONE_GPU.peak_flop_per_s
         slower_s = slots[one] - fastest[one.model, one.tp, one.pp, one.mbs]
         yield slower_s > SLOW_BY_S or (one.tp <= PER_HOST and slots[one] - own_s > SLOW_BY_S)
