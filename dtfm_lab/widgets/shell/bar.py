@@ -234,7 +234,8 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
     if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between}, {note}", f"{between}, {short}"
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
-    return _number("Iteration, predicted", format_s(seconds), was=was, note=note, short=short, **details)
+    word = "predicted" if shown is None else shown.context.basis.word or "predicted"
+    return _number(f"Iteration, {word}", format_s(seconds), was=was, note=note, short=short, **details)
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
