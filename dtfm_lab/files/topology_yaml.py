@@ -223,7 +223,7 @@ class MeasuredGpuSection(Section):
     block_launch_ms: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Milliseconds in which the kernels of a block's forward and backward are launched."""
     step_gib: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Peak memory of a training step of the narrowest block, in GiB."""
+    """Peak memory of a training step, with Adam's states in fp32, of the widest block that fits, in GiB."""
     host: Name = ""
     """Where it was measured."""
     date: Name = ""

@@ -235,7 +235,7 @@ class MeasuredGpu:
     block_launch_s: float = 0.0
     """Seconds in which the host launches the kernels of a block's forward and backward: no block takes less."""
     step_bytes: float = 0.0
-    """Peak memory of a training step of the narrowest block, its optimiser's states included; 0 where unknown."""
+    """Peak memory of a training step, with Adam's states in fp32, of the widest block that fits; 0 where unknown."""
     host: str = ""
     date: str = ""
     """Day of the measurement, as 2026-11-30."""

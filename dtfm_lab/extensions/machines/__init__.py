@@ -18,6 +18,10 @@ EXTENSION = Extension(
             "dtfm_lab.extensions.machines.commands:network_of_hosts",
             "Measure the network between hosts that answer to ssh.",
         ),
+        "calibrate": (
+            "dtfm_lab.extensions.machines.commands:calibrate_command",
+            "Measure this machine, so that predictions are calibrated and not guessed.",
+        ),
     },
     went={"probe": "dtfm-lab network probe"},
 )
