@@ -16,6 +16,7 @@ from dtfm_lab.extensions.machines.calibrate import DTYPES, STREAMS, calibrate
 from dtfm_lab.extensions.machines.network import network_from
 from dtfm_lab.extensions.machines.probe import probe_over_ssh
 from dtfm_lab.files.reading import ending_of
+from dtfm_lab.files.topology_yaml import suffixes
 
 CALIBRATED = "calibrated.yaml"
 """The file of a calibration that names none: two minutes are not spent for nothing."""
@@ -115,7 +116,7 @@ def calibrate_command(
     them are measured too, with 1 and with 8 streams, as by dtfm-lab network probe; without, TCP over the loopback.
     """
     output = output or CALIBRATED
-    ending_of(output, files.topology_suffixes())
+    ending_of(output, suffixes)
     hosts, sources = _hosts_and_files(words)
     if network is not None and words:
         raise click.UsageError("--network and hosts are given; wanted one of them")
