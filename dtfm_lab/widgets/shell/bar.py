@@ -178,17 +178,7 @@ def _rates(state: LabState, plan: Plan) -> tuple[float | None, float | None]:
 
 
 def _number(label: str, value: str, **given: Any) -> dict[str, Any]:
-    number = {
-        "label": label,
-        "value": value,
-        "was": "",
-        "note": "",
-        "bad": False,
-        "word": "",
-        "under": [],
-        "ask": {},
-        "why": "",
-    }
+    number = {"label": label, "value": value, "was": "", "note": "", "bad": False, "word": "", "under": [], "ask": {}}
     return {"short": given.get("note", ""), "why": ""} | number | given
 
 
@@ -247,10 +237,8 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
         note, short = f"{between}, {note}", f"{between}, {short}"
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
     basis = UNSAID if shown is None else shown.context.basis
-    details["why"] = basis.sentence if basis.because else ""
-    return _number(
-        f"Iteration, {basis.word or 'predicted'}", format_s(seconds), was=was, note=note, short=short, **details
-    )
+    details |= {"was": was, "note": note, "short": short, "why": basis.sentence if basis.because else ""}
+    return _number(f"Iteration, {basis.word or 'predicted'}", format_s(seconds), **details)
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
