@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import (
@@ -247,10 +247,11 @@ def _between(at: Sequence[float], values: Sequence[float], where: float) -> floa
 @lru_cache(maxsize=64)
 def _job_of(block: MeasuredBlock, dtype: str) -> Job:
     """A job whose model has the timed block; its embedding and head count for next to nothing."""
-    shape = {"d_model": block.d_model, "n_heads": block.n_heads, "seq_len": block.seq_len}
-    model = gpt(name="block", n_layers=FEW_BLOCKS, vocab_size=1, **shape)
-    sizes = {"global_batch": block.microbatch, "microbatch": block.microbatch, "n_stages": 1, "n_replicas": 1}
-    return Job(name="block", model=model, dtype=dtype, attention="fused", **sizes)
+    sizes: dict[str, Any] = {name: getattr(block, name) for name in ("d_model", "n_heads", "seq_len")}
+    model = gpt(name="block", n_layers=FEW_BLOCKS, vocab_size=1, **sizes)
+    shape: dict[str, Any] = {"n_stages": 1, "n_replicas": 1}
+    shape |= {"global_batch": block.microbatch, "microbatch": block.microbatch}
+    return Job(name="block", model=model, dtype=dtype, attention="fused", **shape)
 
 
 def _block_share(block: MeasuredBlock, dtype: str, peak_flop_per_s: float) -> float:

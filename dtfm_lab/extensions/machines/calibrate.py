@@ -276,10 +276,11 @@ def _check_has(network: Topology, gpu: str) -> None:
 
 
 def _job_of(block: MeasuredBlock, dtype: str) -> Job:
-    shape = {"d_model": block.d_model, "n_heads": block.n_heads, "seq_len": block.seq_len}
-    model = gpt(name="block", n_layers=1, vocab_size=1, **shape)
-    sizes = {"global_batch": block.microbatch, "microbatch": block.microbatch, "n_stages": 1, "n_replicas": 1}
-    return Job(name="block", model=model, dtype=dtype, attention="fused", **sizes)
+    sizes: dict[str, Any] = {name: getattr(block, name) for name in SIZES[:3]}
+    model = gpt(name="block", n_layers=1, vocab_size=1, **sizes)
+    shape: dict[str, Any] = {"n_stages": 1, "n_replicas": 1}
+    shape |= {"global_batch": block.microbatch, "microbatch": block.microbatch}
+    return Job(name="block", model=model, dtype=dtype, attention="fused", **shape)
 
 
 def _block_rows(device: Device, measured: MeasuredGpu) -> Iterator[CalibrationRow]:

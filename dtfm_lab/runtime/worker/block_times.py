@@ -90,7 +90,7 @@ def _processor(runs_on: str) -> dict[str, Any]:
 
 def _block(shape: dict[str, int], runs_on: str, dtype: torch.dtype) -> tuple[TransformerBlock, torch.Tensor]:
     """A block with its weights, and its input."""
-    sizes = {name: shape[name] for name in ("d_model", "n_heads", "seq_len")}
+    sizes: dict[str, Any] = {name: shape[name] for name in ("d_model", "n_heads", "seq_len")}
     block = TransformerBlock(gpt(name="block", n_layers=1, vocab_size=1, **sizes)).to(runs_on, dtype)
     inputs = torch.randn(shape["microbatch"], shape["seq_len"], shape["d_model"], device=runs_on).to(dtype)
     return block, inputs.requires_grad_()
@@ -100,7 +100,8 @@ def _block_s(shape: dict[str, int], runs_on: str, dtype: torch.dtype, seconds: f
     """Median seconds of a forward and a backward; gradients add up, as over micro-batches."""
     block, inputs = _block(shape, runs_on, dtype)
     gradient = torch.randn_like(inputs)
-    forwards, backwards = [], []
+    forwards: list[float] = []
+    backwards: list[float] = []
     deadline_s = time.monotonic() + seconds
     while len(forwards) < WARM_UPS + LEAST_REPEATS or (len(forwards) < MOST_REPEATS and time.monotonic() < deadline_s):
         outputs: list[torch.Tensor] = []
