@@ -115,7 +115,7 @@ def calibrate(
     notes = [why] if why else []
     own = host_name()
     shapes = [dict(zip(SIZES, shape, strict=True)) for shape in SHAPES[runs_on]]
-    question = {"runs_on": runs_on, "dtype": dtype, "seconds": BLOCKS_S, "ends_s": ENDS_S}
+    question: dict[str, Any] = {"runs_on": runs_on, "dtype": dtype, "seconds": BLOCKS_S, "ends_s": ENDS_S}
     question |= {"shapes": shapes}
     report(f"measuring {'the GPU' if runs_on == 'cuda' else 'the CPU'} of {own}: torch is loaded first")
     with answers_of(question) as answer:
