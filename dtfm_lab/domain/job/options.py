@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, LayerKind, ModelSpec
@@ -371,6 +372,22 @@ class JobOptions(SystemOptions, PipelineOptions):
         return self.compression if self.gradient_compression is None else self.gradient_compression
 
     @property
+    def gradient_coding(self) -> Coding:
+        """What gradients take in the messages between replicas."""
+        return coding_of(self.gradients_in, self.gradients_as)
+
+    @property
+    def average_coding(self) -> Coding:
+        """What comes back takes in messages: averages, or, where replicas split the optimiser's states, the parameters
+        stepped with them, which are never compressed."""
+        return coding_of(self.dtype, "none") if self.splits_states else self.gradient_coding
+
+    @property
+    def splits_states(self) -> bool:
+        """Whether replicas split the optimiser's states; the planner's choice, None, counts as not."""
+        return self.sharding not in (None, "none")
+
+    @property
     def averages_every(self) -> int:
         """Iterations from one in which replicas average something to the next: all parameters, or a fragment's part."""
         return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
@@ -402,15 +419,33 @@ class JobChanges(JobOptions):
     activation_bytes: Annotated[float | None, HOP] = None
 
 
+class Coding(NamedTuple):
+    """Bytes that numbers take in a message."""
+
+    plain: float
+    """A number as it is."""
+    coded: float
+    """A number when compressed."""
+    scales: float
+    """Every ``INT8_BLOCK`` numbers in addition to that."""
+
+
+def coding_of(dtype: str, compression: str) -> Coding:
+    """Return what numbers of a dtype take in a message under one of ``COMPRESSIONS``."""
+    plain = float(BYTES_PER_ELEMENT[dtype])
+    return Coding(plain, *{"none": (plain, 0.0), "fp16": (2.0, 0.0), "int8": (1.0, 4.0)}[compression])
+
+
+def coded_bytes(n_elements: Any, coding: Coding) -> Any:
+    """Bytes that numbers, one count or an array of counts, take in a message: as they are, or compressed where that is
+    smaller. numba compiles it for the search."""
+    plain_bytes = n_elements * coding.plain
+    return np.minimum(plain_bytes, n_elements * coding.coded + coding.scales * np.ceil(n_elements / INT8_BLOCK))
+
+
 def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
-    """Bytes that so many numbers take in a message: as they are, or compressed where that is smaller."""
-    plain_bytes = n_elements * BYTES_PER_ELEMENT[dtype]
-    coded_bytes = {
-        "none": plain_bytes,
-        "fp16": n_elements * 2,
-        "int8": n_elements + 4 * math.ceil(n_elements / INT8_BLOCK),
-    }[compression]
-    return float(min(plain_bytes, coded_bytes))
+    """``coded_bytes`` of one count of numbers of this dtype under this compression."""
+    return float(coded_bytes(n_elements, coding_of(dtype, compression)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

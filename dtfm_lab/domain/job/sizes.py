@@ -19,9 +19,11 @@ import math
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec
-from dtfm_lab.domain.job.options import BLOCKWISE, FROZEN_BYTES, compressed_bytes
+from dtfm_lab.domain.job.options import BLOCKWISE, FROZEN_BYTES, coded_bytes, compressed_bytes
 from dtfm_lab.domain.schedule import ACROSS_STAGES, Bucket, Kind, Schedule, Step
 from dtfm_lab.domain.schedule.synchronisation import LAST
 from dtfm_lab.domain.units import IntArray
@@ -215,18 +217,13 @@ def device_expert_elements(job: Job, n_stages: int) -> tuple[int, ...]:
 @lru_cache(maxsize=64)
 def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Bytes in messages of the gradients of all stages of each position in the pipeline."""
-    return tuple(
-        compressed_bytes(n, job.gradients_in, job.gradients_as) for n in device_gradient_elements(job, n_stages)
-    )
+    return tuple(coded_bytes(np.array(device_gradient_elements(job, n_stages)), job.gradient_coding).tolist())
 
 
 @lru_cache(maxsize=64)
 def device_average_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """Bytes in messages of what comes back of the gradients of each position: their averages, or, where replicas split
-    the optimiser's states, the parameters stepped with them, which are never compressed."""
-    if job.sharding in (None, "none"):
-        return device_gradient_bytes(job, n_stages)
-    return tuple(compressed_bytes(n, job.dtype, "none") for n in device_gradient_elements(job, n_stages))
+    """Bytes in messages of what comes back of the gradients of each position: see ``Job.average_coding``."""
+    return tuple(coded_bytes(np.array(device_gradient_elements(job, n_stages)), job.average_coding).tolist())
 
 
 @lru_cache(maxsize=64)
