@@ -14,22 +14,22 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _config_lock = threading.Lock()
-"""Guards numba's configuration, which all threads share, while kernels of several packages are imported."""
+"""Guards numba's global configuration while several threads import kernels."""
 
 
 def compiled(function: Function) -> Function:
-    """The function as machine code, cached on disk.
+    """Compile a function to machine code, cached on disk.
 
-    It runs without the interpreter's lock, and floating-point sums keep their order.
+    The code runs without the interpreter's lock. Floating-point sums keep their order.
     """
     return _compiled(function, inline="never")
 
 
 def inlined(function: Function) -> Function:
-    """``compiled``, for a part of one long kernel: its code is put where it is called.
+    """Compile a part of one long kernel, inlined into its caller.
 
-    A call counts references to every array of its arguments, which takes longer than a short part does. The price is
-    that the part is compiled again with each function that calls it.
+    Without inlining, a call counts references to every array argument, which takes longer than a short part does. The
+    price is that the part is compiled again with each function that calls it.
     """
     return _compiled(function, inline="always")
 
@@ -50,7 +50,10 @@ def _folder(function: Callable[..., Any]) -> Path:
 
 @lru_cache(maxsize=1024)
 def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The sources of compiled functions of other folders that this one calls, each with the constants that it names."""
+    """Return the sources of the compiled functions from other folders that this one calls, with the constants they use.
+
+    Folders are those of files; calls through functions of the same folder count, too.
+    """
     found: set[str] = set()
     for name in function.__code__.co_names:
         called = getattr(function.__globals__.get(name), "py_func", None)
@@ -66,10 +69,10 @@ def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _cache(folder: Path, from_elsewhere: tuple[str, ...]) -> str:
-    """Cache folder for this version of a folder of kernels, and of what they call from other folders.
+    """Return the cache folder for this version of a folder of kernels, and of what they call from other folders.
 
-    numba checks only the file of the function itself: a kernel that calls one of another file would keep the old
-    code of that one after a change.
+    numba checks only the file of the function itself. A kernel that calls one from another file would keep that one's
+    old code after a change.
     """
     digest = hashlib.sha256("".join(from_elsewhere).encode())
     for source in sorted(folder.glob("*.py")):
