@@ -23,6 +23,10 @@ from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.simulation.memory import MemoryReport, memory
 
 
+NOTABLY = 1.1
+"""With one network card per device, an iteration this many times as long or longer gets a warning."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
     """One system's best plan for a network and a job; no plan, and a reason, where none of its plans fits."""
@@ -83,11 +87,23 @@ class Outcome:
         return None if self.found is None else self.found.iteration_s
 
     @cached_property
-    def pairs_s(self) -> float | None:
-        """Seconds of the same plan if every pair of devices had a link of its own (``queueing="pairs"``)."""
-        if self.found is None or self.budget.queueing == "pairs":
+    def nics_s(self) -> float | None:
+        """Seconds of the same plan if each device had one network card (``queueing="nics"``)."""
+        if self.found is None or self.budget.queueing == "nics":
             return self.iteration_s
-        return self.strategy.seconds(self.found.changed(queueing="pairs"), replace(self.budget, queueing="pairs"))
+        return self.strategy.seconds(self.found.changed(queueing="nics"), replace(self.budget, queueing="nics"))
+
+    @property
+    def caveat(self) -> str:
+        """A warning that the seconds count on sending to many devices at once; empty where one network card per device
+        would do nearly as well."""
+        if self.iteration_s is None or self.nics_s is None or self.nics_s <= self.iteration_s * NOTABLY:
+            return ""
+        times = f"{self.nics_s / self.iteration_s:.2f} times as long"
+        return (
+            f"it sends to several devices at once, each over its own link: if each device had one network card, an "
+            f"iteration would take {format_s(self.nics_s)}, {times}"
+        )
 
     @property
     def flop_per_s(self) -> float | None:
@@ -147,7 +163,7 @@ class Outcome:
             "system": self.name,
             "title": self.title,
             "iteration_s": self.iteration_s,
-            "pairs_s": self.pairs_s,
+            "nics_s": self.nics_s,
             "tokens_per_s": None if self.iteration_s is None else self.job.tokens / self.iteration_s,
             "flop_per_s": self.flop_per_s,
             "price_per_billion_tokens": getattr(found, "price_per_billion_tokens", None),
@@ -158,6 +174,7 @@ class Outcome:
             "idle": None if found is None else len(found.idle_devices),
             "most": next(iter(self.causes), ""),
             "mathematics": self.strategy.mathematics,
+            "caveat": self.caveat,
             "considered": self.considered,
             "reason": self.reason,
             "cite": self.strategy.cite,

@@ -216,7 +216,7 @@ def test_it_is_no_slower_than_grids_and_data_parallelism_with_the_same_transport
 def test_it_is_the_plan_of_the_search_with_everything_open():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("small")
     ours = outcome_of(variant("dtfm-lab"), topology, job, STEPS)
-    searched = lab.plan(topology, job.freed(*LEFT_TO_PLANNERS), steps=2, queueing="nics")
+    searched = lab.plan(topology, job.freed(*LEFT_TO_PLANNERS), steps=2)
     assert ours.iteration_s == searched.iteration_s
     assert ours.considered == 1
 
