@@ -22,7 +22,6 @@ from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.simulation.memory import MemoryReport, memory
 
-
 NOTABLY = 1.1
 """With one network card per device, an iteration this many times as long or longer gets a warning."""
 

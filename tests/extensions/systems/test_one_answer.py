@@ -1,4 +1,4 @@
-"""A plan and its row among the systems have the same seconds by default, and seconds on one network card stand beside."""
+"""A plan and its row among the systems have the same seconds by default; the next column is of one network card."""
 
 from __future__ import annotations
 
