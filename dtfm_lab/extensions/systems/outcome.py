@@ -17,7 +17,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.trace.causes import COMPUTE, GATHERING
+from dtfm_lab.domain.trace.causes import COMPUTE, GATHERING, Cause
 from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.simulation.memory import MemoryReport, memory
@@ -114,7 +114,11 @@ class Outcome:
         """Seconds of the iteration's critical path by cause, the longest first; they add up to the iteration."""
         if self.iteration_s is None:
             return {}
-        return causes_of(self.plan, self.trace, self.iteration_s, self.budget.efficiency)
+        added_s = self.strategy.averaging_s(self.plan, self.budget)
+        found = causes_of(self.plan, self.trace, self.iteration_s - added_s, self.budget.efficiency)
+        if added_s > 0:
+            found[Cause.SYNCHRONISATION] = found.get(Cause.SYNCHRONISATION, 0.0) + added_s
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def why(self, against: Any = None, *, progress: Callable[[Any], object] | None = None) -> Any:
         """Return the ``Why`` of this system: the iteration with one thing taken away at a time, each simulated.

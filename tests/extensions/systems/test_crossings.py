@@ -34,7 +34,7 @@ def test_copies_overtake_a_chain_where_algebra_says() -> None:
 
 
 def test_the_fastest_of_both_sides_choose_anew_between_them() -> None:
-    systems = [lab.systems.variant("ddp", devices="all"), "dt-fm-random"]
+    systems = [lab.systems.variant("ddp", devices="all"), "dt-fm"]
     found = lab.strategies("lecture-hall", "tiny", over="bandwidth", systems=systems, values=[0.01, 10.0])
     between = [point for point in found.points if point.refined]
     assert between
