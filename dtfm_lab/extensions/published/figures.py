@@ -32,8 +32,8 @@ def ledger(ledger: Ledger) -> go.Figure:
     """The ratio of predicted to published numbers, a line of dots for each group.
 
     What is outside of its band is a red cross, known or not; the system's own predictions are hollow diamonds. Grey are
-    the bands that are stated; pale is what was fitted to its source, or follows from other numbers. Hover texts have the
-    assumptions.
+    the bands that are stated; pale is what was fitted to its source, or follows from other numbers. Hover
+    texts have the assumptions.
     """
     groups = ledger.groups
     figure = go.Figure()

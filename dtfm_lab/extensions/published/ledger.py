@@ -107,8 +107,8 @@ class Ledger:
         return line + ("; stopped before all were predicted" if self.stopped else "")
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each row: source, group, setting, quantity, unit, class, distance, measured, published, predicted, low,
-        high, ratio, theirs, band, verdict, assumptions, fitted, note and cite."""
+        """A row for each row: source, group, setting, quantity, unit, class, distance, measured, published, predicted,
+        low, high, ratio, theirs, band, verdict, assumptions, fitted, note and cite."""
         return pd.DataFrame([row.to_dict() for row in self.rows])
 
     def _repr_html_(self) -> str:
