@@ -175,7 +175,7 @@ def what_the_job_fixes(outcome: Outcome, job: Job) -> str:
         f"micro-batches of {job.microbatch}" if job.microbatch not in (None, outcome.job.microbatch) else "",
     ]
     kept = " in ".join(filter(None, fixed))
-    return f"the job fixes {kept}, and lab.plan keeps that; here both are open" if kept else ""
+    return f"the job fixes {kept}, and lab.plan keeps that; here nothing is fixed" if kept else ""
 
 
 HEAD = ("system", "an iteration", "times", "if each device had one network card", "plan", "most of it")
