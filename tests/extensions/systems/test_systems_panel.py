@@ -65,7 +65,7 @@ def test_our_own_system_says_what_the_job_fixes_in_the_labs_plan():
     assert said in outcome_html(outcome, fixed)
     as_chosen = {name: getattr(outcome.job, name) for name in ("n_stages", "n_replicas", "microbatch")}
     for same in (fixed.with_fields(n_stages=None, n_replicas=None, microbatch=None), fixed.with_fields(**as_chosen)):
-        assert "as the job says" not in outcome_html(outcome, same)
+        assert "The job fixes" not in outcome_html(outcome, same)
 
 
 async def test_what_was_found_before_stop_is_kept():
