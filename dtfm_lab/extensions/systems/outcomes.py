@@ -21,7 +21,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.report import CHANGES, Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.trace.causes import STACKED
-from dtfm_lab.domain.units import format_s, format_share, plain_rows
+from dtfm_lab.domain.units import format_range, format_s, format_share, plain_rows
 from dtfm_lab.extensions.systems.choosing import Asked, chosen, outcomes_in_order
 from dtfm_lab.extensions.systems.estimates import note_on
 from dtfm_lab.extensions.systems.outcome import Outcome
@@ -178,7 +178,16 @@ def what_the_job_fixes(outcome: Outcome, job: Job) -> str:
     return f"the job fixes {kept}, and lab.plan keeps that; here nothing is fixed" if kept else ""
 
 
-HEAD = ("system", "an iteration", "times", "if each device had one network card", "plan", "most of it")
+HEAD = (
+    "system",
+    "an iteration",
+    "90 % of cases",
+    "",
+    "times",
+    "if each device had one network card",
+    "plan",
+    "most of it",
+)
 
 
 def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
@@ -191,6 +200,7 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
     if found.note and not found.stopped:
         yield found.note
     yield Table(HEAD, [_line(one, least_s) for one in found])
+    yield from dict.fromkeys(f"{one.basis.sentence}." for one in found if one.basis.because)
     said = [(one, one.reason or "; ".join(filter(None, _words(one, found.job)))) for one in found]
     yield ReportSection("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)
     if any(one.strategy.mathematics for one in found):
@@ -215,11 +225,21 @@ def _words(one: Outcome, job: Job) -> tuple[str, ...]:
 def _line(one: Outcome, least_s: float) -> tuple[str, ...]:
     name = marked_title(one)
     if one.iteration_s is None:
-        return name, "no plan", "", "", "", ""
+        return name, "no plan", *[""] * (len(HEAD) - 2)
     cause, part_s = next(iter(one.causes.items()), ("", 0.0))
     with_one_nic = "" if one.nics_s is None else format_s(one.nics_s)
     most = f"{cause} {format_share(part_s / one.iteration_s, 0)}" if one.iteration_s else cause
-    return name, format_s(one.iteration_s), _times(one.iteration_s / least_s), with_one_nic, one.shape, most
+    ends = "" if one.interval_s is None else format_range(*one.interval_s)
+    return (
+        name,
+        format_s(one.iteration_s),
+        ends,
+        one.basis.word,
+        _times(one.iteration_s / least_s),
+        with_one_nic,
+        one.shape,
+        most,
+    )
 
 
 def _times(ratio: float) -> str:
