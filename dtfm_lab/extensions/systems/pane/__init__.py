@@ -14,8 +14,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.report import CHANGES
 from dtfm_lab.extensions.systems.api import Outcome, Outcomes, Strategy, strategies
+from dtfm_lab.extensions.systems.outcomes import OURS
 from dtfm_lab.extensions.systems.pane.outcome_words import (
-    OURS,
     AssumptionControls,
     ChangedAssumptions,
     WhyText,
