@@ -14,6 +14,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
+from tools import reference_pages
 from tools.website.examples import examples_of
 
 ROOT = Path(__file__).parents[1]
@@ -22,8 +23,7 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 TESTED_ELSEWHERE = {
     "questions.md": "tests/test_questions.py",
-    "examples.md": "tests/test_site.py",
-    "figures.md": "tests/test_site.py",
+    "python-api.md": "tests/test_site.py",
 }
 SHORTER = [(r"\bseconds=\d+", "steps=1"), (r"\brepeats=\d+", "repeats=2"), (r"\biterations=\d+", "iterations=2")]
 """What makes searches and runs shorter than a reader's: pattern -> replacement."""
@@ -111,28 +111,29 @@ def blocks(page: Path) -> list[str]:
     return PYTHON.findall(page.read_text())
 
 
-def examples(*pages: str) -> Iterator[tuple[str, str]]:
-    """Heading and code of each example of these pages."""
-    for page in pages:
-        for part in re.split(r"^###? ", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE):
-            for code in PYTHON.findall(part):
-                yield part.splitlines()[0], code
+API = ROOT / "docs" / "python-api.md"
 
 
 def test_every_public_name_has_an_example_that_uses_it() -> None:
-    by_name = dict(examples("examples.md"))
+    by_name = dict(examples_of(API.read_text()))
     assert [name for name in lab.__all__ if f"lab.{name}" not in by_name.get(name, "")] == []
 
 
 def test_every_figure_has_an_example_that_uses_it() -> None:
-    by_name = dict(examples("figures.md"))
-    assert [name for name in lab.figures.__all__ if f"lab.figures.{name}(" not in by_name.get(name, "")] == []
+    by_name = dict(examples_of(API.read_text()))
+    names = lab.figures.__all__
+    assert [name for name in names if f"lab.figures.{name}(" not in by_name.get(f"figures.{name}", "")] == []
 
 
 def test_the_site_runs_every_example() -> None:
     """Its build, in tests/test_site.py, executes them one after the other, and ends where one of them fails."""
-    for page in ("examples.md", "figures.md"):
-        assert [code for _, code in examples_of((ROOT / "docs" / page).read_text())] == blocks(ROOT / "docs" / page)
+    assert [code for _, code in examples_of(API.read_text())] == blocks(API)
+
+
+@pytest.mark.parametrize("name", reference_pages.PAGES)
+def test_a_reference_page_says_what_the_code_says(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text()
+    assert reference_pages.PAGES[name](page) == page, "python tools/reference_pages.py writes it"
 
 
 WITH_CODE = [page for page in PAGES if page.name not in TESTED_ELSEWHERE and blocks(page)]
