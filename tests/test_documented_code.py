@@ -45,14 +45,17 @@ ALSO = {
         (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, n_workers=1, dashboard_address=None)"),
         (r"steps=20", "steps=1"),
     ],
-    "objectives.md": [(r"seconds=20", "steps=1, searches=2"), (r"256, 512, 1024\]", "256], steps=1, searches=2")],
-    "papers-table.md": [
-        (
-            r"lab.published.papers_table\(\)",
-            'lab.published.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))',
-        )
+    "how-a-plan-is-found.md": [
+        (r"seconds=20", "steps=1, searches=2"),
+        (r"256, 512, 1024\]", "256], steps=1, searches=2"),
     ],
-    "published.md": [(r"reproduce\(\)", 'reproduce("sailor")'), (r'clock="virtual"\), \.\.\.\]', "iterations=2)]")],
+    "how-an-iteration-is-predicted.md": [
+        (r'"worldwide", "gpt3-xl", systems', '"lecture-hall", "tiny", steps=1, systems')
+    ],
+    "how-far-to-trust-it.md": [
+        (r"reproduce\(\)", 'reproduce("sailor")'),
+        (r'clock="virtual"\), \.\.\.\]', "iterations=2)]"),
+    ],
     "real-run.md": [
         (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third
         (r'"lecture-hall", "tiny", systems=asked, steps=5', 'four, "tiny", systems=asked, steps=1'),
@@ -70,7 +73,7 @@ BEFORE = {
         latency_ms, bandwidth_gbps, graph = np.full((2, 2), 5.0), np.full((2, 2), 1.0), nx.Graph()
     """,
     "plug-ins.md": "from dtfm_lab import Plan, Schedule",
-    "published.md": """
+    "how-far-to-trust-it.md": """
         plan, other = (lab.plan("lecture-hall", "tiny", steps=1, seed=seed) for seed in (0, 1))
         import numpy as np
         cluster = lab.Topology.from_matrices(np.full((8, 8), 0.1), np.full((8, 8), 100.0), gpu=["A100"] * 8)
