@@ -87,6 +87,7 @@ lint: $(VENV)/.dev
 	$(BIN)/python tools/keywords.py --check
 	$(BIN)/lint-imports
 	$(BIN)/python tools/javascript.py
+	$(BIN)/python tools/prose.py
 
 # The tables of docs/benchmarks.md. `python benchmarks` lists them all; one alone is `python benchmarks NAME`.
 BENCHMARKS := planning baseline bounds iteration replanning simulation predictions cuts modules real_plans strategies \
