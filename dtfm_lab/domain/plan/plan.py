@@ -52,7 +52,7 @@ class Placement:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CostBreakdown:
-    """The communication cost of a placement, equations 1 to 4 of the paper, in seconds."""
+    """The communication cost of a placement, equations 2 to 4 of the paper, in seconds."""
 
     group_s: FloatArray
     """(S,) synchronisation of each stage's data-parallel group, equation 2."""
