@@ -132,7 +132,7 @@ def sentences(path: Path) -> Iterator[str]:
         for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*] |\d+\. ))", text):
             if re.match(r"\s*(?:#|\||<|!\[|---)", block) or len(block.split()) < FEWEST_WORDS:
                 continue
-            words = re.sub(r"\]\([^)]*\)", "]", CODE.sub("x", block))
+            words = re.sub(r"\]\([^)]*\)", "]", CODE.sub("X", block))
             for sentence in SENTENCE_END.split(" ".join(words.split())):
                 if len(sentence.split()) > 1:
                     yield sentence
