@@ -85,6 +85,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/keywords.py --check
+	$(BIN)/python tools/reference_pages.py --check
 	$(BIN)/lint-imports
 	$(BIN)/python tools/javascript.py
 	$(BIN)/python tools/prose.py

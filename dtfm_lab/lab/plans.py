@@ -30,7 +30,7 @@ SMALL_NETWORK = 16
 OWN_BATCH, OWN_DTYPE = 64, "fp32"
 """Of a job of one's own module, where nothing is said."""
 PAPERS = "dtfm-gpt3-xl"
-"""GPT-3 XL as DT-FM's public code plans it. Its batch of 512 is that code's default: the paper ran 1024, 2048 and 4096."""
+"""GPT-3 XL as DT-FM's public code plans it, with its default batch of 512. The paper ran 1024, 2048 and 4096."""
 
 
 def load_topology(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dtfm_lab.extensions.course.api import LESSONS
-from tools.website import commands, course, formats, notebooks, plug_in, reference, tables
+from tools.website import course, formats, notebooks, plug_in, reference, tables
 from tools.website.examples import Examples, run_examples
 from tools.website.labs import write_labs
 from tools.website.links import relinked
@@ -19,26 +19,22 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "lab",
         "paths",
         "networks-and-jobs",
-        "objectives",
         "change",
-        "schedules",
-        "systems",
         "strategies",
         "real-run",
         "gpu",
         "hosts",
-        "command-line",
         "clusters",
         "where-it-runs",
         "security",
         "advice",
         "questions",
     ),
-    "What it rests on": ("planners", "published", "papers-table", "benchmarks", "scale", "limits"),
+    "How it works": ("how-a-plan-is-found", "how-an-iteration-is-predicted", "how-far-to-trust-it", "scale"),
     "Changing it": ("floor-plan", "recipes", "plug-ins"),
 }
 """Pages of docs/ by the chapter in which the site lists them; pages that are not named here follow the first."""
-ELSEWHERE = ("glossary", "examples", "figures")
+ELSEWHERE = ("glossary", "python-api", "commands-and-files", "ledger", "benchmarks", "papers-table")
 """Pages of docs/ that stand in a chapter with generated ones."""
 
 
@@ -76,8 +72,7 @@ def _written_by_people(made: Examples) -> dict[str, str]:
     badges = re.compile(r"^\[!\[.*\n", re.MULTILINE)  # pictures that a page would load from a network
     return texts | {
         "README.md": badges.sub("", texts["README.md"]),
-        "docs/examples.md": made.with_output(texts["docs/examples.md"]),
-        "docs/figures.md": made.with_pictures(texts["docs/figures.md"], "../pictures"),
+        "docs/python-api.md": made.with_pictures(texts["docs/python-api.md"], "../pictures"),
     }
 
 
@@ -87,7 +82,6 @@ def _generated(made: Examples) -> dict[str, str]:
         "missions.md": course.missions_page(),
         "gpus.md": tables.gpus_page(),
         "networks.md": tables.networks_page(),
-        "reference/commands.md": commands.page(),
         "reference/plug-in.md": plug_in.page(ROOT / "examples" / "plugin"),
         **reference.pages(made),
         **formats.pages(),
@@ -106,13 +100,15 @@ def _contents(pages: set[str]) -> str:
         first: [f"docs/{name}.md" for name in (*GROUPS[first], *new)],
         **{chapter: [f"docs/{name}.md" for name in GROUPS[chapter]] for chapter in rest},
         "Reference": [
-            "docs/examples.md",
+            "docs/python-api.md",
             "reference/index.md",
-            "reference/commands.md",
+            "docs/commands-and-files.md",
             "formats/index.md",
             "networks.md",
             "gpus.md",
-            "docs/figures.md",
+            "docs/ledger.md",
+            "docs/benchmarks.md",
+            "docs/papers-table.md",
         ],
     }
     titles = {f"notebooks/{name}.md": f"{name[:2]} {lesson.title}" for name, lesson in LESSONS.items()}

@@ -33,6 +33,17 @@ def pages() -> dict[str, str]:
     return {"formats/index.md": index} | {f"formats/{name}.md": page(name) for name in formats()}
 
 
+def summary() -> str:
+    """Return a table of all formats for the page of commands and files: what each holds, and its keys."""
+    rows = ["| format | what it holds | endings | written by | keys |", "| --- | --- | --- | --- | --- |"]
+    for name, each in formats().items():
+        made = schema(name)
+        required = made.get("required", ())
+        keys = [f"**`{key}`**" if key in required else f"`{key}`" for key in made.get("properties", ())]
+        rows.append(f"| `{name}` | {each.title} | {', '.join(each.endings)} | {each.written_by} | {', '.join(keys)} |")
+    return "\n".join(rows)
+
+
 def page(name: str) -> str:
     """The page of a format: a table of keys for each of its mappings."""
     made = schema(name)
