@@ -33,7 +33,8 @@ READ = (
     "dtfm_lab/**/views/**/*.js",
     "tools/js/shared/*.js",
 )
-"""What is checked. CHANGELOG.md is not: it is a record."""
+GENERATED = ("docs/ledger.md", "docs/python-api.md", "docs/commands-and-files.md")
+"""Pages made of docstrings and help texts, which are checked where they are written. CHANGELOG.md is a record."""
 LONG = 30
 """Words in a sentence above which we warn."""
 FEWEST_WORDS = 4
@@ -67,6 +68,7 @@ ANY = re.compile(rf"\b(?:{'|'.join(pattern for pattern, _ in PHRASES)})\b")
 def files(named: list[str]) -> list[Path]:
     """The files that are checked, or those of them that are named or lie in a named folder."""
     found = sorted({path for pattern in READ for path in ROOT.glob(pattern) if "static" not in path.parts})
+    found = [path for path in found if str(path.relative_to(ROOT)) not in GENERATED]
     wanted = [(ROOT / name).resolve() for name in named]
     return [path for path in found if not wanted or any(path == each or each in path.parents for each in wanted)]
 
