@@ -24,7 +24,7 @@ BADGES = """[![Open in Binder](https://mybinder.org/badge_logo.svg)]\
 ELSEWHERE = """- **Colab**: open [the first lesson]\
 (https://colab.research.google.com/github/{address}/blob/HEAD/tools/colab/tour.ipynb). Its first cell installs the lab.
 - **Binder**: open [the lessons]\
-(https://mybinder.org/v2/gh/{address}/HEAD?urlpath=lab/tree/notebooks/00_tour.ipynb). A visitor gets one or two cores and 1 to 2 GB.
+(https://mybinder.org/v2/gh/{address}/HEAD?urlpath=lab/tree/notebooks/00_tour.ipynb). It has 1 to 2 GB of memory.
 """
 CLONE = "```sh\ngit clone https://github.com/{address}\n```\n"
 CLONE_SOMETHING = "```sh\ngit clone URL dtfm_lab    # URL: the address of this repository\n```\n"
