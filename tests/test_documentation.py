@@ -89,8 +89,8 @@ def test_every_command_that_is_named_is_there(page: Path) -> None:
 
 
 def test_the_examples_of_a_network_and_of_a_job_are_read(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "networks-and-jobs.md").read_text()
-    network, job = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    pages = [(ROOT / "docs" / f"describe-a-{name}.md").read_text() for name in ("network", "job")]
+    network, job = (re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0] for page in pages)
     (tmp_path / "two-sites.yaml").write_text(network)
     (tmp_path / "mine.yaml").write_text(job)
     assert lab.load_topology(tmp_path / "two-sites.yaml").names[-2:] == ("fjord", "fjell")

@@ -22,17 +22,13 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 TESTED_ELSEWHERE = {
-    "questions.md": "tests/test_questions.py",
+    "compare-systems.md": "tests/test_questions.py",
     "python-api.md": "tests/test_site.py",
 }
 SHORTER = [(r"\bseconds=\d+", "steps=1"), (r"\brepeats=\d+", "repeats=2"), (r"\biterations=\d+", "iterations=2")]
 """What makes searches and runs shorter than a reader's: pattern -> replacement."""
 ALSO = {
-    "README.md": [
-        (r'"worldwide", "gpt3-xl", shape=\["8x8", "4x16"\]', '"lecture-hall", "tiny", shape=["4x2", "2x4"], steps=1'),
-        (r'"campus", "gpt3-xl"', '"lecture-hall", "tiny"'),
-    ],
-    "change.md": [
+    "devices-that-come-and-go.md": [
         (r'"worldwide", "gpt3-xl", seconds=2', '"lecture-hall", "tiny", steps=1'),
         (r'"Tokyo-3"', '"ada"'),
         (r"time_scale=0.1", "time_scale=0.003"),
@@ -41,7 +37,7 @@ ALSO = {
         (r"for name in cards.names\]", "for name in cards.names[:2]]"),
         (r"values=\(0.25, 16, 4\)", "values=(0.25, 16, 2)"),
     ],
-    "clusters.md": [
+    "extend.md": [
         (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, n_workers=1, dashboard_address=None)"),
         (r"steps=20", "steps=1"),
     ],
@@ -56,23 +52,13 @@ ALSO = {
         (r"reproduce\(\)", 'reproduce("sailor")'),
         (r'clock="virtual"\), \.\.\.\]', "iterations=2)]"),
     ],
-    "real-run.md": [
+    "run-for-real.md": [
         (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third
         (r'"lecture-hall", "tiny", systems=asked, steps=5', 'four, "tiny", systems=asked, steps=1'),
-    ],
-    "strategies.md": [
-        (r'"worldwide", "gpt3-xl", systems', '"lecture-hall", "tiny", steps=1, systems'),
-        (r'"worldwide", "gpt3-xl"', '"lecture-hall", "tiny"'),
-        (r"\(0.01, 10.0, 4\)", "(0.1, 10.0, 2)"),
     ],
 }
 """What else is shortened on a page."""
 BEFORE = {
-    "networks-and-jobs.md": """
-        import networkx as nx, numpy as np
-        latency_ms, bandwidth_gbps, graph = np.full((2, 2), 5.0), np.full((2, 2), 1.0), nx.Graph()
-    """,
-    "plug-ins.md": "from dtfm_lab import Plan, Schedule",
     "how-far-to-trust-it.md": """
         plan, other = (lab.plan("lecture-hall", "tiny", steps=1, seed=seed) for seed in (0, 1))
         import numpy as np
@@ -80,16 +66,9 @@ BEFORE = {
         lab.save(cluster, "cluster.yaml")
         __import__("pathlib").Path("mine.csv").write_text(CSV)
     """,
-    "real-run.md": """
-        four = lab.load_topology("lecture-hall").subset(["ada", "alan", "edsger", "grace"])
-        plan = lab.plan(four, lab.load_job("tiny", n_stages=2, n_replicas=2), steps=1)
-    """,
     "teaching.md": """
         lab.guess("example", "How long?", 49.5, "s").guess(12)
         lab.missions.export("handed-in")
-    """,
-    "strategies.md": """
-        from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy as MySystem
     """,
 }
 """What a reader of a page has before its first line."""

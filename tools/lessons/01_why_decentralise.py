@@ -266,7 +266,7 @@ figure
 # **So, when?** When the GPUs are there already or much cheaper; when a batch is large enough to compute longer than
 # it sends; when the plan knows the network. **When not?** When the model fits one machine and time is no matter; when
 # the batch is small; when every layer of every micro-batch must cross the slow links ([ZeRO-3 on the
-# internet](../docs/questions.md)).
+# internet](../docs/compare-systems.md)).
 #
 # ## Missions
 

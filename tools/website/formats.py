@@ -17,7 +17,7 @@ Files are versioned, and later versions read what earlier ones wrote. Their sche
 `dtfm-lab show --schema topology` prints one. An editor with a YAML language server completes and checks a file that
 begins with `# yaml-language-server: $schema=topology.schema.json`, once
 `dtfm-lab show --schema topology -o topology.schema.json` has written that file beside it.
-Networks may also be CSV and npz ([networks, jobs and files](../docs/networks-and-jobs.md)).
+Networks may also be CSV and npz ([Describe a network](../docs/describe-a-network.md)).
 """
 
 
