@@ -190,7 +190,7 @@ table.round(2)
 # what they compute. (With 1 GiB less, one GPU would have to recompute activations, and two would be cheaper.) So
 # nobody decentralises to save dollars by the token alone. They do because the model does not fit, or because they
 # cannot wait: dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
-# `lab.frontier` for the whole curve ([objectives](../docs/objectives.md)).
+# `lab.frontier` for the whole curve ([objectives](../docs/how-a-plan-is-found.md)).
 #
 # ## 5. What makes the network matter less?
 #
