@@ -303,7 +303,7 @@ class CommunicationCost:
     unit = "s"
 
     def value(self, plan: Plan) -> float:
-        """Seconds, equations 2 to 4 of the paper."""
+        """Seconds, equations 1 to 4 of the paper."""
         return plan.cost.total_s
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:

@@ -1,6 +1,6 @@
 """A small, slow genetic algorithm to be watched: twenty placements from chance, a frame a generation.
 
-It is for teaching. It prices placements as every planner does, equations 2 to 4 with the pipelines as they stand, but
+It is for teaching. It prices placements as every planner does, equations 1 to 4 with the pipelines as they stand, but
 it is given neither clusters to begin with nor a local search to the end, so that its progress can be seen.
 
 Who survives: an offspring takes the place of its worse parent where it is no worse. The communication cost counts only

@@ -28,7 +28,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "How it works": ("how-a-plan-is-found", "how-an-iteration-is-predicted", "how-far-to-trust-it"),
 }
 """Pages of docs/ by the chapter in which the site lists them; pages that are not named here follow the how-tos."""
-ELSEWHERE = ("glossary", "python-api", "commands-and-files", "ledger", "benchmarks", "papers-table")
+ELSEWHERE = ("glossary", "python-api", "commands-and-files", "ledger", "system-tables", "benchmarks", "papers-table")
 """Pages of docs/ that stand in a chapter with generated ones."""
 
 
@@ -100,6 +100,7 @@ def _contents(pages: set[str]) -> str:
             "networks.md",
             "gpus.md",
             "docs/ledger.md",
+            "docs/system-tables.md",
             "docs/benchmarks.md",
             "docs/papers-table.md",
         ],

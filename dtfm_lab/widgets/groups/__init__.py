@@ -208,7 +208,7 @@ class StepText(NamedTuple):
 def describe_step(plan: Plan, letter: str) -> StepText:
     """Return one of the five steps in words; raises KeyError for a letter other than a to e.
 
-    Source: DT-FM section 3, its communication graph, equations 2 to 4.
+    Source: DT-FM section 3, its communication graph, equations 1 to 4.
     """
     return {"a": _graph, "b": _groups, "c": _nodes, "d": _weights, "e": _path}[letter](plan, lettered(plan))
 
