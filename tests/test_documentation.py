@@ -13,6 +13,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
+from tools.website.moved import MOVED
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,6 +63,15 @@ def test_every_link_of_a_lesson_leads_somewhere(lesson: Path) -> None:
         link for link in re.findall(r"\]\(([^)#\s]+)", lesson.read_text()) if re.search(r"\.(md|ipynb|png)$", link)
     ]
     assert [link for link in links if "://" not in link and not (NOTEBOOKS / link).exists()] == []
+
+
+def test_an_old_address_of_the_site_leads_to_a_section_that_is_there() -> None:
+    for old, new in MOVED.items():
+        name, _, section = new.partition("#")
+        page = ROOT / "docs" / f"{name}.md"
+        assert not (ROOT / "docs" / f"{old}.md").exists(), old
+        assert page.exists(), new
+        assert not section or section in headings(page), new
 
 
 def test_every_page_is_reached_from_the_first() -> None:

@@ -40,6 +40,11 @@ def write_colab(address: str, path: Path) -> None:
     path.write_text(nbformat.writes(colab_book(address)) + "\n", encoding="utf-8")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write it for the address that is set, if one is."""
     if address():
         write_colab(address(), ROOT / COLAB)
+
+
+if __name__ == "__main__":
+    main()

@@ -47,7 +47,7 @@ def _compiled(function: Function, inline: Literal["never", "always"]) -> Functio
 def _cache(folder: Path) -> str:
     """Return the cache folder for this version of a folder of kernels.
 
-    numba checks only the file of the function itself. A kernel that calls one from another file would keep that one's
+    numba checks only the file of the function itself. A kernel that calls one from another file would keep the other's
     old code after a change.
     """
     digest = hashlib.sha256()
