@@ -71,7 +71,7 @@ def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
 def _cache(folder: Path, from_elsewhere: tuple[str, ...]) -> str:
     """Return the cache folder for this version of a folder of kernels, and of what they call from other folders.
 
-    numba checks only the file of the function itself. A kernel that calls one from another file would keep that one's
+    numba checks only the file of the function itself. A kernel that calls one from another file would keep the other's
     old code after a change.
     """
     digest = hashlib.sha256("".join(from_elsewhere).encode())

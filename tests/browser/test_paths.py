@@ -1,4 +1,4 @@
-"""Three people walk the paths of docs/paths.md, without a line of code typed and without a dead end.
+"""Three people walk the paths of paths.md beside this file, without a line of code typed and without a dead end.
 
 What the whole story walks, they pass by.
 """

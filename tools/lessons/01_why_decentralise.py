@@ -190,7 +190,7 @@ table.round(2)
 # what they compute. (With 1 GiB less, one GPU would have to recompute activations, and two would be cheaper.) So
 # nobody decentralises to save dollars by the token alone. They do because the model does not fit, or because they
 # cannot wait: dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
-# `lab.frontier` for the whole curve ([objectives](../docs/objectives.md)).
+# `lab.frontier` for the whole curve ([objectives](../docs/how-a-plan-is-found.md)).
 #
 # ## 5. What makes the network matter less?
 #
@@ -266,7 +266,7 @@ figure
 # **So, when?** When the GPUs are there already or much cheaper; when a batch is large enough to compute longer than
 # it sends; when the plan knows the network. **When not?** When the model fits one machine and time is no matter; when
 # the batch is small; when every layer of every micro-batch must cross the slow links ([ZeRO-3 on the
-# internet](../docs/questions.md)).
+# internet](../docs/compare-systems.md)).
 #
 # ## Missions
 

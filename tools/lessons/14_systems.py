@@ -177,7 +177,7 @@ paper.to_frame()[["system", "iteration_s", "published_s", "ratio"]].round(2)
 # `lab.figures.waterfall(lab.published.papers_waterfall())`.
 #
 # How systems are compared, what each model leaves out, and how to add one of your own:
-# [docs/strategies.md](../docs/strategies.md). From the shell: `dtfm-lab strategies worldwide --job gpt3-xl -o
+# [docs/compare-systems.md](../docs/compare-systems.md). From the shell: `dtfm-lab strategies worldwide --job gpt3-xl -o
 # systems.html`. At which bandwidth another system wins is asked in [15, co-design](15_codesign.ipynb).
 #
 # ## Missions

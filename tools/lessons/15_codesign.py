@@ -166,7 +166,7 @@ lab.figures.crossings(crossed)
 
 # %% [markdown]
 # More on that, with larger networks:
-# [docs/strategies.md](../docs/strategies.md#at-which-bandwidth-does-which-system-win). From the shell:
+# [docs/compare-systems.md](../docs/compare-systems.md#at-which-bandwidth-does-which-system-win). From the shell:
 # `dtfm-lab strategies --crossings lecture-hall --job tiny`.
 #
 # ## Missions

@@ -153,7 +153,7 @@ rows[["measured", "efficiency", "from_others", "predicted", "error"]].round(3)
 # and looks nearer than it is. The calibration goes wherever an efficiency does: `lab.simulate(plan,
 # efficiency=calibration)`.
 #
-# Columns of an own file, and how rows are judged: [docs/published.md](../docs/published.md). From the shell, `dtfm-lab
+# Columns of an own file, and how rows are judged: [the page](../docs/how-far-to-trust-it.md). From the shell, `dtfm-lab
 # reproduce --strict` fails where a row leaves its band that is no known miss.
 #
 # ## Missions

@@ -29,7 +29,7 @@
 # - say how far a run is from one that knew the future.
 #
 # 40 minutes. Needs [11, faults and churn](11_faults.ipynb). Nothing is trained here: hours take seconds. What policies
-# are, and where they are from: [docs](../docs/change.md#what-a-policy-makes-of-it).
+# are, and where they are from: [docs](../docs/devices-that-come-and-go.md#policies).
 
 # %%
 import numpy as np

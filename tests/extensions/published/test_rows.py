@@ -296,7 +296,7 @@ def test_only_what_never_saw_its_source_is_hard(evidence):
 
 
 NAMES = list(sources)
-PAGE = (Path(__file__).parents[3] / "docs" / "published.md").read_text().replace("**", "")
+PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text().replace("**", "")
 
 
 @cache

@@ -201,7 +201,7 @@ def test_the_example_is_asked_like_any_other(example) -> None:
     assert found["gpipe (microbatches 1)"].job.microbatch > plan.job.microbatch
 
 
-PAGE = (Path(__file__).parents[3] / "docs" / "strategies.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "system-tables.md").read_text()
 
 
 def between(begin: str, end: str) -> str:
