@@ -87,7 +87,7 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
     A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
     recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
     within a group of GPUs are part of the passes, and where the job counts it (``memory_traffic``) the bytes that
-    operators move. A block's pass takes no less than its kernels' launches (``block_launch_s``). Raises JobError where
+    operators move. A block's pass takes no less than its kernels' launches (``launch_seconds``). Raises JobError where
     the job counts memory traffic and a GPU's memory bandwidth is unknown.
     """
     once_s, again_s = (job.microbatch * flop / flop_per_s for flop in (layer.forward_flop, repeated_flop(job, layer)))
@@ -104,16 +104,20 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
     passes = PassSeconds(
         forward_s, inputs_s + weights_s + back_s, inputs_s + unweighted_s + back_s, weights_s - unweighted_s
     )
-    if not job.block_launch_s or layer.kind is not LayerKind.BLOCK:
+    if layer.kind is not LayerKind.BLOCK or not (launch_s := block_launch_s(job, device)):
         return passes
-    launched_s = launch_seconds(job)
-    return PassSeconds(*map(max, passes, launched_s))
+    return PassSeconds(*map(max, passes, launch_seconds(job, launch_s)))
 
 
-def launch_seconds(job: Job) -> PassSeconds:
+def block_launch_s(job: Job, device: Device) -> float:
+    """Least seconds of a block's forward and backward: what the job states, or else what was measured of the GPU."""
+    return job.block_launch_s or (0.0 if device.measured is None else device.measured.block_launch_s)
+
+
+def launch_seconds(job: Job, launch_s: float) -> PassSeconds:
     """Least seconds of a block's passes, in which its kernels are launched: a third in the forward, as much for each
     half of the backward, and again what a backward repeats."""
-    third_s = job.block_launch_s / 3
+    third_s = launch_s / 3
     again_s = third_s if job.checkpoints != "none" else 0.0
     return PassSeconds(third_s, 2 * third_s + again_s, third_s + again_s, third_s)
 

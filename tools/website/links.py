@@ -25,9 +25,9 @@ def relinked(text: str, page: str, pages: set[str], root: Path, folder: Path) ->
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
         path = PAGE_OF.get(path, path)
-        if path not in pages and path.startswith("docs/") and (new := MOVED.get(path[5:].removesuffix(".md"))):
-            page_now, _, fragment = new.partition("#")
-            path = f"docs/{page_now}.md"
+        if path not in pages and (now := MOVED.get(path.removeprefix("docs/").removesuffix(".md"))):
+            name, _, section = now.partition("#")  # the change log names pages as they were called then
+            path, fragment = f"docs/{name}.md", section
         if path.startswith("notebooks/") and path.endswith(".ipynb"):
             path = path.removesuffix(".ipynb") + ".md"
         if path not in pages and path != "index.md":

@@ -24,7 +24,7 @@ from dtfm_lab.costs.memory import (
     sharded_over,
     usable_bytes,
 )
-from dtfm_lab.costs.seconds import group_messages_s, hop_gather_s, launch_seconds, layer_passes
+from dtfm_lab.costs.seconds import block_launch_s, group_messages_s, hop_gather_s, launch_seconds, layer_passes
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import (
     BYTES_PER_ELEMENT,
@@ -319,7 +319,8 @@ class IterationProblem:
         """
         job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole
         gathers = job.gathers_passes and n_replicas > 1
-        if job.group_gpus == 1 and not gathers and not job.block_launch_s:
+        launch_s = [block_launch_s(job, device) for device in self.topology.devices]
+        if job.group_gpus == 1 and not gathers and not any(launch_s):
             return speed
         blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
         each = job.with_fields(n_stages=1, n_replicas=1, microbatch=microbatch)
@@ -331,8 +332,9 @@ class IterationProblem:
         sums = np.array(inside) / len(blocks)
         once_s = microbatch * self.block_flop[-1] / len(blocks) / speed
         forward_s, backward_s = once_s + sums[:, 0], backward * once_s + sums[:, 1]
-        least_s = launch_seconds(job)
-        forward_s, backward_s = np.maximum(forward_s, least_s.forward), np.maximum(backward_s, least_s.backward)
+        least = {one: launch_seconds(job, one) for one in set(launch_s)}
+        forward_s = np.maximum(forward_s, [least[one].forward for one in launch_s])
+        backward_s = np.maximum(backward_s, [least[one].backward for one in launch_s])
         if gathers:
             nearest = np.sort(self.links.bandwidth_bytes_per_s, axis=1)[:, ::-1]  # the first is the device itself
             reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
