@@ -83,8 +83,9 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     with contextlib.suppress(LabError):  # choices that the job does not allow
         lab_state.ran = None if state.measured is None else lab_state.chosen_plan
     lab_state.message = ""
+    is_empty = state.pane == "compare" and state.measured is None  # a link holds no measurement
     if state.pane.replace("-", "_") in panels:
-        lab_state.pane = state.pane
+        lab_state.pane = "run" if is_empty else state.pane
     if state.predicted is not None and state.measured is not None:
         work = _compare(lab_state, state.predicted, state.measured)
         begin(work, lambda line: lab_state.report_error("compare", line))
@@ -186,7 +187,8 @@ class Workspace:
     def show_copied(self, done: bool) -> None:
         """Say that the page has copied the link, or show it to be copied by hand."""
         if done:
-            self._report(f"copied a link of {len(self._link):,} characters: open it in the app, or by dtfm-lab open")
+            who = "a reader needs access to this page, or opens it with their own dtfm-lab open LINK"
+            self._report(f"copied a link of {len(self._link):,} characters: {who}")
         else:
             link = f'<input readonly class="dtfm-share" aria-label="Link" value="{escape(self._link)}">'
             self._report("the browser lets nothing be copied; by hand:", link)

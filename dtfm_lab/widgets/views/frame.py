@@ -66,16 +66,36 @@ class TopBar(View, page="top_bar"):
 
 
 class TabsView(View, page="tabs"):
-    """A row of tabs; a click, an arrow key or the page's digits set ``value``."""
+    """A row of tabs, some with pages; a click, an arrow key or the page's digits set ``value``.
+
+    Panes with the same ``tab`` are its pages. The tab shows the page that was shown last. The page switches by itself:
+    ``value`` and ``second`` stand on the row as ``data-panes`` and ``data-second``, from which styles follow.
+    """
 
     label = traitlets.Unicode("").tag(sync=True)
     """What the tabs choose, for screen readers."""
     tabs = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{name, title, kind, words} of each; ``kind`` is one of open, done, stale, busy, and ``words`` its tooltip."""
+    """{name, title, tab, kind, words} of each pane; ``tab`` is empty for a tab of its own, ``kind`` is one of open,
+    done, stale, busy, and ``words`` its tooltip."""
     value = traitlets.Unicode("").tag(sync=True)
-    """Name of the tab that is chosen."""
+    """Name of the pane that is chosen."""
+    second = traitlets.Unicode("").tag(sync=True)
+    """Name of the pane that is shown below it; empty for none."""
+    heard = traitlets.Unicode("").tag(sync=True)
+    """The ``value`` that Python has followed; the page says that it waits where that takes long."""
     numbered = traitlets.Bool(False).tag(sync=True)
     """Whether digits of the keyboard choose."""
+
+    def __init__(self, on_rendered: Callable[[], None] = lambda: None, **traits: Any) -> None:
+        """``on_rendered`` is called when the page has had a moment to show the first pane."""
+        self._on_rendered = on_rendered
+        super().__init__(**traits)
+        self.heard = self.value
+        self.observe(lambda change: self.set_trait("heard", change["new"]), "value")
+
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        if content.get("kind") == "rendered":
+            self._on_rendered()
 
     def alt_text(self) -> str:
         return f"{self.label}: {self.value}"
@@ -113,7 +133,7 @@ class Legend(View, page="legend"):
 
     n_stages = traitlets.Int(0).tag(sync=True)
     """Stages of the plan; 0 while there is none."""
-    shortcuts = traitlets.Unicode("1–9, 0 results · Space plays · F whole window · ? words").tag(sync=True)
+    shortcuts = traitlets.Unicode("1–6 tabs · Space plays · F whole window · ? words").tag(sync=True)
 
     def alt_text(self) -> str:
         return "forward, backward, averaging; hatched: waits; link width is bandwidth, dashes are latency"
