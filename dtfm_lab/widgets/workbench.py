@@ -178,7 +178,9 @@ class Lab(w.VBox):
         found = of("bounded_plan", result_words)
         own = [
             LabStep("plan", self.plan_panel, "Search", found, plan_staleness, "Plan again", tab=SEARCH),
-            LabStep("schedule", self.schedule_panel, "Timeline", predicted, prediction_staleness, "Predict again", tab=PLAN),
+            LabStep(
+                "schedule", self.schedule_panel, "Timeline", predicted, prediction_staleness, "Predict again", tab=PLAN
+            ),
             LabStep("groups", self.groups_panel, "Groups", groups, plan_staleness, tab=PLAN),
             LabStep("what-if", self.what_if_panel, "Sliders", staleness=plan_staleness, tab=WHAT_IF),
             LabStep("worth", self.worth_panel, "Worth", staleness=self.worth_panel.staleness, tab=WHAT_IF),
@@ -213,13 +215,13 @@ class Lab(w.VBox):
 
     def _menus(self) -> list[w.Widget]:
         """Return the boxes that the bar opens over the lab: of the network, of the job, and of what is rarer."""
-        larger = w.Checkbox(False, description="Larger type, as for a projector", indent=False)
+        larger = w.Checkbox(False, description="Larger type, for a projector", indent=False)
         larger.observe(lambda change: mark(self, "dtfm-large", change["new"]), "value")
         gallery = button("All networks, with pictures", "", "Open the gallery", "auto")
         gallery.on_click(lambda _: self.door.set_trait("is_open", True))
         kept = [] if self.autosave is None else [self.autosave.view]
         menus = {
-            "network": [gallery, self.network_panel.files.view],
+            "network": [self.network_panel.files.choose, gallery, self.network_panel.files.view],
             "job": [self.plan_panel.job_controls.view],
             "more": [*kept, self.workspace.view, larger],
         }

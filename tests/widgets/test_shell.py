@@ -147,7 +147,7 @@ def test_the_inspector_follows_the_selection() -> None:
     state.selected = (device,)
     facts = inspect(state)
     assert (facts["kind"], facts["title"], facts["stage"]) == ("device", device, 3)
-    assert {row[0] for row in facts["rows"]} == {"averages with", "receives from", "sends to"}
+    assert {row[0] for row in facts["rows"]} == {"averages with", "receives from", "sends to", "speed"}
     other = state.plan.stages[4][2]
     state.selected_link = (device, other)
     facts = inspect(state)

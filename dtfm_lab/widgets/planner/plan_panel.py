@@ -48,13 +48,15 @@ class PlanPanel(Panel):
         """What is shown; the controls below set it."""
         self.aim = classed(segments(list(AIMS.items()), AIM_WORDS), "dtfm-segmented")
         self.picture = classed(segments(list(PICTURES.items()), PICTURE_WORDS), "dtfm-segmented")
-        self.slow = toggle("Slow motion", SLOW_WORDS)
+        self.slow = toggle("Slow", SLOW_WORDS)
         self.racing = button("Race planners", "", "Several planners side by side", "auto")
         self.prices = button("Use typical prices", "", "Give each device the typical price of its GPU", "auto")
         self._is_following = Guard()
         self.objective_controls = ObjectiveControls(lab_state, lambda: self.real.show_objective())
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
-        self.real = SearchPanel(lab_state, self._update_buttons, self.objective_controls, self.race.show_live, [self.racing])
+        self.real = SearchPanel(
+            lab_state, self._update_buttons, self.objective_controls, self.race.show_live, [self.racing]
+        )
         self.race.live.children = [self.real.population]
         self.teaching = TeachingPanel(lab_state)
         self.frontier = FrontierPanel(lab_state, self._update_buttons)

@@ -73,7 +73,7 @@ class SearchPanel(SearchMode):
         self.curve = classed(ConvergenceView(height=0, empty=NOT_WATCHED), "dtfm-fill")
         self._traits = {"against": (self.curve, "against")}
         what = "What the search minimises, your limits, who searches and for how long"
-        more = more_menu([aims.objective, aims.limits, *self._controls.values(), *also], "Search settings", what)
+        more = more_menu([aims.objective, aims.limits, *self._controls.values(), *also], "Settings", what)
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.population, self.curve])
         self._names: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
+from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import find_place
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
@@ -17,6 +18,7 @@ from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.network.network_panel import VIEWS, NetworkPanel
 from dtfm_lab.widgets.shell.inspection import inspect
+from dtfm_lab.widgets.shell.selection import SelectionAnswers, fields_of, with_field
 from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
@@ -198,7 +200,6 @@ class Panes:
                 show(self.redo, waits and bool(step.redo) and may_redo and name not in state.busy)
         self.tabs.tabs = tabs
 
-
     def _may_redo(self) -> bool:
         """Whether nothing that the shown pane rests on is out of date itself."""
         shown = self._steps[self._lab_state.pane]
@@ -213,10 +214,13 @@ class NetworkPane:
         """``player`` is the row that plays an iteration on the picture."""
         self._lab_state, self._panel = lab_state, panel
         self.tabs = TabsView(label="Views of the network", value=panel.shown.value)
-        self.inspector = Inspector(self._set_link, self._select)
+        self.inspector = Inspector(self._set_link, self._select, self._edit)
+        self.answers = SelectionAnswers(lab_state, self._inspect)
         matrix = button("Matrix of all links", "", "Latency and bandwidth of every directed link", "auto")
         matrix.on_click(lambda _: panel.shown.set_trait("value", "matrix"))
-        more = more_menu([matrix, *panel.menu], "More", "The matrix of all links, and what links have that are not drawn")
+        more = more_menu(
+            [matrix, *panel.menu], "More", "The matrix of all links, and what links have that are not drawn"
+        )
         head = classed(w.HBox([self.tabs, spacer(), more]), "dtfm-head")
         panel.shown.observe(lambda _: self._offer_layouts(), "value")
         self._offer_layouts()
@@ -242,7 +246,27 @@ class NetworkPane:
         self._panel.shown.value = "map" if known >= LEAST_PLACES else "canvas"
 
     def _inspect(self) -> None:
-        self.inspector.facts = inspect(self._lab_state)
+        facts, selected = inspect(self._lab_state), self._lab_state.selected
+        if facts["kind"] in ("device", "link") and "rows" in facts:
+            facts["rows"] = [*facts["rows"], *self.answers.rows()]
+            facts["can_explain"] = self.answers.can_explain
+            drawn = self._panel.drawn_hosts.entries(selected)
+            facts["fields"] = fields_of(self._panel.drawing.document, drawn[0]) if len(drawn) == 1 else []
+        self.inspector.facts = facts
+
+    def _edit(self, key: str, text: str) -> None:
+        """Change a field of the selected device, as one step of the history; or say why it is where it is."""
+        if key == "why":
+            return self.answers.explain()
+        drawn = self._panel.drawn_hosts.entries(self._lab_state.selected)
+        if len(drawn) != 1:
+            return None
+        try:
+            self._panel.drawing.document = with_field(self._panel.drawing.document, drawn[0], key, text)
+        except TopologyError as error:
+            self._lab_state.report_error("network", str(error))
+            self.inspector.send_state("facts")  # the field shows what holds again
+        return None
 
     def _select(self, what: Mapping[str, Any]) -> None:
         """Select a stage or devices; nothing where neither is named."""

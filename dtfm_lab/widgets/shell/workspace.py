@@ -125,15 +125,16 @@ class Workspace:
         self.save = button("Save", "save", "Write the whole lab into this file")
         self.restore = button("Restore", "folder-open", "Put back what this file, or this link, holds")
         what = "Put back what a file on your computer holds"
-        self.upload = w.FileUpload(accept=ENDING, multiple=False, description="From my computer", tooltip=what)
+        self.upload = w.FileUpload(accept=ENDING, multiple=False, description="Restore from a file of this computer", tooltip=what)
         self.upload.layout.width = "auto"
         self.page = button("Page", "file-o", "The plan as one HTML file to mail: map, chart and player, without Python")
         self.link = button("Copy link", "link", "Network, job, plan and tab in an address, for dtfm-lab open")
         self.record = button("Record", "video-camera", "Ten seconds of the result that is shown, as a video file")
         self.record.add_class("dtfm-record")  # the page does it: top_bar/page/record.js
         self.status = w.HTML()
-        outputs = [self.page, self.link, self.record, self.status]
-        self.view = w.HBox([self.path, self.save, self.restore, self.upload, *outputs])
+        share, keep = (w.HTML(markup.line(text)) for text in ("Share the plan", "Keep the whole lab"))
+        outputs, files = w.HBox([self.link, self.page, self.record]), w.HBox([self.path, self.save, self.restore])
+        self.view = w.VBox([share, outputs, keep, files, w.HBox([self.upload]), self.status])
         self.save.on_click(lambda _: self._begin(self._save()))
         self.restore.on_click(lambda _: self._begin(self._load()))
         self.page.on_click(lambda _: self._begin(self._save_page()))

@@ -105,7 +105,8 @@ class Inspector(View, page="inspector"):
     """Shows ``facts``, see ``shell.inspection``; it has a fixed place and height, so that nothing jumps.
 
     ``on_link(ends, gbps, ms, phase)`` is called at every move of a link's slider, with ``phase`` one of begin, move and
-    end; ``on_select(what)`` with {stage}, {devices} or {} to let go of the selection.
+    end; ``on_select(what)`` with {stage}, {devices} or {} to let go of the selection; ``on_edit(key, text)`` with a field
+    of the facts and what was entered, or ``why`` to ask why a device is where it is.
     """
 
     facts = traitlets.Dict().tag(sync=True)
@@ -114,8 +115,9 @@ class Inspector(View, page="inspector"):
         self,
         on_link: Callable[[Sequence[str], float, float, str], None],
         on_select: Callable[[Mapping[str, Any]], None],
+        on_edit: Callable[[str, str], None] = lambda key, text: None,
     ) -> None:
-        self._on_link, self._on_select = on_link, on_select
+        self._on_link, self._on_select, self._on_edit = on_link, on_select, on_edit
         super().__init__()
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
@@ -123,6 +125,8 @@ class Inspector(View, page="inspector"):
             self._on_link(content["ends"], float(content["gbps"]), float(content["ms"]), str(content["phase"]))
         elif content.get("kind") == "select":
             self._on_select(content)
+        elif content.get("kind") == "edit":
+            self._on_edit(str(content.get("key")), str(content.get("text", "")))
 
     def alt_text(self) -> str:
         return f"{self.facts.get('title', '')}: {self.facts.get('hint', '')}"

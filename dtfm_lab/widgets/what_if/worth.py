@@ -93,4 +93,3 @@ def joined(topology: Topology, a: int, b: int) -> list[tuple[int, int]]:
         return [(a, b)]
     of = [[i for i, region in enumerate(regions) if region == regions[end]] for end in (a, b)]
     return list(product(*of))
-

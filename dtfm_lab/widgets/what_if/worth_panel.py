@@ -34,7 +34,9 @@ class WorthPanel(Panel):
         self._found: Asked | None = None
         """What the list answers; None while there is none."""
         self._search: Stream[SensitivityGain] | None = None
-        self.factor = segments(list(FACTORS.items()), [f"Improve one thing at a time: {name}" for name in FACTORS], value=2.0)
+        self.factor = segments(
+            list(FACTORS.items()), [f"Improve one thing at a time: {name}" for name in FACTORS], value=2.0
+        )
         classed(self.factor, "dtfm-segmented")
         self.start = button("List them", "", "Simulate the plan again with each link and device improved", "auto")
         self.stop = button("Stop", "", "Keep what is listed so far", "auto")
@@ -46,7 +48,9 @@ class WorthPanel(Panel):
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: None if self._search is None else self._search.stop())
         self.factor.observe(lambda _: self._follow(), "value")
-        lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices", "topology", "shown_panes"])
+        lab_state.observe(
+            lambda _: self._follow(), ["plan", "schedule", "queueing", "choices", "topology", "shown_panes"]
+        )
         self._follow()
 
     def staleness(self, lab_state: LabState) -> str:
@@ -114,9 +118,11 @@ class WorthPanel(Panel):
         self.rows.rows = rows = rows_of(found, plan.topology)
         last = found[-1]
         without = len(found) - len(rows)
-        rest = f"{counted(without, 'other improvement')} would save nothing: they never set the pace."
+        rest = f"{counted(without, 'other improvement')} would save nothing alone, often because a twin in another pipeline is as slow."
         progress = f"{last.number:,} of {last.total:,} tried. " if last.number < last.total else ""
-        now = f"An iteration takes {format_s(last.before_s)} now. " if rows else "Nothing alone makes this plan faster. "
+        now = (
+            f"An iteration takes {format_s(last.before_s)} now. " if rows else "Nothing alone makes this plan faster. "
+        )
         self.rows.caption = progress + now + (rest if without else "")
 
     def _select(self, devices: list[str]) -> None:

@@ -279,4 +279,6 @@ def hours_step(the_lab: Lab) -> LabStep:
     panel = HoursPanel(the_lab.lab_state)
     css = Path(__file__).with_name("hours.css").read_text(encoding="utf-8")
     result, staleness = panel.result, panel.staleness
-    return LabStep(STEP, panel, "Hours", result, staleness, "Replay again", asked_for=True, css=css, position=90, tab=SYSTEMS)
+    return LabStep(
+        STEP, panel, "Hours", result, staleness, "Replay again", asked_for=True, css=css, position=90, tab=SYSTEMS
+    )

@@ -342,5 +342,5 @@ def systems_step(the_lab: Lab) -> LabStep:
     panel.ungrouped = the_lab.opened_network
     css = Path(__file__).with_name("systems.css").read_text(encoding="utf-8")
     return LabStep(
-        STEP, panel, "Compare systems", panel.result, panel.staleness, asked_for=True, css=css, position=70, tab=SYSTEMS
+        STEP, panel, "Ranking", panel.result, panel.staleness, asked_for=True, css=css, position=70, tab=SYSTEMS
     )
