@@ -56,8 +56,8 @@ class NetworkFilesRow:
         self.open = button("Open", "folder-open", "Read this file, on the kernel's machine", "85px")
         self.save = button("Save", "save", "Write this file, on the kernel's machine", "85px")
         what = "Open a file of this computer; or drop one on the canvas"
-        given = {"accept": ",".join(topology_suffixes()), "multiple": True, "description": "Open a file", "tooltip": what}
-        self.upload = w.FileUpload(layout=w.Layout(width="auto"), **given)
+        given = {"accept": ",".join(topology_suffixes()), "multiple": True, "tooltip": what}
+        self.upload = w.FileUpload(description="Open a file", layout=w.Layout(width="auto"), **given)
         self.download = button("Download", "download", "The network as a YAML file, to this computer", "110px")
         self.buttons = [self.open, self.save, self.upload, self.download]
         kernels, readers = w.HBox([self.path, self.open, self.save]), w.HBox([self.upload, self.download])

@@ -72,7 +72,8 @@ class LabStep:
     css: str = ""
     """Styles of the pane, beside those that all share."""
     position: int = 1000
-    """Where it stands among the pages of its tab, in ascending order. Tabs that are not in ``TABS`` are ordered by it."""
+    """Where it stands among the pages of its tab, in ascending order; tabs that are not in ``TABS`` are ordered by it,
+    too. What a pane rests on has a lower position."""
     tab: str = ""
     """The tab it is a page of, such as ``"Systems"``; empty for a tab of its own, named as the pane."""
     is_offered: Callable[[LabState], bool] = _always
@@ -248,7 +249,7 @@ class NetworkPane:
     def _inspect(self) -> None:
         facts, selected = inspect(self._lab_state), self._lab_state.selected
         if facts["kind"] in ("device", "link") and "rows" in facts:
-            facts["rows"] = [*facts["rows"], *self.answers.rows()]
+            facts["rows"] = [*self.answers.rows(), *facts["rows"]]
             facts["can_explain"] = self.answers.can_explain
             drawn = self._panel.drawn_hosts.entries(selected)
             facts["fields"] = fields_of(self._panel.drawing.document, drawn[0]) if len(drawn) == 1 else []

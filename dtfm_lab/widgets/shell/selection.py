@@ -1,4 +1,4 @@
-"""What the inspector adds to the facts of a selection: fields that edit it, why it is there, what a better one saves."""
+"""What the inspector adds to a selection: fields that edit it, why it is there, what a better one saves."""
 
 import asyncio
 import math

@@ -125,8 +125,8 @@ class Workspace:
         self.save = button("Save", "save", "Write the whole lab into this file")
         self.restore = button("Restore", "folder-open", "Put back what this file, or this link, holds")
         what = "Put back what a file on your computer holds"
-        self.upload = w.FileUpload(accept=ENDING, multiple=False, description="Restore from a file of this computer", tooltip=what)
-        self.upload.layout.width = "auto"
+        given = {"accept": ENDING, "multiple": False, "tooltip": what, "layout": w.Layout(width="auto")}
+        self.upload = w.FileUpload(description="Restore from a file of this computer", **given)
         self.page = button("Page", "file-o", "The plan as one HTML file to mail: map, chart and player, without Python")
         self.link = button("Copy link", "link", "Network, job, plan and tab in an address, for dtfm-lab open")
         self.record = button("Record", "video-camera", "Ten seconds of the result that is shown, as a video file")

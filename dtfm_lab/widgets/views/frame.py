@@ -105,8 +105,8 @@ class Inspector(View, page="inspector"):
     """Shows ``facts``, see ``shell.inspection``; it has a fixed place and height, so that nothing jumps.
 
     ``on_link(ends, gbps, ms, phase)`` is called at every move of a link's slider, with ``phase`` one of begin, move and
-    end; ``on_select(what)`` with {stage}, {devices} or {} to let go of the selection; ``on_edit(key, text)`` with a field
-    of the facts and what was entered, or ``why`` to ask why a device is where it is.
+    end; ``on_select(what)`` with {stage}, {devices} or {} to let go of the selection; ``on_edit(key, text)`` with a
+    field of the facts and what was entered, or ``why`` to ask why a device is where it is.
     """
 
     facts = traitlets.Dict().tag(sync=True)

@@ -26,7 +26,7 @@ Asked = tuple[Plan, str, str, float]
 
 
 class WorthPanel(Panel):
-    """Simulates ``lab_state.plan`` again with one link or device improved at a time; a row that is clicked is selected."""
+    """Simulates ``lab_state.plan`` again with one link or device improved at a time; a click on a row selects it."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
@@ -118,7 +118,8 @@ class WorthPanel(Panel):
         self.rows.rows = rows = rows_of(found, plan.topology)
         last = found[-1]
         without = len(found) - len(rows)
-        rest = f"{counted(without, 'other improvement')} would save nothing alone, often because a twin in another pipeline is as slow."
+        others = counted(without, "other improvement")
+        rest = f"{others} would save nothing alone, often because a twin in another pipeline is as slow."
         progress = f"{last.number:,} of {last.total:,} tried. " if last.number < last.total else ""
         now = (
             f"An iteration takes {format_s(last.before_s)} now. " if rows else "Nothing alone makes this plan faster. "

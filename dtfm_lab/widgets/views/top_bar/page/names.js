@@ -22,7 +22,7 @@ function nameAll(lab) {
     if (!said && name) field.setAttribute("aria-label", name);
   }
   for (const upload of lab.querySelectorAll(".widget-upload"))
-    for (const text of upload.childNodes) if (text.nodeType === Node.TEXT_NODE && NONE.test(text.data)) text.data = text.data.replace(NONE, "");
+    for (const text of upload.childNodes) if (text instanceof Text && NONE.test(text.data)) text.data = text.data.replace(NONE, "");
   for (const header of lab.querySelectorAll(".jupyter-widget-Collapse-header:not([role])")) {
     header.setAttribute("role", "button");
     header.tabIndex = 0;
