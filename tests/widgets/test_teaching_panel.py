@@ -43,7 +43,7 @@ async def test_nothing_is_searched_before_the_pane_is_looked_at():
     assert panel.teaching.view.frame == 0, "it waits for Play"
     assert sorted(lab_state.shown_stages.values()) == sorted(list(range(4)) * 4)
     assert lab_state.note_of("plan") == panel.teaching.sentence
-    assert "20 from chance, generation 0" in lab_state.note_of("plan")
+    assert "20 random placements, generation 0" in lab_state.note_of("plan")
 
 
 async def test_scrubbing_moves_the_network_and_leaving_gives_it_back():
@@ -74,7 +74,7 @@ async def test_the_reference_is_what_the_planner_finds():
     reference, view = panel.teaching.reference, panel.teaching.view
     assert 0 < reference.lower_bound_s <= reference.cost.total_s == view.planner_s
     assert all(frame.best.cost_s >= reference.lower_bound_s * (1 - 1e-9) for frame in view.frames)
-    assert panel.teaching.sentence.startswith("The real planner ")
+    assert panel.teaching.sentence.startswith("Best ")
 
 
 async def test_the_plan_at_hand_is_kept_until_an_individual_is_taken_over():
