@@ -12,7 +12,7 @@ from plan_widgets import JOB, irregular
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.plan_panel import RACE, REAL, PlanPanel
+from dtfm_lab.widgets.planner.plan_panel import RACE, REAL, TEACHING, PlanPanel
 from dtfm_lab.widgets.planner.teaching_panel import PACES
 from dtfm_lab.widgets.views.population import NOBODY, PopulationView, cells_of
 
@@ -21,7 +21,9 @@ FAST = list(PACES)[-1]
 
 def a_panel(topology: Topology | None = None) -> tuple[LabState, PlanPanel]:
     lab_state = LabState(topology=topology or irregular())
-    return lab_state, PlanPanel(lab_state, JOB)
+    panel = PlanPanel(lab_state, JOB)
+    panel.mode.value = TEACHING
+    return lab_state, panel
 
 
 async def searched(topology: Topology | None = None) -> tuple[LabState, PlanPanel, PopulationView]:
