@@ -110,8 +110,19 @@ function render({ model, el }) {
       {},
       h("span", {}, label),
       options
-        ? h("select", { onchange: ({ target }) => edit(key, /** @type {HTMLSelectElement} */ (target).value) }, ...options.map((name) => h("option", { value: name, selected: name === value }, name)))
-        : h("input", { type: "text", inputmode: "decimal", autocomplete: "off", value, placeholder, onchange: ({ target }) => edit(key, /** @type {HTMLInputElement} */ (target).value) }),
+        ? h(
+            "select",
+            { onchange: ({ target }) => edit(key, /** @type {HTMLSelectElement} */ (target).value) },
+            ...options.map((name) => h("option", { value: name, selected: name === value }, name)),
+          )
+        : h("input", {
+            type: "text",
+            inputmode: "decimal",
+            autocomplete: "off",
+            value,
+            placeholder,
+            onchange: ({ target }) => edit(key, /** @type {HTMLInputElement} */ (target).value),
+          }),
     );
   /** @type {(facts: Facts) => HTMLElement[]} */
   const device = (facts) => [
