@@ -92,6 +92,8 @@ class LabState(traitlets.HasTraits):
     predicted = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     measured = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     comparison = traitlets.Instance(Comparison, allow_none=True).tag(result=True)
+    run_part = traitlets.Unicode("")
+    """What a run would train here where that is less than the plan: "one pipeline of 8, with a small model"."""
     ran = traitlets.Instance(Plan, allow_none=True)
     """The plan, with the choices, that ``measured`` is a run of; ``plan`` may be a newer one."""
     message = traitlets.Unicode("")
@@ -137,11 +139,23 @@ class LabState(traitlets.HasTraits):
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
+        self._last: dict[str, Topology | Job] = {name: noun for name in ("topology", "job") if (noun := getattr(self, name)) is not None}
+        """The last network and the last job, by the trait's name."""
         self._kept: dict[str, tuple[tuple[object, ...], Plan]] = {}
+        self.observe(lambda change: self._leave_run_behind(change["name"], change["new"]), ["topology", "job"])
 
     @traitlets.validate("queueing")
     def _current_queueing(self, proposal: Any) -> Any:
         return current_name("queueing", proposal.value)
+
+    def _leave_run_behind(self, name: str, now: Topology | Job | None) -> None:
+        """Forget what was predicted and measured of another network, or of another job: it answers nothing here."""
+        if now is None:
+            return
+        before, self._last[name] = self._last.get(name), now
+        if before is not None and is_another(before, now):
+            with self.hold_trait_notifications():
+                self.predicted = self.measured = self.comparison = self.ran = None
 
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""
@@ -234,6 +248,18 @@ def _given(choices: Mapping[str, Any]) -> dict[str, Any]:
 def _scheduled(plan: Plan, schedule: str, queueing: str) -> Plan:
     job = plan.job if schedule == plan.job.schedule_name else plan.job.with_fields(schedule=schedule)
     return plan if (job, queueing) == (plan.job, plan.queueing) else plan.changed(job=job, queueing=queueing)
+
+
+def is_another(before: Topology | Job, now: Topology | Job) -> bool:
+    """Whether two networks, or two jobs, are not the same one before and after an edit.
+
+    An edit keeps the name, and some of the devices or the model.
+    """
+    if before.name != now.name:
+        return True
+    if isinstance(before, Topology) and isinstance(now, Topology):
+        return set(before.names).isdisjoint(now.names)
+    return isinstance(before, Job) and isinstance(now, Job) and before.model != now.model
 
 
 def is_plan_of(planned: Job, job: Job) -> bool:
@@ -332,7 +358,7 @@ def predicted_of_run(lab_state: LabState) -> Trace | None:
     found = lab_state.comparison
     if found is None or found.measured is not lab_state.measured or run_staleness(lab_state):
         return None
-    return None if found.predicted.context.rehearsed else found.predicted
+    return None if found.measured.context.part else found.predicted
 
 
 def comparison_staleness(lab_state: LabState) -> str:

@@ -170,7 +170,7 @@ class Lab(w.VBox):
         """
         groups = of("plan", lambda plan: f"{counted(plan.job.n_stages, 'group')} of {plan.job.n_replicas}")
         predicted = of("predicted", lambda it: f"predicted {format_s(it.iteration_s)} under {it.context.schedule}")
-        measured = of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}")
+        measured = of("measured", measured_words)
         error = of("comparison", lambda comparison: f"error {comparison.error_text}")
         own = [
             LabStep("plan", self.plan_panel, "Search", of("bounded_plan", result_words), plan_staleness, "Plan again"),
@@ -344,6 +344,12 @@ class Lab(w.VBox):
             if network:
                 bundle["image/svg+xml"] = thumbnail_svg(network, times=2)
         return bundle
+
+
+def measured_words(trace: Trace) -> str:
+    """Return the seconds of a measured iteration, and what ran where that is less than the plan."""
+    part = f", {trace.context.part}" if trace.context.part else ""
+    return f"measured {format_s(trace.iteration_s)}{part}"
 
 
 def _opened(

@@ -80,7 +80,8 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     share = signed_share(comparison.iteration_error)
     where = "in its interval" if comparison.is_inside else "out of its interval"
     note = f"{share}, {where}" if comparison.inside_sentence else f"{share} of the prediction"
-    error = Tile("Error", signed_s(error_s), note, abs(error_s) >= notable_s)
+    part = comparison.measured.context.part
+    error = Tile(f"Error, {part}" if part else "Error", signed_s(error_s), note, abs(error_s) >= notable_s)
     if comparison.blame_missing:
         return (error, Tile("From messages", "–", comparison.blame_missing), Tile("From computation", "–", ""))
     suspects, found = comparison.suspects, comparison.blame

@@ -30,6 +30,8 @@ REST_S = 0.3
 """Seconds that a plan stands before it is analysed, so that a drag is not slowed."""
 PROVED = 5e-4
 """Gap below which a communication cost is told as proved."""
+SAID = "bound_s", "busy", "message", "pane", "hand_note", "run_part", "run_story", "run_progress", "notes"
+"""Traits besides the results that are told in the bar."""
 CHEAPER = {"name": "cheaper", "label": "cheaper?", "title": "Look for cheaper plans, and see how much slower they are"}
 
 
@@ -62,7 +64,7 @@ class StatusBar:
         traitlets.dlink((self.view, "dark"), (lab_state, "dark"))
         lab_state.observe(
             lambda _: self._soon(),
-            [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", "run_story", "run_progress", "notes"],
+            [*RESULT_TRAITS, *SAID],
         )
         self.refresh()
 
@@ -265,11 +267,15 @@ def _measured_number(state: LabState) -> dict[str, Any]:
         runs = "run" in state.busy
         note = (state.run_progress or "being read") if runs else "not run"
         return _number("Measured", "…" if runs else "–", note=note, word="measured")
+    part, seconds = measured.context.part, format_s(measured.iteration_s)
+    label = f"Measured, {part}" if part else "Measured"
     if run_staleness(state):
-        return _number("Measured", format_s(measured.iteration_s), note="before the last edit", word="error")
+        return _number(label, seconds, note="before the last edit", word="error")
     note = "" if comparison is None else signed_share(comparison.iteration_error)
+    if part and comparison is not None:  # its prediction is not the one in the bar
+        note = f"{note}, {format_s(comparison.predicted_iteration_s)} predicted for it"
     bad = comparison is not None and abs(comparison.iteration_error) > 0.1
-    return _number("Measured", format_s(measured.iteration_s), note=note, bad=bad, word="error")
+    return _number(label, seconds, note=note, bad=bad, word="error")
 
 
 def _was(was: float | None, now: float) -> str:
@@ -289,7 +295,7 @@ def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
     if state.plan.job.model is None:
         return NextAction("plan", "Plan again")
     if state.measured is None or run_staleness(state):
-        return NextAction("run", "Run it for real")
+        return NextAction("run", f"Train {state.run_part}" if state.run_part else "Run it for real")
     if state.pane != "compare":
         return NextAction("compare", "Compare")
     return NextAction("refit", "Use the refitted network") if can_refit else NextAction("run", "Run again")

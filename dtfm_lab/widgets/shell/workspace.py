@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from html import escape
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import reason_of, write_bytes, write_text
 from dtfm_lab.files.workspaces import MARK, WorkspaceState, link_of, load_workspace, save_workspace, state_from_link
+from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, labelled
@@ -91,7 +93,10 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
 
 
 async def _compare(lab_state: LabState, predicted: Trace, measured: Trace) -> None:
+    plan = lab_state.ran
     with contextlib.suppress(LabError):  # the prediction may have been made again since the run, of something else
+        if measured.context.part and plan is not None:  # the one that is saved is of the whole plan
+            predicted = await asyncio.to_thread(partial(simulate, plan, like=measured))
         comparison = await asyncio.to_thread(lab.compare, predicted, measured)
         if lab_state.measured is measured and lab_state.comparison is None:
             lab_state.comparison = comparison
