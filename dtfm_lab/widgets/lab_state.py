@@ -139,7 +139,9 @@ class LabState(traitlets.HasTraits):
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
-        self._last: dict[str, Topology | Job] = {name: noun for name in ("topology", "job") if (noun := getattr(self, name)) is not None}
+        self._last: dict[str, Topology | Job] = {
+            name: noun for name in ("topology", "job") if (noun := getattr(self, name)) is not None
+        }
         """The last network and the last job, by the trait's name."""
         self._kept: dict[str, tuple[tuple[object, ...], Plan]] = {}
         self.observe(lambda change: self._leave_run_behind(change["name"], change["new"]), ["topology", "job"])

@@ -25,7 +25,9 @@ def state() -> LabState:
     topology = lab.load_topology("lecture-hall")
     job = lab.load_job("tiny").with_fields(n_stages=2, n_replicas=4)
     plan = lab.plan(topology, job, steps=1)
-    return LabState(topology=topology, job=job, plan=plan, predicted=lab.simulate(plan), schedule=plan.job.schedule_name)
+    return LabState(
+        topology=topology, job=job, plan=plan, predicted=lab.simulate(plan), schedule=plan.job.schedule_name
+    )
 
 
 def run_a_part(state: LabState, stand_in: str = SMALL_MODEL) -> None:

@@ -120,7 +120,7 @@ class JobControls(SavedControls):
         self.job = menu("Job", "185px", "38px", names, what, value=job.name if job else "small")
         self.shape = menu("Shape", "265px", "48px", (), "Pipeline stages x data-parallel replicas")
         options = {option.name: option for option in options_of(Job)}
-        # unbounded: a bounded one would make a batch of 0 into 1 without a word, where the job says what is wanted
+        # without bounds of its own: a bounded one would make a batch of 0 into 1 without a word, where the job says what is wanted
         self.batch = labelled(w.IntText, "Batch", "125px", "45px", tooltip=options["global_batch"].help)
         offered = [(CHOOSES, OPEN_MICROBATCH)]
         self.microbatch = menu("Micro-batch", "262px", "82px", offered, "Sequences per pipeline step")
@@ -137,7 +137,7 @@ class JobControls(SavedControls):
         self.job.observe(lambda _: self._take_job(), "value")
         self.batch.observe(lambda _: self._offer_microbatches(), "value")
         for control in (self.shape, *of_job.values()):
-            control.observe(lambda _: self._set_job(), "value")
+            control.observe(lambda _: self._set_job(keeps=True), "value")
         lab_state.observe(lambda _: self._offer_shapes(self.shape.value), "topology")
 
     def take(self, job: Job) -> None:
@@ -189,7 +189,9 @@ class JobControls(SavedControls):
     def _offer_microbatches(self, also: int | None = None) -> None:
         """Offer the micro-batches that divide the batch, and the one that is set."""
         batch, kept = self.batch.value, self.microbatch.value if also is None else also
-        sizes = sorted({*(divisors(batch) if batch > 0 else ()), kept} - {OPEN_MICROBATCH})
+        if not 1 <= batch <= MOST_COUNT:
+            return  # the job says what is wanted
+        sizes = sorted({*divisors(batch), kept} - {OPEN_MICROBATCH})
         chooses = [] if self._chosen.model is None else [(CHOOSES, OPEN_MICROBATCH)]
         with self._is_filling:
             self.microbatch.options = [*chooses, *((f"{n:,}", n) for n in sizes)]
@@ -249,7 +251,8 @@ class JobControls(SavedControls):
         except LabError:
             return job
 
-    def _set_job(self) -> None:
+    def _set_job(self, *, keeps: bool = False) -> None:
+        """Set the job to what the controls say; ``keeps``: one that is refused leaves the job before in force."""
         if self._is_filling or self.shape.value is None:
             return
         chosen = self._chosen
@@ -264,8 +267,10 @@ class JobControls(SavedControls):
             self._lab_state.job = override(chosen, **given)
             self._lab_state.message = ""
         except LabError as error:
-            self._lab_state.job = None
-            self._lab_state.report_error("plan", str(error))
+            kept = keeps and self._lab_state.job is not None
+            self._lab_state.job = self._lab_state.job if kept else None
+            until = ". Until then the job before stays in force." if kept else ""
+            self._lab_state.report_error("plan", f"{error}{until}")
 
 
 def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[int, int] | None:
