@@ -3,11 +3,10 @@
 It contains no widget.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import traitlets
 
@@ -21,8 +20,7 @@ from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import current_name
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.widgets.live_search import LiveSearch
-
-T = TypeVar("T")
+from dtfm_lab.widgets.undoing import UndoHistory
 
 
 class Guard:
@@ -39,31 +37,6 @@ class Guard:
 
     def __bool__(self) -> bool:
         return self._depth > 0
-
-
-class Undoable(Generic[T]):
-    """States to go back to, and those that were gone back from, to make again."""
-
-    def __init__(self, most: int) -> None:
-        self.past: deque[T] = deque(maxlen=most)
-        self.future: deque[T] = deque(maxlen=most)
-
-    def add(self, before: T) -> None:
-        """Keep the state before a change; what could be made again cannot any more."""
-        self.past.append(before)
-        self.future.clear()
-
-    def clear(self) -> None:
-        self.past.clear()
-        self.future.clear()
-
-    def turn(self, now: T, *, back: bool) -> T | None:
-        """Return the state before the last change, or after the last one gone back from; None where there is none."""
-        source, target = (self.past, self.future) if back else (self.future, self.past)
-        if not source:
-            return None
-        target.append(now)
-        return source.pop()
 
 
 class LabState(traitlets.HasTraits):
@@ -92,6 +65,8 @@ class LabState(traitlets.HasTraits):
     predicted = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     measured = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     comparison = traitlets.Instance(Comparison, allow_none=True).tag(result=True)
+    lacking = traitlets.Unicode("")
+    """Which devices lack memory for what is predicted, how much, and what would fit; empty where all fits."""
     run_part = traitlets.Unicode("")
     """What a run would train here where that is less than the plan: "one pipeline of 8, with a small model"."""
     ran = traitlets.Instance(Plan, allow_none=True)
@@ -143,6 +118,8 @@ class LabState(traitlets.HasTraits):
             name: noun for name in ("topology", "job") if (noun := getattr(self, name)) is not None
         }
         """The last network and the last job, by the trait's name."""
+        self.history = UndoHistory()
+        """All edits that a reader has made; panels add their parts to it."""
         self._kept: dict[str, tuple[tuple[object, ...], Plan]] = {}
         self.observe(lambda change: self._leave_run_behind(change["name"], change["new"]), ["topology", "job"])
 
@@ -151,13 +128,18 @@ class LabState(traitlets.HasTraits):
         return current_name("queueing", proposal.value)
 
     def _leave_run_behind(self, name: str, now: Topology | Job | None) -> None:
-        """Forget what was predicted and measured of another network, or of another job: it answers nothing here."""
+        """Forget what was predicted and measured of another network, or of another job: it answers nothing here.
+
+        The plan of another network goes, too, so that no plan depends on what was open before.
+        """
         if now is None:
             return
         before, self._last[name] = self._last.get(name), now
         if before is not None and is_another(before, now):
             with self.hold_trait_notifications():
                 self.predicted = self.measured = self.comparison = self.ran = None
+                if name == "topology":
+                    self.plan = self.live_search = None
 
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""

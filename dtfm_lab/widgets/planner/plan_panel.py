@@ -9,7 +9,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.memory import held_memory
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
-from dtfm_lab.widgets.controls import Panel, classed, pane, restore_values, segments, show, toolbar
+from dtfm_lab.widgets.controls import Panel, button, classed, pane, restore_values, segments, show, toolbar
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls, ObjectiveControls
@@ -44,6 +44,10 @@ class PlanPanel(Panel):
         self.job_controls = JobControls(lab_state, job)
         self.mode = classed(segments(list(MODES), list(MODES.values())), "dtfm-modes")
         self.objective_controls = ObjectiveControls(lab_state, lambda: self.real.show_objective())
+        self.objective_controls.on_edit = self._plan_for_objective
+        what = "Give every device without a price what its GPU usually costs an hour"
+        self.typical_prices = button("Use typical prices", "", what, "auto", style="primary")
+        self.typical_prices.on_click(lambda _: self._price())
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
         self.real = SearchPanel(lab_state, self._update_buttons, self.objective_controls, self.race.show_live)
         self.race.live.children = [self.real.population]
@@ -58,7 +62,7 @@ class PlanPanel(Panel):
         self._mains[REAL] = w.VBox([self.real.population, self.real.curve, self.alarm, self.note])
         for main in self._mains.values():
             classed(main, "dtfm-fill", "dtfm-mode-main")
-        row = toolbar(self.mode, *self._bars.values())
+        row = toolbar(self.mode, self.typical_prices, *self._bars.values())
         self.view = pane([row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan", "shown_panes"])
@@ -101,6 +105,24 @@ class PlanPanel(Panel):
         for search in self._searches:
             search.stop.click()
 
+    def _plan_for_objective(self) -> None:
+        """Plan for what was just chosen; where that takes prices and there are none, offer typical ones."""
+        self._update_buttons()
+        if self.lab_state.plan is not None and self._is_idle and not self._lacks_prices:
+            self.redo()
+
+    @property
+    def _lacks_prices(self) -> bool:
+        """Whether dollars are asked for and no device has a price."""
+        topology, asked = self.lab_state.topology, self.objective_controls.options()
+        in_dollars = asked["objective"] == "price" or "max_price_per_hour" in asked
+        return in_dollars and topology is not None and not any(device.price_per_hour for device in topology.devices)
+
+    def _price(self) -> None:
+        if (topology := self.lab_state.topology) is not None:
+            self.lab_state.topology = topology.with_typical_prices()
+            self._plan_for_objective()
+
     @property
     def _is_idle(self) -> bool:
         return all(one.search is None for one in self._searches)
@@ -109,6 +131,7 @@ class PlanPanel(Panel):
         for search in self._searches:
             search.update_buttons(free=self._is_idle)
         self.mode.disabled = not self._is_idle
+        show(self.typical_prices, self._lacks_prices)
         if self._is_idle == (STEP in self.lab_state.busy):
             self.lab_state.set_busy(STEP, not self._is_idle)
 

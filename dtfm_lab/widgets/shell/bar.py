@@ -30,7 +30,7 @@ REST_S = 0.3
 """Seconds that a plan stands before it is analysed, so that a drag is not slowed."""
 PROVED = 5e-4
 """Gap below which a communication cost is told as proved."""
-SAID = "bound_s", "busy", "message", "pane", "hand_note", "run_part", "run_story", "run_progress", "notes"
+SAID = "bound_s", "busy", "message", "pane", "hand_note", "lacking", "run_part", "run_story", "run_progress", "notes"
 """Traits besides the results that are told in the bar."""
 CHEAPER = {"name": "cheaper", "label": "cheaper?", "title": "Look for cheaper plans, and see how much slower they are"}
 
@@ -66,6 +66,7 @@ class StatusBar:
             lambda _: self._soon(),
             [*RESULT_TRAITS, *SAID],
         )
+        lab_state.history.observe(lambda _: self._soon(), "said")
         self.refresh()
 
     def _take_plan(self, plan: Plan | None) -> None:
@@ -236,7 +237,9 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
     if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between}, {note}", f"{between}, {short}"
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
-    return _number("Iteration, predicted", format_s(seconds), was=was, note=note, short=short, **details)
+    if lacks := bool(state.lacking) and shown is not None:
+        note = short = "does not fit in memory"
+    return _number("Iteration, predicted", format_s(seconds), was=was, note=note, short=short, bad=lacks, **details)
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
@@ -244,12 +247,23 @@ def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
     left = plan.speed_up_left
     if left is None or not math.isfinite(left):
         return schedule, schedule
+    if plan.left_open is None:  # of what the bound is, nobody knows
+        return schedule, schedule
+    within = _short_scope(plan)
     if left <= 1 + 1e-6:
-        return plan.speed_up_words, "no faster plan"
+        return plan.speed_up_words, f"none faster{within}"
     if left > LOOSE_TIMES:
-        return plan.speed_up_words, "bound loose"
+        return plan.speed_up_words, "how far from the best is unknown"
     of = "any plan's bound" if plan.scope == "any plan" else f"the bound of {plan.scope}"
-    return f"at most {format_times(left)} × {of}", f"≤ {format_times(left)} × bound"
+    return f"at most {format_times(left)} × {of}", f"≤ {format_times(left)} × the best{within}"
+
+
+def _short_scope(plan: Plan) -> str:
+    """Return of which plans a bound is, in a few words: "in 4 x 2", "as pinned"; empty where it is of any plan."""
+    if not plan.pinned:
+        return ""
+    shape = f"{plan.job.n_stages} x {plan.job.n_replicas}"
+    return f" in {shape}" if shape in plan.pinned else " as pinned"
 
 
 def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
@@ -295,7 +309,8 @@ def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
     if state.plan.job.model is None:
         return NextAction("plan", "Plan again")
     if state.measured is None or run_staleness(state):
-        return NextAction("run", f"Train {state.run_part}" if state.run_part else "Run it for real")
+        label = f"Train {state.run_part}" if state.run_part else "Run it for real"
+        return NextAction("run", f"{label}, though it does not fit" if state.lacking else label)
     if state.pane != "compare":
         return NextAction("compare", "Compare")
     return NextAction("refit", "Use the refitted network") if can_refit else NextAction("run", "Run again")

@@ -6,8 +6,8 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from html import escape
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, labelled
-from dtfm_lab.widgets.lab_state import LabState, shown_prediction
+from dtfm_lab.widgets.lab_state import LabState, is_profiled, run_staleness, shown_prediction
 from dtfm_lab.widgets.shell.still_page import still_page
 from dtfm_lab.widgets.tasks import begin
 
@@ -172,13 +172,14 @@ class Workspace:
         self._report(f"saved as {path.name} in {path.parent.resolve()}, {size}{left}", link)
 
     async def _save_page(self) -> None:
-        """Write the plan as a page beside the file, with the prediction that is shown."""
+        """Write the plan as a page beside the file, with its prediction from FLOP: its reader has no profile."""
         state, path = self._lab_state, self._path().with_suffix(".html")
-        if (plan := state.chosen_plan) is None:
+        if (plan := state.shown_plan) is None:
             raise FileError("there is no plan yet to make a page of; wanted one")
         self._report("drawing the page…")
-        predicted = shown_prediction(state)
-        await asyncio.to_thread(lambda: write_text(path, still_page(plan, predicted)))
+        predicted = None if is_profiled(state) else shown_prediction(state)
+        measured = None if run_staleness(state) else state.measured
+        await asyncio.to_thread(lambda: write_text(path, still_page(plan, predicted, measured)))
         link, size = await asyncio.to_thread(_link, path, "text/html")
         self._report(f"saved as {path}, {size}: it needs nothing but a browser", link)
 

@@ -325,6 +325,7 @@ export interface TopBar {
   own_id: string;
   shown_as: string;
   still: boolean;
+  undo_label: string;
   visitor: string;
 }
 
