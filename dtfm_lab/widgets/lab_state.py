@@ -19,6 +19,8 @@ from dtfm_lab.domain.network.device import groups_of
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import current_name
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_share
+from dtfm_lab.planning.search import objectives
 from dtfm_lab.widgets.live_search import LiveSearch
 from dtfm_lab.widgets.undoing import UndoHistory
 
@@ -37,6 +39,10 @@ class Guard:
 
     def __bool__(self) -> bool:
         return self._depth > 0
+
+
+OFFERED = 5e-3
+"""Share of its value that a plan of another pane must save to become the lab's."""
 
 
 class LabState(traitlets.HasTraits):
@@ -140,6 +146,26 @@ class LabState(traitlets.HasTraits):
                 self.predicted = self.measured = self.comparison = self.ran = None
                 if name == "topology":
                     self.plan = self.live_search = None
+
+    def offer(self, plan: Plan, by: str) -> bool:
+        """Make a plan that another pane has found the lab's where it is better, so that the lab has one best plan.
+
+        It is better by the objective of the lab's plan, for what is drawn and chosen. Return whether it was taken.
+        """
+        own, topology, job = self.plan, self.topology, self.job
+        if own is None or topology is None or job is None or plan is own or self.plan_is_stale or self.busy:
+            return False
+        if plan.topology.fingerprint != topology.fingerprint or not is_plan_of(plan.job, job):
+            return False
+        if own.objective != plan.objective or own.queueing != plan.queueing or plan.iteration_s is None:
+            return False
+        value = objectives[own.objective].value
+        if not value(plan) < value(own) * (1 - OFFERED):
+            return False
+        self.plan = plan
+        if self.plan is plan:
+            self.hand_note = f"{by} found a plan that is {format_share(1 - value(plan) / value(own), 0)} better."
+        return True
 
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""

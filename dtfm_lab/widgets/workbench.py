@@ -162,6 +162,7 @@ class Lab(w.VBox):
         )
         self.replanning.foresee = self.schedule_panel.foresee
         self.replanning.show_at_hand = self.schedule_panel.show_at_hand
+        self.schedule_panel.told_before_s = lambda: None if history.before is None else history.before.iteration_s
         self.what_if_panel = WhatIfPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)

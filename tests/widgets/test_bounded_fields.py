@@ -11,22 +11,34 @@ from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import LIMITS, document_of, topology_of
 from dtfm_lab.widgets.planner.job_controls import JobControls
+from dtfm_lab.widgets.shell.workspace import restore_state, state_of
 
 
 @pytest.mark.parametrize("batch", [99_999_999_999_999_999_999, 10**9 + 1, 0, -3])
-def test_a_batch_out_of_range_is_refused_at_once_and_the_job_before_stays(batch) -> None:
+def test_a_batch_out_of_range_is_refused_at_once_and_the_old_one_works_again(batch) -> None:
     state = LabState(topology=lab.load_topology("lecture-hall"))
     controls = JobControls(state, lab.load_job("small"))
     before, sizes, typed = state.job, controls.microbatch.options, controls.batch.value
     controls.batch.value = batch
-    assert state.job is before
+    assert state.job is None
     assert "global_batch" in state.message
-    assert state.message.endswith("Until then the job before stays in force.")
+    assert "\n" not in state.message
     assert controls.microbatch.options == sizes
     controls.batch.value = typed
     assert (state.job, state.message) == (before, "")
     controls.batch.value = 2 * typed
     assert state.job.global_batch == 2 * typed
+    state.history.undo()
+    assert state.job == before
+
+
+async def test_a_refused_job_is_no_reason_for_a_lab_without_one_after_a_restart() -> None:
+    first, other = (lab.Lab("lecture-hall", autosave=False, live=False) for _ in range(2))
+    job = first.job
+    first.plan_panel.job_controls.batch.value = 10**20
+    assert first.job is None
+    restore_state(state_of(first.lab_state, first.panels), other.lab_state, other.panels)
+    assert other.job == job
 
 
 def drawn_with(part: str, key: str, number: float) -> dict[str, Any]:

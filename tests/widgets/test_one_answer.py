@@ -24,7 +24,7 @@ def state() -> LabState:
     return LabState(topology=topology, job=job, plan=plan, schedule=plan.job.schedule_name)
 
 
-def test_a_plan_that_does_not_fit_is_told_in_the_bar_in_the_sentence_and_on_the_button(state) -> None:
+async def test_a_plan_that_does_not_fit_is_told_in_the_bar_in_the_sentence_and_on_the_button(state) -> None:
     panel = SchedulePanel(state)
     trace = lab.simulate(state.plan, state.schedule)
     state.predicted = trace

@@ -97,6 +97,7 @@ def test_a_bound_says_of_which_plans_it_is_or_is_not_shown() -> None:
     assert bar_numbers(state, None)[0]["short"] == "none faster in 4 x 2"
     state.plan = replace(plan, iteration_lower_bound_s=plan.iteration_s, left_open=None)
     assert "faster" not in bar_numbers(state, None)[0]["short"], "nobody knows of which plans"
+    assert "that its search allowed" in bar_numbers(state, None)[0]["note"].replace("no plan", "any plan")
 
 
 def test_a_better_plan_that_comes_later_is_announced() -> None:

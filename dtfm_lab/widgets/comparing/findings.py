@@ -64,7 +64,7 @@ class Findings(NamedTuple):
         suspects = comparison.suspects["sentence"].tolist()
         more = len(suspects) - MOST_SENTENCES
         rest = [f"and {more} more, in comparison.suspects"] if more > 0 else []
-        first = comparison.verdict, comparison.inside_sentence
+        first = comparison.error_sentence, comparison.verdict, comparison.inside_sentence
         in_order = (*first, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
         by_model = comparison.measured.context.links_by_model
         rows = comparison.suspects[["of", "name"]].values
@@ -81,7 +81,12 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     where = "in its interval" if comparison.is_inside else "out of its interval"
     note = f"{share}, {where}" if comparison.inside_sentence else f"{share} of the prediction"
     part = comparison.measured.context.part
-    error = Tile(f"Error, {part}" if part else "Error", signed_s(error_s), note, abs(error_s) >= notable_s)
+    error = Tile(
+        f"Error, {part}" if part else "Error",
+        signed_s(error_s),
+        note,
+        abs(error_s) >= notable_s and not comparison.is_inside,
+    )
     if comparison.blame_missing:
         return (error, Tile("From messages", "–", comparison.blame_missing), Tile("From computation", "–", ""))
     suspects, found = comparison.suspects, comparison.blame
@@ -149,9 +154,9 @@ def tables(comparison: Comparison) -> list[Table]:
             row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"]), "noun": noun}
             for row in its
         ]
-        # suspects first; then by suspicion, and by the size of their errors where that is unknown
+        # suspects first; then by the error that is shown, and by suspicion where errors are alike
         ranks = {row["id"]: order.get((noun, row["id"]), len(order)) for row in marked}
-        marked.sort(key=lambda row: (not row["suspect"], ranks[row["id"]], -abs(row["error_s"])))
+        marked.sort(key=lambda row: (not row["suspect"], -abs(row["error_s"]), ranks[row["id"]]))
         table = {"key": key, "name": name, "noun": noun, "own": own, "second": second}
         table["measured"] = BY_MODEL if key == "links" and by_model else "measured"
         found.append(table | {"count": len(marked), "rows": marked[:MOST_ROWS]})

@@ -244,7 +244,8 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
     iteration_bound_s = plan.iteration_lower_bound_s
     if made.iteration_s is None or iteration_bound_s is None:
         return made
-    return replace(made, iteration_lower_bound_s=min(iteration_bound_s, made.iteration_s))
+    bound_s = min(iteration_bound_s, made.iteration_s)
+    return replace(made, iteration_lower_bound_s=bound_s, left_open=plan.left_open)
 
 
 def change(difference_s: float, of_s: float) -> str:

@@ -154,14 +154,14 @@ class JobControls(SavedControls):
         rows = [self.job, self.shape, self.batch], [self.microbatch, self.schedule]
         self.view = w.VBox([w.HBox(row) for row in rows])
         self._is_filling, self._is_chosen = Guard(), Guard()
-        self._take_job()
         self._settled = self._state()
         """What the controls held when they set the job last."""
+        self._take_job()
         lab_state.history.add_part("job", self._state, self._put)
         self.job.observe(lambda _: self._choose_job(), "value")
         self.batch.observe(lambda _: self._offer_microbatches(), "value")
         for control in (self.shape, *of_job.values()):
-            control.observe(lambda _: self._set_job(keeps=True), "value")
+            control.observe(lambda _: self._set_job(by_hand=True), "value")
         self._drawn: Topology | None = lab_state.topology
         """The last network that was drawn."""
         lab_state.observe(lambda _: self._follow_network(), "topology")
@@ -310,8 +310,8 @@ class JobControls(SavedControls):
         except LabError:
             return job
 
-    def _set_job(self, *, keeps: bool = False) -> None:
-        """Set the job to what the controls say; ``keeps``: one that is refused leaves the job before in force."""
+    def _set_job(self, *, by_hand: bool = False) -> None:
+        """Set the job to what the controls say, None where that is refused; ``by_hand``: it can be undone."""
         if self._is_filling or self.shape.value is None:
             return
         chosen = self._chosen
@@ -324,16 +324,15 @@ class JobControls(SavedControls):
             given |= {"global_batch": self.batch.value, "microbatch": self.microbatch.value or None}
         try:
             job = override(chosen, **given)
-            if (keeps or self._is_chosen) and (before := self._lab_state.job) not in (None, job):
+            before = self._settled[2]  # a job that was refused since is no state to go back to
+            if (by_hand or self._is_chosen) and before not in (None, job):
                 self._lab_state.history.keep(job_words(before, job), job=self._settled)
             self._lab_state.job = job
             self._lab_state.message = ""
             self._settled = self._state()
         except LabError as error:
-            kept = keeps and self._lab_state.job is not None
-            self._lab_state.job = self._lab_state.job if kept else None
-            until = ". Until then the job before stays in force." if kept else ""
-            self._lab_state.report_error("plan", f"{error}{until}")
+            self._lab_state.job = None
+            self._lab_state.report_error("plan", str(error))
 
 
 def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[int, int] | None:

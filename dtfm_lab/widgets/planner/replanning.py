@@ -106,6 +106,8 @@ class LiveReplanning(Panel):
         """End a search that only looks on: a run is measured on the same processor, and a search was asked for."""
         if self._lab_state.is_needed_elsewhere:
             self._cancel()
+        else:  # an edit that came while something else was searched for has no plan yet
+            self._request()
 
     def _note_freedom(self, change: dict[str, Any]) -> None:
         old, new = change["old"], change["new"]

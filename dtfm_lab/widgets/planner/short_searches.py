@@ -234,7 +234,7 @@ def _kept(plan: Plan, start: Plan, bounded: Plan) -> Plan:
     if bound_s is not None and iteration_s is not None:
         made["iteration_lower_bound_s"] = min(bound_s, iteration_s)
     least_s = min(bounded.lower_bound_s, start.cost.total_s)
-    return replace(start, lower_bound_s=least_s, **made)
+    return replace(start, lower_bound_s=least_s, left_open=bounded.left_open, **made)
 
 
 def _costs_alike(plan: Plan, start: Plan) -> bool:

@@ -15,7 +15,6 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.domain.units import counted, format_s
-from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.launch import Secret, start_mystery, what_runs, what_would_run
 from dtfm_lab.runtime.client.run import Run
@@ -40,6 +39,7 @@ from dtfm_lab.widgets.running.run_progress import (
     listed,
     note_of,
     story_of,
+    written_html,
 )
 from dtfm_lab.widgets.schedule.predictions import FROM_PROFILE, ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
@@ -72,14 +72,16 @@ class RunPanel(Panel):
         self._is_concluding = self._is_warm = False
         self._plan: Plan | None = None
         """The plan that ``run`` runs, or runs a part of."""
-        self._began_on: tuple[Topology | None, Job | None] = None, None
-        """The network and the job that were shown when ``run`` began."""
+        self._began_on: tuple[Topology | None, Job | None] = (None, None)
         self._reductions = ""
         """Which part of the plan runs, and what replaces its model and links."""
         self._expected_s = 0.0
         """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
-        self.clock.tooltip = "How seconds are counted; Options says what this one means here"
+        self.clock.layout.min_width, self.clock.tooltip = (
+            "136px",
+            "How seconds are counted; Options says what this one means here",
+        )
         self.chip = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 auto")), "dtfm-run-chip")
         self.iterations = labelled(w.BoundedIntText, "Iterations", "130px", "62px", 8, min=1, max=10_000)
         self.start = button("Run", "", STARTS, "60px", style="primary")
@@ -166,8 +168,7 @@ class RunPanel(Panel):
         if RunPanel.newest is not None and RunPanel.newest.running:
             begin(asyncio.to_thread(RunPanel.newest.stop), self._report_error)
         RunPanel.newest = self.run
-        self._plan, self._is_concluding = plan, False
-        self._began_on = self._lab_state.topology, self._lab_state.job
+        self._plan, self._is_concluding, self._began_on = plan, False, (self._lab_state.topology, self._lab_state.job)
         self._lab_state.measured = self._lab_state.comparison = self._lab_state.ran = None
         self._expected_s = 0.0
         self.written.value = ""
@@ -260,7 +261,7 @@ class RunPanel(Panel):
         if (of := self._left_behind()) is not None:
             self._say(f"measured {format_s(measured.iteration_s)} an iteration, of {of}, which is no longer shown")
             return
-        self.written.value = _written(run, measured)
+        self.written.value = written_html(run, measured)
         self._schedule.show(predicted)
         self._schedule.chart.show_measured(measured)
         with self._lab_state.hold_trait_notifications():
@@ -269,17 +270,16 @@ class RunPanel(Panel):
                 self._lab_state.predicted = predicted.trace
         comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
         if run is self.run:
-            of = f"{part}: " if (part := measured.context.part) else ""
-            self._say(f"{of}measured {format_s(measured.iteration_s)} an iteration: {comparison.error_text}")
+            self._say(comparison.error_sentence)
             self._lab_state.comparison = comparison
 
     def _left_behind(self) -> str | None:
         """Return which network and job the run is of, where others have been opened since; None where these stand."""
-        now = self._lab_state.topology, self._lab_state.job
-        pairs = zip(self._began_on, now, strict=True)
-        if not any(one is not None and other is not None and is_another(one, other) for one, other in pairs):
-            return None
-        return " on ".join(one.name for one in reversed(self._began_on) if one is not None)
+        network, job = self._began_on
+        others = ((network, self._lab_state.topology), (job, self._lab_state.job))
+        if any(one is not None and other is not None and is_another(one, other) for one, other in others):
+            return " on ".join(one.name for one in (job, network) if one is not None)
+        return None
 
     def _press_stop(self) -> None:
         if self.run is not None and self.run.running:
@@ -346,7 +346,6 @@ class RunPanel(Panel):
         self._lab_state.run_part = part
         self.start.description = f"Train {part}" if part else "Run"
         self.start.layout.width = "auto" if part else "60px"
-        self.start.tooltip = NO_PLAN if self._lab_state.plan is None else STARTS
 
     def _take_measured(self) -> None:
         """Show the losses of a measurement that another panel has set, as when a file is opened."""
@@ -387,13 +386,6 @@ class RunPanel(Panel):
             self._lab_state.run_progress = self._lab_state.run_story = ""
             self._lab_state.set_note("run", "")
         self._lab_state.set_busy("run", running or self._is_concluding)
-
-
-def _written(run: Run, measured: Trace) -> str:
-    """Return what the trained model wrote, and a link to the losses."""
-    text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
-    table = losses(measured).to_csv(index=False).encode()
-    return text + markup.download("Losses as CSV", "losses.csv", table, "text/csv")
 
 
 def _predicted(run: Run, like: Trace | RunContext, note: str) -> ChartedPrediction:

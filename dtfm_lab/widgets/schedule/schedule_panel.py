@@ -20,6 +20,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState, predicted_of_run
+from dtfm_lab.widgets.planner.edits import is_same
 from dtfm_lab.widgets.planner.short_searches import is_same_placement
 from dtfm_lab.widgets.schedule.choices import ChoiceControls, SchedulesTable
 from dtfm_lab.widgets.schedule.predictions import (
@@ -64,6 +65,8 @@ class SchedulePanel(Panel):
         is nothing to say of that any more."""
         self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """A prediction that was made before its plan was set, and what ``_predict`` must want for it."""
+        self.told_before_s: Callable[[], float | None] = lambda: None
+        """Returns the seconds that the bar says an iteration took before the last edit; None where it says nothing."""
         self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """Likewise of the plan at hand on a network that was just edited, for which a search looks now."""
         self._asked: object = None
@@ -150,7 +153,11 @@ class SchedulePanel(Panel):
 
     def _draw(self) -> None:
         if self._shown is not None:
-            self.drawn.draw(self._shown, self._before)
+            told_s = self.told_before_s()
+            ghost = self._before
+            if ghost is not None and told_s is not None and not is_same(ghost.trace.iteration_s, told_s):
+                ghost = None  # the bar tells of another edit
+            self.drawn.draw(self._shown, ghost)
             self._say_title()
 
     def _clear(self, words: str) -> None:

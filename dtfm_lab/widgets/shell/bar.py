@@ -243,12 +243,15 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
-    """Return how far the iteration is from what no plan beats, at length and short; the schedule where that is open."""
+    """Return how far the iteration is from what no plan beats, at length and short; the schedule where that is open.
+
+    Both say of which plans the bound is. Where that takes a sentence, the short words leave the bound out.
+    """
     left = plan.speed_up_left
     if left is None or not math.isfinite(left):
         return schedule, schedule
-    if plan.left_open is None:  # of what the bound is, nobody knows
-        return schedule, schedule
+    if plan.left_open is None:
+        return plan.speed_up_words or schedule, schedule
     within = _short_scope(plan)
     if left <= 1 + 1e-6:
         return plan.speed_up_words, f"none faster{within}"

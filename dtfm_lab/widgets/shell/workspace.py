@@ -74,7 +74,7 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     if _fingerprint(lab_state.topology) != _fingerprint(state.topology):
         lab_state.topology = state.topology
     _restore_panel("plan", state, panels)
-    if lab_state.job != state.job:
+    if state.job is not None and lab_state.job != state.job:  # else it was refused: the controls have one that is not
         lab_state.job = state.job
     lab_state.plan = state.plan
     for name in panels:

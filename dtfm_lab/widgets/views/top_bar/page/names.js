@@ -20,6 +20,10 @@ function nameAll(lab) {
     const name = field.title || widget?.title || field.placeholder;
     if (!said && name) field.setAttribute("aria-label", name);
   }
+  for (const upload of lab.querySelectorAll(".jupyter-widgets.widget-upload")) {
+    const label = [...upload.childNodes].find((node) => node.nodeType === Node.TEXT_NODE && / \(\d+\)$/.test(node.textContent ?? ""));
+    if (label) label.textContent = there(label.textContent).replace(/ \(\d+\)$/, ""); // how many files were chosen says nothing here
+  }
   for (const header of lab.querySelectorAll(".jupyter-widget-Collapse-header:not([role])")) {
     header.setAttribute("role", "button");
     header.tabIndex = 0;
