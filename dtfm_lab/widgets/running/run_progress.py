@@ -176,7 +176,7 @@ def followed(replanned: Event) -> str:
 def listed(lines: Sequence[Happening]) -> str:
     """Return what happened as HTML, the newest line last and in view."""
     rows = "".join(f"<li><time>{_wall(line.at_s)}</time><span>{_named(line)}</span></li>" for line in lines)
-    empty = "" if rows else "<p>Nothing yet. Press Run: workers start, are profiled, and train for real.</p>"
+    empty = "" if rows else "<p>Nothing yet. Start a run: workers start, are profiled, and train for real.</p>"
     return f'{empty}<div class="dtfm-log" role="log" aria-label="What happened" tabindex="0"><ol>{rows}</ol></div>'
 
 

@@ -142,7 +142,11 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
   const yLabels = (_, splits) =>
     splits.map((value) =>
       // on a logarithmic axis uPlot asks for no label with null
-      value === null ? "" : shown.y.log ? figures(value * (shown.y.times ?? 1)) : tickLabel(value * (shown.y.times ?? 1), (splits[1] - splits[0]) * (shown.y.times ?? 1)),
+      value === null
+        ? ""
+        : shown.y.log
+          ? figures(value * (shown.y.times ?? 1))
+          : tickLabel(value * (shown.y.times ?? 1), (splits[1] - splits[0]) * (shown.y.times ?? 1)),
     );
 
   /**
