@@ -58,9 +58,9 @@ class UndoHistory(traitlets.HasTraits):
     said = traitlets.Unicode("")
     """What was undone, or made again, last; empty after another edit."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_KEPT) -> None:
         super().__init__()
-        self.edits: Undoable[Edit] = Undoable(MOST_KEPT)
+        self.edits: Undoable[Edit] = Undoable(most)
         self.is_turning = False
         """Whether an edit is being undone or made again, so that what changes meanwhile is no edit."""
         self._parts: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}

@@ -9,8 +9,7 @@ from typing import Any
 
 from loops import send, until
 
-from dtfm_lab.widgets.network.drawing import LOOK_S, Drawing, PacedEdits, empty_document
-from dtfm_lab.widgets.undoing import MOST_KEPT
+from dtfm_lab.widgets.network.drawing import LOOK_S, MOST_KEPT, Drawing, PacedEdits, empty_document
 from dtfm_lab.widgets.views.view import DocumentView
 
 

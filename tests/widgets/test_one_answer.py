@@ -8,13 +8,18 @@ import ipywidgets as w
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab.planning import simulated
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.live_search import LiveSearch
+from dtfm_lab.widgets.planner.job_controls import ObjectiveControls
+from dtfm_lab.widgets.planner.search_panel import SearchPanel
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction, shares_of
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.bar import bar_numbers, next_action
 from dtfm_lab.widgets.shell.headline import headline
 from dtfm_lab.widgets.shell.still_page import _made_of
+from dtfm_lab.widgets.views.convergence import BOUND
 
 
 @pytest.fixture
@@ -70,3 +75,20 @@ def test_dollars_without_prices_offer_typical_ones_and_act_with_them() -> None:
     panel.typical_prices.click()
     assert all(device.price_per_hour for device in state.topology.devices) == (searched == ["price"])
     assert isinstance(panel.typical_prices, w.Button)
+
+
+def test_the_curve_ends_at_the_bound_that_the_bar_tells(state) -> None:
+    steps = list(lab.search(state.topology, state.job, seed=0, steps=2))
+    live = LiveSearch()
+    live.begin()
+    for step in steps:
+        live.add(replace(step, bound_s=0.1 * step.best_s))
+    live.add(replace(steps[-1], bound_s=0.1 * steps[-1].best_s), last=True)
+    live.is_over = True
+    found = simulated(steps[-1].plan)
+    panel = SearchPanel(state, lambda: None, ObjectiveControls(state, lambda: None), lambda *_: None)
+    state.plan = replace(found, iteration_lower_bound_s=0.9 * found.iteration_s)
+    state.live_search = live
+    panel.look(True)
+    (rows,) = panel.curve.points.values()
+    assert rows[-1][BOUND] == pytest.approx(0.9 * found.iteration_s)

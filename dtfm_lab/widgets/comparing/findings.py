@@ -154,9 +154,9 @@ def tables(comparison: Comparison) -> list[Table]:
             row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"]), "noun": noun}
             for row in its
         ]
-        # suspects first; then by the error that is shown, and by suspicion where errors are alike
+        # suspects first; then by suspicion, and by the size of their errors where that is unknown
         ranks = {row["id"]: order.get((noun, row["id"]), len(order)) for row in marked}
-        marked.sort(key=lambda row: (not row["suspect"], -abs(row["error_s"]), ranks[row["id"]]))
+        marked.sort(key=lambda row: (not row["suspect"], ranks[row["id"]], -abs(row["error_s"])))
         table = {"key": key, "name": name, "noun": noun, "own": own, "second": second}
         table["measured"] = BY_MODEL if key == "links" and by_model else "measured"
         found.append(table | {"count": len(marked), "rows": marked[:MOST_ROWS]})

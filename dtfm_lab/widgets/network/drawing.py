@@ -13,7 +13,7 @@ import traitlets
 from dtfm_lab.domain.units import counted
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.tasks import begin, has_event_loop
-from dtfm_lab.widgets.undoing import UndoHistory
+from dtfm_lab.widgets.undoing import MOST_KEPT, UndoHistory
 
 Document = dict[str, Any]
 
@@ -56,7 +56,7 @@ class Drawing(traitlets.HasTraits):
     def __init__(self, document: Document | None = None, history: UndoHistory | None = None) -> None:
         """``history`` is shared with other parts of the lab; by default the drawing has its own."""
         super().__init__(document=empty_document() if document is None else document)
-        self.edits = UndoHistory() if history is None else history
+        self.edits = UndoHistory(MOST_KEPT) if history is None else history
         self.edits.add_part("drawing", lambda: self.document, self._put)
         for name in ("can_undo", "can_redo"):
             traitlets.dlink((self.edits, name), (self, name))

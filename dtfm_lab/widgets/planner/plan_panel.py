@@ -4,9 +4,11 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.simulation.memory import held_memory
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, pane, restore_values, segments, show, toolbar
@@ -177,6 +179,14 @@ class PlanPanel(Panel):
 
 
 def _lacking(plan: Plan) -> str:
-    """Return which devices lack memory under the plan's schedule, and what would fit; empty where all have enough."""
-    report = held_memory(plan)
-    return "" if report is None or report.fits else report.advice
+    """Return which devices lack memory while the plan's iteration is played, and what would fit; empty where all fit.
+
+    It is the answer of the bar and of the chart, too: messages that wait count as held.
+    """
+    if plan.job.model is None:
+        return ""
+    try:
+        report = memory(plan, trace=simulate(plan))
+    except LabError:  # not every schedule can be simulated on every plan
+        return ""
+    return "" if report.fits else report.advice
