@@ -124,6 +124,8 @@ class LabState(traitlets.HasTraits):
             name: noun for name in ("topology", "job") if (noun := getattr(self, name)) is not None
         }
         """The last network and the last job, by the trait's name."""
+        self.takes_offers = False
+        """Whether ``offer`` may set the plan: in the lab, not where a pane stands alone."""
         self.history = UndoHistory()
         """All edits that a reader has made; panels add their parts to it."""
         self._kept: dict[str, tuple[tuple[object, ...], Plan]] = {}
@@ -153,18 +155,16 @@ class LabState(traitlets.HasTraits):
         It is better by the objective of the lab's plan, for what is drawn and chosen. Return whether it was taken.
         """
         own, topology, job = self.plan, self.topology, self.job
-        if own is None or topology is None or job is None or plan is own or self.plan_is_stale or self.busy:
+        if not self.takes_offers or own is None or topology is None or job is None or self.plan_is_stale or self.busy:
             return False
-        if plan.topology.fingerprint != topology.fingerprint or not is_plan_of(plan.job, job):
-            return False
-        if own.objective != plan.objective or own.queueing != plan.queueing or plan.iteration_s is None:
+        is_alike = (own.objective, own.queueing) == (plan.objective, plan.queueing) and plan.iteration_s is not None
+        if not is_alike or plan.topology.fingerprint != topology.fingerprint or not is_plan_of(plan.job, job):
             return False
         value = objectives[own.objective].value
         if not value(plan) < value(own) * (1 - OFFERED):
             return False
         self.plan = plan
-        if self.plan is plan:
-            self.hand_note = f"{by} found a plan that is {format_share(1 - value(plan) / value(own), 0)} better."
+        self.hand_note = f"{by} found a plan that is {format_share(1 - value(plan) / value(own), 0)} better."
         return True
 
     def report_error(self, step: str, message: str) -> None:

@@ -98,6 +98,7 @@ class Lab(w.VBox):
             network, _ = network_of(network, job)  # what the job leaves open stays so
         with untold():
             self.lab_state = LabState()
+            self.lab_state.takes_offers = True
             self._make_panels(network, job, live=live)
             self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
             self.steps = self._steps()

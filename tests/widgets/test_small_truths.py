@@ -50,6 +50,7 @@ def test_an_error_in_its_interval_is_no_alarm(state) -> None:
 
 
 def test_a_better_plan_of_another_pane_becomes_the_labs_and_a_worse_one_does_not(state) -> None:
+    state.takes_offers = True
     own = state.plan = replace(state.plan, iteration_s=2 * state.plan.iteration_s)
     better = replace(own, iteration_s=own.iteration_s * 0.9)
     assert not state.offer(replace(own, iteration_s=own.iteration_s * 1.1), "Systems")
