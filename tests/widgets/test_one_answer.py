@@ -59,7 +59,7 @@ def test_the_strip_and_the_sentence_are_about_one_quantity(gbps) -> None:
 def test_a_mailed_page_says_what_was_measured_beside_its_one_prediction(state) -> None:
     trace = lab.simulate(state.plan)
     measured = replace(trace, context=replace(trace.context, source="measured", clock="virtual"))
-    assert "predicted and not measured" in _made_of(state.plan, trace)
+    assert "not measured" in _made_of(state.plan, trace)
     assert "measured on the virtual clock" in _made_of(state.plan, trace, measured)
 
 

@@ -7,7 +7,10 @@ from dtfm_lab.domain.trace.causes import CAUSES, PATH
 from dtfm_lab.domain.trace.columns import Span
 from dtfm_lab.domain.trace.run_context import (
     BY_MODEL,
+    MEASURED,
     SMALL_MODEL,
+    UNSAID,
+    Basis,
     Clock,
     ComputeTime,
     Fault,

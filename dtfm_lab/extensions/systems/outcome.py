@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from dtfm_lab.costs.basis import basis_of
 from dtfm_lab.costs.efficiency import GivenEfficiency
 from dtfm_lab.costs.seconds import pass_times
 from dtfm_lab.domain.errors import PlanError
@@ -16,7 +17,7 @@ from dtfm_lab.domain.extension import load
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import UNSAID, Basis, Trace
 from dtfm_lab.domain.trace.causes import COMPUTE, GATHERING
 from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.extensions.systems.strategy import Budget, Strategy
@@ -83,6 +84,20 @@ class Outcome:
         return None if self.found is None else self.found.iteration_s
 
     @cached_property
+    def basis(self) -> Basis:
+        """What the seconds rest on: a word, and why; empty without a plan."""
+        return UNSAID if self.found is None else basis_of(self.found, self.budget.efficiency)
+
+    @cached_property
+    def interval_s(self) -> tuple[float, float] | None:
+        """Seconds between which a measured iteration lies with 90 % confidence; None where nothing states a spread."""
+        if self.iteration_s is None:
+            return None
+        low_s, high_s = self.trace.interval()
+        scale = self.iteration_s / self.trace.iteration_s if self.trace.iteration_s > 0 else 1.0
+        return (low_s * scale, high_s * scale) if math.isfinite(high_s) else None
+
+    @cached_property
     def pairs_s(self) -> float | None:
         """Seconds of the same plan if every pair of devices had a link of its own (``queueing="pairs"``)."""
         if self.found is None or self.budget.queueing == "pairs":
@@ -116,7 +131,7 @@ class Outcome:
         if self.iteration_s is None:
             return self.reason
         most = next(iter(self.causes), "")
-        return f"{format_s(self.iteration_s)} an iteration, {self.shape}, most of it {most}"
+        return f"{format_s(self.iteration_s)} an iteration ({self.basis.word}), {self.shape}, most of it {most}"
 
     @property
     def shape(self) -> str:
@@ -147,6 +162,10 @@ class Outcome:
             "system": self.name,
             "title": self.title,
             "iteration_s": self.iteration_s,
+            "low_s": None if self.interval_s is None else self.interval_s[0],
+            "high_s": None if self.interval_s is None else self.interval_s[1],
+            "basis": self.basis.word,
+            "because": self.basis.because,
             "pairs_s": self.pairs_s,
             "tokens_per_s": None if self.iteration_s is None else self.job.tokens / self.iteration_s,
             "flop_per_s": self.flop_per_s,

@@ -21,7 +21,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.report import CHANGES, Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.trace.causes import STACKED
-from dtfm_lab.domain.units import format_s, format_share, plain_rows
+from dtfm_lab.domain.units import format_range, format_s, format_share, plain_rows
 from dtfm_lab.extensions.systems.choosing import Asked, chosen, outcomes_in_order
 from dtfm_lab.extensions.systems.estimates import note_on
 from dtfm_lab.extensions.systems.outcome import Outcome
@@ -161,7 +161,7 @@ def stream_outcomes(
         yield Outcomes(topology=topology, job=job, outcomes=tuple(found), wanted=len(wanted))
 
 
-HEAD = ("system", "an iteration", "times", "with a link a pair", "plan", "most of it")
+HEAD = ("system", "an iteration", "90 % of cases", "", "times", "with a link a pair", "plan", "most of it")
 
 
 def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
@@ -174,6 +174,7 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
     if found.note and not found.stopped:
         yield found.note
     yield Table(HEAD, [_line(one, least_s) for one in found])
+    yield from dict.fromkeys(f"{one.basis.sentence}." for one in found if one.basis.because)
     said = [(one, one.reason or "; ".join(filter(None, (one.choices, one.strategy.mathematics)))) for one in found]
     yield ReportSection("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)
     if any(one.strategy.mathematics for one in found):
@@ -194,11 +195,21 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
 def _line(one: Outcome, least_s: float) -> tuple[str, ...]:
     name = marked_title(one)
     if one.iteration_s is None:
-        return name, "no plan", "", "", "", ""
+        return name, "no plan", *[""] * (len(HEAD) - 2)
     cause, part_s = next(iter(one.causes.items()), ("", 0.0))
     pairs = "" if one.pairs_s is None else format_s(one.pairs_s)
     most = f"{cause} {format_share(part_s / one.iteration_s, 0)}" if one.iteration_s else cause
-    return name, format_s(one.iteration_s), _times(one.iteration_s / least_s), pairs, one.shape, most
+    ends = "" if one.interval_s is None else format_range(*one.interval_s)
+    return (
+        name,
+        format_s(one.iteration_s),
+        ends,
+        one.basis.word,
+        _times(one.iteration_s / least_s),
+        pairs,
+        one.shape,
+        most,
+    )
 
 
 def _times(ratio: float) -> str:

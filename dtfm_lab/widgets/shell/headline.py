@@ -82,7 +82,15 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if longer:
         return Headline(f"{longer}.", reason)
     reason = reason or f"Planned. {plan.job.name} on {plan.topology.name}."
-    return _split(reason if before is not None else f"{reason}{opening_words(state)}")
+    return _split(reason if before is not None else f"{reason}{opening_words(state)}{_basis_words(state)}")
+
+
+def _basis_words(state: LabState) -> str:
+    """Return why the shown iteration is a guess, or with what it is calibrated; empty where it is modelled."""
+    shown = shown_prediction(state)
+    if shown is None or not (basis := shown.context.basis).because:
+        return ""
+    return f" {basis.sentence[:1].upper()}{basis.sentence[1:]}."
 
 
 def _measured(state: LabState) -> str:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency, peak_of, speeds_of
+from dtfm_lab.costs.seconds import shard
 from dtfm_lab.domain.job import Job, boundary_bytes, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
@@ -141,7 +142,7 @@ def _averaging_s(job: Job, grid: IntArray, links: Links) -> float:
     """Seconds in which every device sends every other of its stage a shard, and gets its average back."""
     n_stages, n_replicas = grid.shape
     sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
-    shard_bytes = np.array(device_gradient_bytes(job, n_stages))[:, None, None] / n_replicas
+    shard_bytes = shard(np.array(device_gradient_bytes(job, n_stages))[:, None, None], n_replicas)
     moving_s = links.moving_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
     shard_s = links.latency_s[sender, receiver] + moving_s
     return 2 * max(float(shard_s.max()), _busiest_s(links, sender, receiver, shard_s))

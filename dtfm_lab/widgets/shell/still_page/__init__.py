@@ -245,11 +245,12 @@ def views_of(
 def _made_of(plan: Plan, predicted: Trace | None, measured: Trace | None = None) -> str:
     """Return who found the plan, and what of it is predicted or was measured."""
     seed = "" if plan.seed is None else f", seed {plan.seed}"
-    what = "" if predicted is None else ", its iteration predicted and not measured"
+    worth = "" if predicted is None else predicted.context.basis.sentence or "predicted"
+    what = "" if predicted is None else f", its iteration not measured but {worth}"
     if measured is not None:
         part = f" for {measured.context.part}" if measured.context.part else ""
         clock = f"{measured.context.clock} clock of the machine that ran it"
-        what = f", its iteration predicted; {format_s(measured.iteration_s)} measured{part} on the {clock}"
+        what = f", its iteration {worth}; {format_s(measured.iteration_s)} measured{part} on the {clock}"
     by = "A placement that was given" if plan.planner == "given" else f"A plan by {plan.planner}{seed}"
     return f"{by}{what}. dtfm_lab {version('dtfm_lab')}, {date.today().isoformat()}"
 

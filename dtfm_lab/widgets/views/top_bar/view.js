@@ -135,13 +135,13 @@ function render({ model, el }) {
   function showNumbers() {
     const focused = [...numbers.querySelectorAll(FOCUSED)].indexOf(/** @type {HTMLElement} */ (document.activeElement));
     numbers.replaceChildren(
-      ...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below = "", briefly = ""] = [], ask = {} }) =>
+      ...model.get("numbers").map(({ label, value, was, note, short, bad, word, why, under: [below = "", briefly = ""] = [], ask = {} }) =>
         h(
           "div",
           {
             class: `dtfm-number${below ? " dtfm-leads" : ""}`,
             "data-word-of": word,
-            title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}`,
+            title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}${why ? `; ${why}` : ""}`,
           },
           h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
           h(
