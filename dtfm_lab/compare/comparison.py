@@ -184,13 +184,15 @@ class Comparison:
 
     @property
     def error_sentence(self) -> str:
-        """``Measured 498 ms, 43 ms longer than predicted (+9.5 %).``"""
-        measured = format_s(self.measured.iteration_s)
+        """``Measured 498 ms, 43 ms longer than predicted (+9.5 %).`` It begins with what ran, where that was a part."""
+        part, measured = self.measured.context.part, format_s(self.measured.iteration_s)
+        lead = f"{part[0].upper()}{part[1:]}: measured {measured}" if part else f"Measured {measured}"
+        of = " for it" if part else ""
         if format_s(abs(self.error_s)) == "0 s" or abs(self.iteration_error) < ROUNDING:
-            return f"Measured {measured}, as long as predicted."
+            return f"{lead}, as long as predicted{of}."
         how = "longer" if self.error_s > 0 else "shorter"
         share = signed_share(self.iteration_error)
-        return f"Measured {measured}, {format_s(abs(self.error_s))} {how} than predicted ({share})."
+        return f"{lead}, {format_s(abs(self.error_s))} {how} than predicted{of} ({share})."
 
     @property
     def headline(self) -> str:

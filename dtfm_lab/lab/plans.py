@@ -27,6 +27,14 @@ from dtfm_lab.simulation.memory import warned
 log = logging.getLogger(__name__)
 SMALL_NETWORK = 16
 """Devices up to which a network without a job gets one that can be run for real."""
+TOY_S = 0.01
+"""Seconds of computing in an iteration below which a job is a toy on a device: a message over a LAN takes as long."""
+FLOP_PER_PARAMETER, STATE_BYTES = 6, 16
+"""Of training: 2 FLOP forward and 4 backward for each token; weights and gradients in fp16, and three fp32 copies of
+Adam (Rajbhandari et al. 2020, ZeRO, section 3.1)."""
+LARGER = "gpt3-xl", "qwen2.5-7b", "llama-2-13b", "llama-2-70b"
+OPENING_BATCH = 64
+"""Sequences of an iteration of these: their own batches take a few devices half an hour."""
 OWN_BATCH, OWN_DTYPE = 64, "fp32"
 """Of a job of one's own module, where nothing is said."""
 PAPERS = "dtfm-gpt3-xl"
@@ -109,11 +117,32 @@ def default_job(topology: Topology) -> Job:
 def opening_job(topology: Topology) -> Job:
     """Return the job that the lab opens a network with: the default job, and of DT-FM's one sequence for each device.
 
-    With so few, averaging costs more than the hops between stages, so the best plan keeps each stage in one city. With
-    the public code's default of 512 it keeps each pipeline in one city.
+    With so few sequences, averaging costs more than the hops between stages, so the best plan keeps each stage in one
+    city. With the public code's default of 512 it keeps each pipeline in one city. A few fast devices get a model that
+    is too large for each of them, because one device alone would train a toy fastest.
     """
     job = default_job(topology)
-    return job.with_fields(global_batch=len(topology)) if job.name == PAPERS else job
+    if job.name == PAPERS:
+        return job.with_fields(global_batch=len(topology))
+    return _larger(topology) or job if _is_toy(job, topology) else job
+
+
+def _is_toy(job: Job, topology: Topology) -> bool:
+    """Whether the fastest device computes an iteration of the job in a moment, so that every message is a loss."""
+    fastest = max(device.peak_flop_per_s for device in topology.devices)
+    return len(topology) > 1 and FLOP_PER_PARAMETER * job.modelled().parameters * job.tokens < fastest * TOY_S
+
+
+def _larger(topology: Topology) -> Job | None:
+    """Return the first job of ``LARGER`` whose training state fits the devices together, and none alone."""
+    memory = [device.memory_bytes for device in topology.devices]
+    for name in LARGER:
+        job = load_job(name)
+        needed = STATE_BYTES * job.modelled().parameters
+        if max(memory) < needed < sum(memory):
+            open_fields = dict.fromkeys(("n_stages", "n_replicas", "microbatch", "schedule"))
+            return job.with_fields(global_batch=OPENING_BATCH, **open_fields)
+    return None
 
 
 def fitted(job: Job, n_devices: int) -> Job:

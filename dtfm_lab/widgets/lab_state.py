@@ -3,11 +3,10 @@
 It contains no widget.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import traitlets
 
@@ -20,9 +19,10 @@ from dtfm_lab.domain.network.device import groups_of
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import current_name
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_share
+from dtfm_lab.planning.search import objectives
 from dtfm_lab.widgets.live_search import LiveSearch
-
-T = TypeVar("T")
+from dtfm_lab.widgets.undoing import UndoHistory
 
 
 class Guard:
@@ -41,29 +41,8 @@ class Guard:
         return self._depth > 0
 
 
-class Undoable(Generic[T]):
-    """States to go back to, and those that were gone back from, to make again."""
-
-    def __init__(self, most: int) -> None:
-        self.past: deque[T] = deque(maxlen=most)
-        self.future: deque[T] = deque(maxlen=most)
-
-    def add(self, before: T) -> None:
-        """Keep the state before a change; what could be made again cannot any more."""
-        self.past.append(before)
-        self.future.clear()
-
-    def clear(self) -> None:
-        self.past.clear()
-        self.future.clear()
-
-    def turn(self, now: T, *, back: bool) -> T | None:
-        """Return the state before the last change, or after the last one gone back from; None where there is none."""
-        source, target = (self.past, self.future) if back else (self.future, self.past)
-        if not source:
-            return None
-        target.append(now)
-        return source.pop()
+OFFERED = 5e-3
+"""Share of its value that a plan of another pane must save to become the lab's."""
 
 
 class LabState(traitlets.HasTraits):
@@ -92,6 +71,10 @@ class LabState(traitlets.HasTraits):
     predicted = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     measured = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     comparison = traitlets.Instance(Comparison, allow_none=True).tag(result=True)
+    lacking = traitlets.Unicode("")
+    """Which devices lack memory for what is predicted, how much, and what would fit; empty where all fits."""
+    run_part = traitlets.Unicode("")
+    """What a run would train here where that is less than the plan: "one pipeline of 8, with a small model"."""
     ran = traitlets.Instance(Plan, allow_none=True)
     """The plan, with the choices, that ``measured`` is a run of; ``plan`` may be a newer one."""
     message = traitlets.Unicode("")
@@ -137,11 +120,52 @@ class LabState(traitlets.HasTraits):
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
+        self._last: dict[str, Topology | Job] = {
+            name: noun for name in ("topology", "job") if (noun := getattr(self, name)) is not None
+        }
+        """The last network and the last job, by the trait's name."""
+        self.takes_offers = False
+        """Whether ``offer`` may set the plan: in the lab, not where a pane stands alone."""
+        self.history = UndoHistory()
+        """All edits that a reader has made; panels add their parts to it."""
         self._kept: dict[str, tuple[tuple[object, ...], Plan]] = {}
+        self.observe(lambda change: self._leave_run_behind(change["name"], change["new"]), ["topology", "job"])
 
     @traitlets.validate("queueing")
     def _current_queueing(self, proposal: Any) -> Any:
         return current_name("queueing", proposal.value)
+
+    def _leave_run_behind(self, name: str, now: Topology | Job | None) -> None:
+        """Forget what was predicted and measured of another network, or of another job: it answers nothing here.
+
+        The plan of another network goes, too, so that no plan depends on what was open before.
+        """
+        if now is None:
+            return
+        before, self._last[name] = self._last.get(name), now
+        if before is not None and is_another(before, now):
+            with self.hold_trait_notifications():
+                self.predicted = self.measured = self.comparison = self.ran = None
+                if name == "topology":
+                    self.plan = self.live_search = None
+
+    def offer(self, plan: Plan, by: str) -> bool:
+        """Make a plan that another pane has found the lab's where it is better, so that the lab has one best plan.
+
+        It is better by the objective of the lab's plan, for what is drawn and chosen. Return whether it was taken.
+        """
+        own, topology, job = self.plan, self.topology, self.job
+        if not self.takes_offers or own is None or topology is None or job is None or self.plan_is_stale or self.busy:
+            return False
+        is_alike = (own.objective, own.queueing) == (plan.objective, plan.queueing) and plan.iteration_s is not None
+        if not is_alike or plan.topology.fingerprint != topology.fingerprint or not is_plan_of(plan.job, job):
+            return False
+        value = objectives[own.objective].value
+        if not value(plan) < value(own) * (1 - OFFERED):
+            return False
+        self.plan = plan
+        self.hand_note = f"{by} found a plan that is {format_share(1 - value(plan) / value(own), 0)} better."
+        return True
 
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""
@@ -234,6 +258,18 @@ def _given(choices: Mapping[str, Any]) -> dict[str, Any]:
 def _scheduled(plan: Plan, schedule: str, queueing: str) -> Plan:
     job = plan.job if schedule == plan.job.schedule_name else plan.job.with_fields(schedule=schedule)
     return plan if (job, queueing) == (plan.job, plan.queueing) else plan.changed(job=job, queueing=queueing)
+
+
+def is_another(before: Topology | Job, now: Topology | Job) -> bool:
+    """Whether two networks, or two jobs, are not the same one before and after an edit.
+
+    An edit keeps the name, and some of the devices or the model.
+    """
+    if before.name != now.name:
+        return True
+    if isinstance(before, Topology) and isinstance(now, Topology):
+        return set(before.names).isdisjoint(now.names)
+    return isinstance(before, Job) and isinstance(now, Job) and before.model != now.model
 
 
 def is_plan_of(planned: Job, job: Job) -> bool:
@@ -332,7 +368,7 @@ def predicted_of_run(lab_state: LabState) -> Trace | None:
     found = lab_state.comparison
     if found is None or found.measured is not lab_state.measured or run_staleness(lab_state):
         return None
-    return None if found.predicted.context.rehearsed else found.predicted
+    return None if found.measured.context.part else found.predicted
 
 
 def comparison_staleness(lab_state: LabState) -> str:

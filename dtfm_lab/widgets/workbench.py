@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from IPython import get_ipython
+
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import PlanError
@@ -56,7 +58,7 @@ from dtfm_lab.widgets.what_if import WhatIfPanel
 from dtfm_lab.widgets.what_if.worth_panel import WorthPanel
 
 log = logging.getLogger(__name__)
-AGAIN = "import dtfm_lab as lab\nlab.Lab(restores=True)"
+AGAIN = "import dtfm_lab as lab\n{name} = lab.Lab(restores=True)\n{name}"
 """What the page runs in a new kernel for the lab of one that has ended."""
 
 
@@ -98,6 +100,7 @@ class Lab(w.VBox):
             network, _ = network_of(network, job)  # what the job leaves open stays so
         with untold():
             self.lab_state = LabState()
+            self.lab_state.takes_offers = True
             self._make_panels(network, job, live=live)
             self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
             self.steps = self._steps()
@@ -115,7 +118,8 @@ class Lab(w.VBox):
             self._opened_with = None if is_own or plan is not None else self.lab_state.job
             """The job that came with the network; another one is the reader's."""
             self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks", "moment"])
-            w.dlink((self.network_panel.drawing, "can_undo"), (self.bar.view, "can_undo"))
+            for trait in ("can_undo", "undo_label"):
+                w.dlink((self.lab_state.history, trait), (self.bar.view, trait))
             self.autosave: Autosave | None = None
             if autosave:
                 path = autosave_path() if autosave is True else None
@@ -136,7 +140,7 @@ class Lab(w.VBox):
             self.add_class("dtfm-lab")
         self.open()
         self.bar.view.shown_as = self.model_id or ""
-        self.bar.view.again = AGAIN if autosave is True else ""
+        self.bar.view.again = AGAIN.format(name="the_lab") if autosave is True else ""
         self.lab_state.plan = plan
         self._count_stages()
         self.replanning.begin()
@@ -161,6 +165,7 @@ class Lab(w.VBox):
         )
         self.replanning.foresee = self.schedule_panel.foresee
         self.replanning.show_at_hand = self.schedule_panel.show_at_hand
+        self.schedule_panel.told_before_s = lambda: None if history.before is None else history.before.iteration_s
         self.what_if_panel = WhatIfPanel(lab_state)
         self.worth_panel = WorthPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
@@ -173,7 +178,7 @@ class Lab(w.VBox):
         """
         groups = of("plan", lambda plan: f"{counted(plan.job.n_stages, 'group')} of {plan.job.n_replicas}")
         predicted = of("predicted", lambda it: f"predicted {format_s(it.iteration_s)} under {it.context.schedule}")
-        measured = of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}")
+        measured = of("measured", measured_words)
         error = of("comparison", lambda comparison: f"error {comparison.error_text}")
         found = of("bounded_plan", result_words)
         own = [
@@ -358,6 +363,8 @@ class Lab(w.VBox):
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
         """Add the network as SVG and one line of text, for readers without widgets, as of a saved notebook."""
         bundle: dict[str, Any] | None = super()._repr_mimebundle_(**options)
+        if self.bar.view.again:  # its variable is known once it is shown
+            self.bar.view.again = AGAIN.format(name=_variable_of(self))
         if bundle is not None:
             network, job = self.topology, self.job
             what = f"{network.name} ({counted(len(network), 'device')})" if network else "a blank canvas"
@@ -366,6 +373,20 @@ class Lab(w.VBox):
             if network:
                 bundle["image/svg+xml"] = thumbnail_svg(network, times=2)
         return bundle
+
+
+def _variable_of(noun: object) -> str:
+    """Return the name of the notebook's variable that holds this, so that a new kernel has it, too."""
+    shell = get_ipython()
+    names = {} if shell is None else dict(shell.user_ns)
+    own = (name for name, value in names.items() if value is noun and not name.startswith("_"))
+    return next(own, "the_lab")
+
+
+def measured_words(trace: Trace) -> str:
+    """Return the seconds of a measured iteration, and what ran where that is less than the plan."""
+    part = f", {trace.context.part}" if trace.context.part else ""
+    return f"measured {format_s(trace.iteration_s)}{part}"
 
 
 def _opened(

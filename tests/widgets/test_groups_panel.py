@@ -238,7 +238,7 @@ async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() ->
     assert device in {lab_state.plan.topology.names[i] for i in lab_state.plan.idle_devices}
 
 
-async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers() -> None:
+async def test_moves_by_hand_are_undone_and_made_again_also_after_a_planner_has_answered() -> None:
     lab_state, panel = panel_of(plan := plan_of())
     device, partner = plan.stages[0][0], plan.stages[3][0]
     gesture(panel, kind="drop", device=device, partner=partner)
@@ -251,8 +251,10 @@ async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers()
     assert lab_state.plan is moved
     assert panel.hand.redo.disabled
     lab_state.plan = plan_of(seed=1)
-    assert panel.hand.undo.disabled, "this plan was not made by hand"
-    assert panel.hand.note == ""
+    assert panel.hand.note == "", "this plan was not made by hand"
+    assert panel.hand.undo.tooltip == f"Undo: {device} and {partner} exchanged"
+    panel.hand.undo.click()
+    assert lab_state.plan is plan
 
 
 async def test_a_device_is_moved_without_dragging() -> None:

@@ -115,6 +115,33 @@ async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_
     assert 'download="losses.csv"' in panel.written.value
 
 
+async def test_a_run_of_a_part_has_numbers_of_its_own_and_leaves_the_plans_prediction_alone(monkeypatch) -> None:
+    pytest.importorskip("torch")
+    lab_state, panel = panel_of()
+    monkeypatch.setattr(RunPanel, "run_options", property(lambda self: {"workers": (2, 1)}))
+    own = lab_state.predicted = lab.simulate(PLAN)
+    panel.iterations.value = 2
+    panel.start.click()
+    await until(lambda: lab_state.comparison is not None)
+    assert lab_state.predicted is own
+    assert lab_state.measured.context.part == "one pipeline of 2"
+    assert lab_state.comparison.predicted.context.rehearsed == lab_state.measured.context.rehearsed
+    assert lab_state.comparison.error_sentence.startswith("One pipeline of 2: measured ")
+    assert "One pipeline of 2: measured " in panel.happened.value
+
+
+async def test_a_run_that_ends_after_another_network_was_opened_measures_nothing_there() -> None:
+    pytest.importorskip("torch")
+    lab_state, panel = panel_of()
+    lab_state.topology, lab_state.job = PLAN.topology, PLAN.job
+    panel.iterations.value = 2
+    panel.start.click()
+    lab_state.topology = lab.load_topology("mixed-gpus")
+    await until(lambda: "which is no longer shown" in panel.happened.value)
+    assert lab_state.measured is None
+    assert f"{PLAN.job.name} on lecture-hall" in panel.happened.value
+
+
 async def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() -> None:
     pytest.importorskip("torch")
     lab_state, panel = panel_of()

@@ -8,6 +8,7 @@ from dtfm_lab.domain.trace.columns import Span
 from dtfm_lab.domain.trace.run_context import (
     BY_MODEL,
     MEASURED,
+    SMALL_MODEL,
     UNSAID,
     Basis,
     Clock,
@@ -16,5 +17,6 @@ from dtfm_lab.domain.trace.run_context import (
     RunContext,
     Subplan,
     TracedPlan,
+    part_words,
 )
 from dtfm_lab.domain.trace.trace import Trace, predicted_ends

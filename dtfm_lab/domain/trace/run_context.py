@@ -75,6 +75,30 @@ class Subplan(NamedTuple):
         stages = _numbered("stage", self.stages, self.of_stages)
         return f"{stages}, {_numbered('pipeline', self.pipelines, self.of_pipelines)}"
 
+    @property
+    def words(self) -> str:
+        """The same in as few words as a button has room for: "one pipeline of 8", "4 of 8 stages, 2 of 8 pipelines"."""
+        n, of = len(self.pipelines), self.of_pipelines
+        if len(self.stages) == self.of_stages:
+            return f"one pipeline of {of}" if n == 1 else f"{n} pipelines of {of}"
+        return f"{len(self.stages)} of {self.of_stages} stages, {n} of {of} pipelines"
+
+
+SMALL_MODEL = "stand-in"
+"""Name of the small model that is trained where the job's own cannot be."""
+
+
+def part_words(part: Subplan | None, stand_in: str) -> str:
+    """Return what runs where that is less than the plan, such as "one pipeline of 8, with a small model".
+
+    Empty for a whole plan with its own model. ``stand_in`` names the model that is trained instead; empty for none.
+    """
+    if part is None and not stand_in:
+        return ""
+    ran = "the whole plan" if part is None else part.words
+    model = "a small model" if stand_in == SMALL_MODEL else stand_in
+    return f"{ran}, with {model}" if model else ran
+
 
 def deferred(compute: Callable[[], Swings]) -> Swings:
     """Wrap a function that computes the swings when they are first read."""
@@ -279,6 +303,11 @@ class RunContext:
     def recorded_schedule(self) -> Schedule:
         """Return the schedule of ``plan.orders``. Raises ScheduleError if there is none, or if it is incomplete."""
         return Schedule.from_orders(self.schedule, self.plan.orders)
+
+    @property
+    def part(self) -> str:
+        """What ran where that is less than the plan: see ``part_words``. Its seconds are not the plan's."""
+        return part_words(self.rehearsed, self.stand_in)
 
     @property
     def provenance(self) -> str:

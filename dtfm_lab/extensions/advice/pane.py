@@ -121,6 +121,9 @@ class AdvicePanel(Panel):
             self.asking = None
             self._lab_state.set_busy(STEP, False)
             self._follow()
+        for way in () if self.advice is None else self.advice.options:
+            if way.plan is not None:
+                self._lab_state.offer(way.plan, "Advice")
 
     def _stop(self) -> None:
         if self.asking is not None:

@@ -17,7 +17,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.trace import Subplan
+from dtfm_lab.domain.trace import SMALL_MODEL, Subplan, part_words
 from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on, why_too_large_for_gpus
 from dtfm_lab.runtime.client.run import Run
@@ -105,6 +105,15 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
             f"{MOST_WORKERS:,}"
         )
     return running, part
+
+
+def what_would_run(plan: Plan) -> str:
+    """Return what ``start`` would train here where that is less than the plan, such as "one pipeline of 8".
+
+    Empty where the whole plan would run with its own model. Raises LabError where nothing could run.
+    """
+    running, part = what_runs(plan, None)
+    return part_words(part, SMALL_MODEL if why_not_trained(running.job) else "")
 
 
 def _check_files(spec: RunSpec) -> RunSpec:

@@ -21,6 +21,7 @@ from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import Links, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import SMALL_MODEL
 from dtfm_lab.domain.units import counted
 from dtfm_lab.files import load_model, load_topology
 from dtfm_lab.runtime.protocol import checkpoint_folders
@@ -33,7 +34,7 @@ from dtfm_lab.simulation.simulate import shared_nics
 BYTE_VALUES = 256
 BYTES_PER_WORKER = 80e6
 """Resident memory of a worker without its stage. Workers share the memory of torch itself."""
-NAME = "stand-in"
+NAME = SMALL_MODEL
 MOST_WORKERS = 32
 """Maximum number of workers in a run on one machine."""
 

@@ -41,12 +41,18 @@ def describe_progress(run: RunRecord) -> str:
         return f"waiting: this machine runs {run.waits_for} at once"
     return {
         "starting": f"{begins}, {run.n_ready} of {counted(len(run.spec.workers), 'worker')}",
-        "profiling": f"profiling {run.profiled[0] + 1} of {max(1, *run.profiled)}",
+        "profiling": describe_profiling(run),
         "running": f"{whole} done{before}",
         "done": f"{whole} done{before}",
         "stopped": f"stopped after {whole}{before}",
         "failed": f"failed after {whole}{before}",
     }[run.status]
+
+
+def describe_profiling(run: RunRecord) -> str:
+    """Return ``profiling 3 of 8``; the last one stays until its time is known."""
+    done, total = run.profiled
+    return f"profiling {min(done + 1, max(1, total))} of {max(1, total)}"
 
 
 def describe_lateness(run: RunRecord) -> str:

@@ -64,7 +64,7 @@ class Findings(NamedTuple):
         suspects = comparison.suspects["sentence"].tolist()
         more = len(suspects) - MOST_SENTENCES
         rest = [f"and {more} more, in comparison.suspects"] if more > 0 else []
-        first = comparison.verdict, comparison.inside_sentence
+        first = comparison.error_sentence, comparison.verdict, comparison.inside_sentence
         in_order = (*first, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
         by_model = comparison.measured.context.links_by_model
         rows = comparison.suspects[["of", "name"]].values
@@ -80,7 +80,13 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     share = signed_share(comparison.iteration_error)
     where = "in its interval" if comparison.is_inside else "out of its interval"
     note = f"{share}, {where}" if comparison.inside_sentence else f"{share} of the prediction"
-    error = Tile("Error", signed_s(error_s), note, abs(error_s) >= notable_s)
+    part = comparison.measured.context.part
+    error = Tile(
+        f"Error, {part}" if part else "Error",
+        signed_s(error_s),
+        note,
+        abs(error_s) >= notable_s and not comparison.is_inside,
+    )
     if comparison.blame_missing:
         return (error, Tile("From messages", "–", comparison.blame_missing), Tile("From computation", "–", ""))
     suspects, found = comparison.suspects, comparison.blame

@@ -14,15 +14,13 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation, evaluate, simulated
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, disable, icon_button, menu
-from dtfm_lab.widgets.lab_state import LabState, Undoable
+from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.groups import GroupsView, lettered
 from dtfm_lab.widgets.what_if.setting import n_actions
 
 IDLE = -1
 """Stage of a device that the plan leaves idle."""
-MOST_UNDONE = 100
-"""Moves that can be undone."""
 PRICED_UP_TO = 100_000
 """Actions of an iteration up to which moves are priced in its seconds as well."""
 
@@ -38,29 +36,28 @@ class HandMoves:
         report_error: Callable[[str], None],
     ) -> None:
         self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
-        self._history: Undoable[Plan] = Undoable(MOST_UNDONE)
         self._made: Plan | None = None
         """The plan of the last move, undo or redo."""
         self.move_to = menu("Move to", "min(400px, 100%)", "60px", (), "Where the selected device would go")
         self.move = button("Move", "exchange", "", "84px", disabled=True)
-        self.undo = icon_button("undo", "Take back the last move by hand")
-        self.redo = icon_button("repeat", "Make it again")
+        self.undo, self.redo = icon_button("undo", ""), icon_button("repeat", "")
         self.note = ""
         """The last move in words; empty where the plan was not made by hand."""
         self.view = w.HBox([self.move_to, self.move])
         self.move.on_click(lambda _: self._move_chosen())
+        history = lab_state.history
+        history.add_part("plan", self._state, self._put_back)
+        history.observe(lambda _: self._show_history(), ["undo_label", "redo_label", "can_undo", "can_redo"])
+        self._show_history()
         self.undo.on_click(lambda _: self._turn(back=True))
         self.redo.on_click(lambda _: self._turn(back=False))
         groups.on_msg(self._gesture)
         groups.observe(lambda _: self.offer(), ["offers", "selected"])
 
     def take(self, plan: Plan | None) -> None:
-        """Take another plan. One that was not made by hand clears the history."""
+        """Take another plan."""
         if plan is None or plan is not self._made:
-            self._history.clear()
             self.note = self._lab_state.hand_note = ""
-        disable(self.undo, "" if self._history.past else "No move by hand to take back")
-        disable(self.redo, "" if self._history.future else "No move by hand to make again")
         self.offer()
 
     async def price(self, plan: Plan, device: str) -> None:
@@ -155,14 +152,39 @@ class HandMoves:
         made = await asyncio.to_thread(exchanged, plan, device, partner)
         if self._lab_state.plan is not plan:
             return  # the prices are of another plan
-        self._history.add(plan)
+        self._lab_state.history.keep(f"{device} and {partner} exchanged")
         self._put(made, f"By hand, {device} and {partner} exchanged: {from_to(plan, made)}.")
 
+    def _state(self) -> tuple[Plan | None, bool]:
+        """The plan, and whether it is of what is drawn and chosen."""
+        state = self._lab_state
+        return state.plan, state.topology is None or not state.plan_is_stale
+
+    def _put_back(self, before: tuple[Plan | None, bool]) -> None:
+        """Go back to the plan before an edit, where it is of what is drawn and chosen then."""
+        state, (plan, stood) = self._lab_state, before
+        now = state.plan
+        if plan is None or not stood or plan is now:
+            return
+        state.plan = plan
+        if state.topology is not None and state.plan_is_stale:
+            state.plan = now
+
     def _turn(self, *, back: bool) -> None:
-        """Take back the last move, or make it again."""
-        plan = self._lab_state.plan
-        if plan is not None and (other := self._history.turn(plan, back=back)) is not None:
-            self._put(other, f"{'Undone' if back else 'By hand again'}: {from_to(plan, other)}.")
+        """Take back the last edit of the lab, or make it again."""
+        history = self._lab_state.history
+        history.undo() if back else history.redo()
+
+    def _show_history(self) -> None:
+        """Say on the buttons what they would do."""
+        history = self._lab_state.history
+        for each, label, nothing in (
+            (self.undo, history.undo_label, "Nothing to take back"),
+            (self.redo, history.redo_label, "Nothing to make again"),
+        ):
+            disable(each, "" if label else nothing)
+            if label:
+                each.tooltip = f"{'Undo' if each is self.undo else 'Make again'}: {label}"
 
     def _put(self, plan: Plan, line: str) -> None:
         self._made, self.note = plan, line
@@ -222,7 +244,8 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
     iteration_bound_s = plan.iteration_lower_bound_s
     if made.iteration_s is None or iteration_bound_s is None:
         return made
-    return replace(made, iteration_lower_bound_s=min(iteration_bound_s, made.iteration_s))
+    bound_s = min(iteration_bound_s, made.iteration_s)
+    return replace(made, iteration_lower_bound_s=bound_s, left_open=plan.left_open)
 
 
 def change(difference_s: float, of_s: float) -> str:

@@ -43,6 +43,17 @@ ALIKE = 1e-9
 """Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
 
 
+LIMITS = {
+    "latency_ms": (0.0, 1e6),
+    "bandwidth_gbps": (1e-6, 1e6),
+    "uplink_gbps": (1e-6, 1e6),
+    "downlink_gbps": (1e-6, 1e6),
+    "price_per_hour": (0.0, 1e6),
+}
+"""Least and most of what is typed into a field of the lab: from 1 kbit/s to 1 Pbit/s, and up to 1,000 s of latency.
+Wider than any network there is, and narrow enough that no number on the screen needs 29 digits."""
+
+
 def document_of(topology: Topology) -> Document:
     """Return the document of a topology: all but times by message size, which ``topology_of`` adds again.
 
@@ -88,6 +99,7 @@ def topology_of(document: Document, known: Topology | None = None) -> Topology:
         "between": [*map(_between, filled(document)), *map(_between, document["between"])],
         "links": [_link(link) for link in document["links"]],
     }
+    _check_limits(mapping)
     try:
         topology = topology_from_mapping(mapping, where=mapping["name"], empty_regions=True)
     except LabError as error:
@@ -101,6 +113,17 @@ def _with_blocks(topology: Topology, known: Topology) -> Topology:
     measured = {device.gpu: device.measured for device in known.devices if device.measured is not None}
     devices = (replace(device, measured=measured.get(device.gpu)) for device in topology.devices)
     return replace(topology, devices=tuple(devices)) if measured else topology
+
+
+def _check_limits(mapping: Mapping[str, Any]) -> None:
+    """Raise TopologyError for a number that no field of the lab takes, before anything is computed from it."""
+    drawn = [(part, at, one) for part in PARTS for at, one in enumerate(mapping[part])]
+    for part, at, one in [*drawn, ("default", None, mapping["default"])]:
+        for key in LIMITS.keys() & one.keys():
+            number, (least, most) = as_number(one[key]), LIMITS[key]
+            if number is not None and number > 0 and not least <= number <= most:  # others are refused as in a file
+                where = f"{part}." if at is None else f"{part}[{at}]."
+                raise TopologyError(_named(f"{where}{key} is {number:.6g}; wanted {least:.6g} to {most:.6g}", mapping))
 
 
 def _named(error: str, mapping: Mapping[str, Any]) -> str:

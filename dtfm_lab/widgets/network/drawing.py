@@ -10,8 +10,10 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab.widgets.lab_state import Guard, Undoable
+from dtfm_lab.domain.units import counted
+from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.tasks import begin, has_event_loop
+from dtfm_lab.widgets.undoing import MOST_KEPT, UndoHistory
 
 Document = dict[str, Any]
 
@@ -20,8 +22,6 @@ BY_DISTANCE, AS_DRAWN = "distance", "drawn"
 
 By the distance of known cities alone; or else as far apart as they are drawn.
 """
-MOST_KEPT = 100
-"""Documents that can be undone to; a thousand of a large network would fill the memory."""
 PATIENCE_S = 0.5
 """Most seconds that a moment of a drag waits for the answer to the one before."""
 LEAST_S = 0.2
@@ -53,13 +53,17 @@ class Drawing(traitlets.HasTraits):
     conditions = traitlets.Dict()
     restored_from = traitlets.Dict()
 
-    def __init__(self, document: Document | None = None) -> None:
+    def __init__(self, document: Document | None = None, history: UndoHistory | None = None) -> None:
+        """``history`` is shared with other parts of the lab; by default the drawing has its own."""
         super().__init__(document=empty_document() if document is None else document)
-        self._history: Undoable[Document] = Undoable(MOST_KEPT)
+        self.edits = UndoHistory(MOST_KEPT) if history is None else history
+        self.edits.add_part("drawing", lambda: self.document, self._put)
+        for name in ("can_undo", "can_redo"):
+            traitlets.dlink((self.edits, name), (self, name))
         self.on_swap: Callable[[str, str], None] = lambda a, b: None
         """Called with two devices of which one is dropped on the other, to exchange their places in the plan."""
-        self._gesture_from: Document | None = None
-        """The document when the gesture began that is under way; None between gestures."""
+        self._gesture_from: dict[str, Any] | None = None
+        """What all parts of the history held when the gesture began that is under way; None between gestures."""
         self._is_undoing = Guard()
         """True while the document changes without a new entry in the history."""
         self.observe(self._record, "document")
@@ -73,48 +77,74 @@ class Drawing(traitlets.HasTraits):
 
     @property
     def history(self) -> list[Document]:
-        return list(self._history.past)
+        return [edit.values["drawing"] for edit in self.edits.edits.past]
 
     def gesture(self, phase: str) -> None:
         """Keep all edits between ``begin`` and ``end`` as one entry of the history: those of one drag."""
-        before, self._gesture_from = self._gesture_from, self.document if phase == "begin" else None
-        if before is not None and before != self.document:
-            self._keep(before)
+        before, self._gesture_from = self._gesture_from, self.edits.snapshot() if phase == "begin" else None
+        if before is not None and before["drawing"] != self.document:
+            self.edits.keep(change_words(before["drawing"], self.document), before)
         self.is_in_gesture = self._gesture_from is not None
 
     def undo(self) -> None:
-        self._turn(back=True)
+        self.gesture("end")
+        self.edits.undo()
 
     def redo(self) -> None:
-        self._turn(back=False)
+        self.gesture("end")
+        self.edits.redo()
 
     def begin(self, document: Document) -> None:
         """Take another document and clear the history."""
-        with self._is_undoing:
-            self.document = document
+        self._put(document)
         self._gesture_from = None
         self.is_in_gesture = False
-        self._history.clear()
-        self._update_history_traits()
+        self.edits.clear()
         self.selected, self.selected_link = [], []
+
+    def _put(self, document: Document) -> None:
+        with self._is_undoing:
+            self.document = document
 
     def _record(self, change: dict[str, Any]) -> None:
         if not self._is_undoing and self._gesture_from is None:
-            self._keep(change["old"])
+            self.edits.keep(change_words(change["old"], change["new"]), drawing=change["old"])
 
-    def _keep(self, document: Document) -> None:
-        self._history.add(document)
-        self._update_history_traits()
 
-    def _turn(self, *, back: bool) -> None:
-        self.gesture("end")
-        if (document := self._history.turn(self.document, back=back)) is not None:
-            with self._is_undoing:
-                self.document = document
-            self._update_history_traits()
+def change_words(before: Document, after: Document) -> str:
+    """Return what an edit of the drawing changes, in a few words: "ada left", "front – back", "the drawing"."""
+    was, now = ({one["name"]: one for one in document["devices"]} for document in (before, after))
+    for names, verb in ((now.keys() - was.keys(), "added"), (was.keys() - now.keys(), "removed")):
+        if names and len(was) != len(now):
+            return f"{_some(sorted(names), 'device')} {verb}"
+    if changed := [name for name in now.keys() & was.keys() if now[name] != was[name]]:
+        moved = all({**was[name], "x": 0, "y": 0} == {**now[name], "x": 0, "y": 0} for name in changed)
+        return f"{_some(sorted(changed), 'device')} {'moved' if moved else 'changed'}"
+    pairs = [" – ".join(_ends(line)) for line in _changed_lines(before, after)]
+    return f"{_some(pairs, 'link')} changed" if pairs else "the drawing changed"
 
-    def _update_history_traits(self) -> None:
-        self.can_undo, self.can_redo = bool(self._history.past), bool(self._history.future)
+
+def _changed_lines(before: Document, after: Document) -> list[dict[str, Any]]:
+    """Return the lines of links, pairs of regions and regions that are in one of the documents only, each once."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for part in ("links", "between", "regions"):
+        for one, other in ((after, before), (before, after)):
+            for line in one[part]:
+                if line not in other[part]:
+                    found.setdefault(_ends(line), line)
+    return list(found.values())
+
+
+def _ends(line: dict[str, Any]) -> tuple[str, ...]:
+    if "source" in line:
+        return line["source"], line["target"]
+    if "name" in line:
+        return (line["name"],)
+    return tuple(map(str, line.get("regions") or (line.get("from"), line.get("to"))))
+
+
+def _some(names: list[str], noun: str) -> str:
+    return names[0] if len(names) == 1 else counted(len(names), noun)
 
 
 def _shared(new: Any, before: Any) -> Any:

@@ -51,7 +51,7 @@ class NetworkPanel(Panel):
         """The last valid document and its network."""
         self._problem, self._summary = "", ""
         self._is_linking = Guard()
-        self.drawing = Drawing()
+        self.drawing = Drawing(history=lab_state.history)
         self.editor = TopologyEditor(self.drawing, height=0)
         self.map: MapView | None = None
         self.matrix: MatrixEditor | None = None

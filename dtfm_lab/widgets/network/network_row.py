@@ -53,7 +53,7 @@ class NetworkFilesRow:
         self.path = w.Text(
             placeholder="network.yaml", description="File", layout=w.Layout(width="290px"), continuous_update=False
         )
-        self.open = button("Open", "folder-open", "Read this file, on the kernel's machine", "85px")
+        self.open = button("Open file", "folder-open", "Read this file, on the kernel's machine", "105px")
         self.save = button("Save", "save", "Write this file, on the kernel's machine", "85px")
         what = "Open a file of this computer; or drop one on the canvas"
         given = {"accept": ",".join(topology_suffixes()), "multiple": True, "tooltip": what}

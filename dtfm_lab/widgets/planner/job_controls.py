@@ -2,12 +2,13 @@
 and what a plan makes least, under which limits."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
 from dtfm_lab.domain.units import counted
 from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, measure_of
@@ -17,7 +18,7 @@ from dtfm_lab.planning.iteration.problem import divisors
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import CHOOSES, SavedControls, controls_for, labelled, menu, show
-from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState, is_another
 
 COMMUNICATION = "communication"
 UNLIMITED = 0.0
@@ -46,8 +47,10 @@ class ObjectiveControls(SavedControls):
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
         self._lab_state = lab_state
         self._changed: Callable[[], None] = lambda: None
+        self.on_edit: Callable[[], None] = lambda: None
+        """Called after a person has chosen another objective, or other limits."""
         self._default = ""
-        self._is_offering = Guard()
+        self._is_offering, self._is_following = Guard(), Guard()
         offered = [(measure.choice, name) for name, measure in MEASURES.items()]
         what = "seconds of the simulated iteration, dollars for tokens, or the communication cost of the paper"
         width = f"calc({LABEL_WIDTH} + 194px)"
@@ -56,6 +59,11 @@ class ObjectiveControls(SavedControls):
         self.max_price, self.max_seconds = limits.values()
         self.limits = w.VBox(list(limits.values()))
         self._controls = {"objective": self.objective, **limits}
+        self._settled = self.settings()
+        """What the controls held before the last edit."""
+        lab_state.history.add_part("objective", self.settings, self.restore)
+        for control in self._controls.values():
+            control.observe(lambda _: self._keep(), "value")
         self.objective.observe(lambda _: self._show(), "value")
         lab_state.observe(lambda _: self._follow(), "job")
         self._follow()
@@ -79,7 +87,9 @@ class ObjectiveControls(SavedControls):
         """Set the controls to saved values; limits that a file of before says were switched off stay off."""
         if isinstance(settings, dict) and settings.get("more") is False:
             settings = {"objective": settings.get("objective")}
-        super().restore(settings)
+        with self._is_following:
+            super().restore(settings)
+        self._settled = self.settings()
 
     def _follow(self) -> None:
         """Offer what the job can be planned for."""
@@ -90,12 +100,22 @@ class ObjectiveControls(SavedControls):
         offered = [COMMUNICATION] if job.model is None else known
         options = [(measure_of(name).choice, name) for name in offered]
         default, kept = default_objective(job), self.objective.value
-        with self._is_offering:
+        with self._is_offering, self._is_following:
             if options != list(self.objective.options):
                 self.objective.options = options
             self.objective.value = kept if kept in offered and default == self._default else default
-        self._default = default
+        self._default, self._settled = default, self.settings()
         self._show()
+
+    def _keep(self) -> None:
+        """Keep what a person changes, so that it can be undone."""
+        before, self._settled = self._settled, self.settings()
+        if self._is_following or before == self._settled:
+            return
+        was, now = (measure_of(settings["objective"]).choice for settings in (before, self._settled))
+        label = f"{was} → {now}" if was != now else "Limits changed"
+        self._lab_state.history.keep(label, objective=before)
+        self.on_edit()
 
     def _show(self) -> None:
         if self._is_offering:
@@ -120,7 +140,8 @@ class JobControls(SavedControls):
         self.job = menu("Job", "185px", "38px", names, what, value=job.name if job else "small")
         self.shape = menu("Shape", "265px", "48px", (), "Pipeline stages x data-parallel replicas")
         options = {option.name: option for option in options_of(Job)}
-        # unbounded: a bounded one would make a batch of 0 into 1 without a word, where the job says what is wanted
+        # without bounds of its own: a bounded one would make a batch of 0 into 1 without a word; the job says what is
+        # wanted
         self.batch = labelled(w.IntText, "Batch", "125px", "45px", tooltip=options["global_batch"].help)
         offered = [(CHOOSES, OPEN_MICROBATCH)]
         self.microbatch = menu("Micro-batch", "262px", "82px", offered, "Sequences per pipeline step")
@@ -132,20 +153,53 @@ class JobControls(SavedControls):
         self._controls = {"job": self.job} | of_job
         rows = [self.job, self.shape, self.batch], [self.microbatch, self.schedule]
         self.view = w.VBox([w.HBox(row) for row in rows])
-        self._is_filling = Guard()
+        self._is_filling, self._is_chosen = Guard(), Guard()
+        self._settled = self._state()
+        """What the controls held when they set the job last."""
         self._take_job()
-        self.job.observe(lambda _: self._take_job(), "value")
+        lab_state.history.add_part("job", self._state, self._put)
+        self.job.observe(lambda _: self._choose_job(), "value")
         self.batch.observe(lambda _: self._offer_microbatches(), "value")
         for control in (self.shape, *of_job.values()):
-            control.observe(lambda _: self._set_job(), "value")
-        lab_state.observe(lambda _: self._offer_shapes(self.shape.value), "topology")
+            control.observe(lambda _: self._set_job(by_hand=True), "value")
+        self._drawn: Topology | None = lab_state.topology
+        """The last network that was drawn."""
+        lab_state.observe(lambda _: self._follow_network(), "topology")
 
     def take(self, job: Job) -> None:
         """Choose another job, in the place of the menu's of that name; the shape is one that is offered."""
         self._base = job
-        self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
-        self.job.value = job.name
-        self._take_job()
+        with self._is_filling:
+            self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
+            self.job.value = job.name
+        self._take_job(as_is=True)
+
+    def _state(self) -> tuple[Job | None, dict[str, Any], Job | None]:
+        return self._base, self.settings(), self._lab_state.job
+
+    def _put(self, state: tuple[Job | None, dict[str, Any], Job | None]) -> None:
+        """Go back to what ``_state`` has returned before an edit."""
+        base, settings, job = state
+        if state == self._state():
+            return
+        self._base = base
+        with self._is_filling:
+            self.job.value = settings["job"]
+        self._take_job(as_is=True)
+        self.restore(settings)
+        self._lab_state.job, self._lab_state.message = job, ""
+        self._settled = self._state()
+
+    def _choose_job(self) -> None:
+        with self._is_chosen:
+            self._take_job()
+
+    def _follow_network(self) -> None:
+        """Offer the shapes of what is drawn. On another network the shape is the job's own again."""
+        before, now = self._drawn, self._lab_state.topology
+        self._drawn = now or before
+        another = before is None or now is None or is_another(before, now)
+        self._offer_shapes(None if another else self.shape.value)
 
     def take_exactly(self, job: Job) -> None:
         """Choose a job with all that it names, its shape too."""
@@ -171,25 +225,32 @@ class JobControls(SavedControls):
         if isinstance(shape, list | tuple) and tuple(shape) in [offered for _, offered in self.shape.options]:
             self.shape.value = tuple(shape)
 
-    def _take_job(self) -> None:
-        """Fill the controls from the chosen job."""
+    def _take_job(self, *, as_is: bool = False) -> None:
+        """Fill the controls from the chosen job; unless ``as_is``, what was left to the planner stays with it."""
+        if self._is_filling:
+            return
         given = self._base is not None and self.job.value == self._base.name
         self._chosen = job = self._base if given and self._base is not None else lab.load_job(self.job.value)
+        stays_open = not as_is and self.shape.value == OPEN_SHAPE and job.model is not None
+        microbatch = (None if stays_open and self.microbatch.value == OPEN_MICROBATCH else job.microbatch) or 0
         with self._is_filling:
             self.batch.value = job.global_batch
-            self._offer_microbatches(also=job.microbatch or OPEN_MICROBATCH)
-            self.microbatch.value = job.microbatch or OPEN_MICROBATCH
+            self._offer_microbatches(also=microbatch)
+            self.microbatch.value = microbatch
             names = [name for _, name in self.schedule.options]
             if job.schedule is not None and job.schedule not in names:  # registered since, or by somebody else
                 self.schedule.options = [*self.schedule.options, (job.schedule, job.schedule)]
-            self.schedule.value = job.schedule or OPEN_SCHEDULE
-        is_open = None in (job.n_stages, job.n_replicas)
-        self._offer_shapes(OPEN_SHAPE if is_open else self.shape.value or None)
+            if not (stays_open and self.schedule.value == OPEN_SCHEDULE):
+                self.schedule.value = job.schedule or OPEN_SCHEDULE
+        is_open = stays_open or None in (job.n_stages, job.n_replicas)
+        self._offer_shapes(OPEN_SHAPE if is_open else None if as_is else self.shape.value)
 
     def _offer_microbatches(self, also: int | None = None) -> None:
         """Offer the micro-batches that divide the batch, and the one that is set."""
         batch, kept = self.batch.value, self.microbatch.value if also is None else also
-        sizes = sorted({*(divisors(batch) if batch > 0 else ()), kept} - {OPEN_MICROBATCH})
+        if not 1 <= batch <= MOST_COUNT:
+            return  # the job says what is wanted
+        sizes = sorted({*divisors(batch), kept} - {OPEN_MICROBATCH})
         chooses = [] if self._chosen.model is None else [(CHOOSES, OPEN_MICROBATCH)]
         with self._is_filling:
             self.microbatch.options = [*chooses, *((f"{n:,}", n) for n in sizes)]
@@ -249,7 +310,8 @@ class JobControls(SavedControls):
         except LabError:
             return job
 
-    def _set_job(self) -> None:
+    def _set_job(self, *, by_hand: bool = False) -> None:
+        """Set the job to what the controls say, None where that is refused; ``by_hand``: it can be undone."""
         if self._is_filling or self.shape.value is None:
             return
         chosen = self._chosen
@@ -261,8 +323,13 @@ class JobControls(SavedControls):
         if chosen.model is not None:
             given |= {"global_batch": self.batch.value, "microbatch": self.microbatch.value or None}
         try:
-            self._lab_state.job = override(chosen, **given)
+            job = override(chosen, **given)
+            before = self._settled[2]  # a job that was refused since is no state to go back to
+            if (by_hand or self._is_chosen) and before not in (None, job):
+                self._lab_state.history.keep(job_words(before, job), job=self._settled)
+            self._lab_state.job = job
             self._lab_state.message = ""
+            self._settled = self._state()
         except LabError as error:
             self._lab_state.job = None
             self._lab_state.report_error("plan", str(error))
@@ -287,3 +354,40 @@ def shape_words(n_stages: int, n_replicas: int, n_devices: int) -> str:
     words = f"{counted(n_stages, 'stage')} x {counted(n_replicas, 'replica')}"
     idle = n_devices - n_stages * n_replicas
     return f"{words}, {idle} idle" if idle > 0 else words
+
+
+JOB_FIELDS = {
+    "global_batch": "batch",
+    "microbatch": "micro-batch",
+    "schedule": "schedule",
+    "n_stages": "stages",
+    "n_replicas": "replicas",
+}
+"""Fields of a job that the bar's menu changes, by their name in a sentence."""
+MOST_TOLD = 3
+"""Fields of a job up to which each is told; of more, that the job changed."""
+
+
+def job_words(before: Job | None, job: Job | None) -> str:
+    """Return what differs between two jobs, such as "Batch 16 → 32"; empty where nothing does."""
+    if before is None or job is None or before == job:
+        return ""
+    if before.name != job.name:
+        return f"{before.name} → {job.name}"
+    changed = [field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)]
+    chosen = [name for name in JOB_FIELDS if name in changed]  # the others follow from these
+    clauses = [
+        f"{JOB_FIELDS.get(name, name.replace('_', ' '))} {_value(getattr(before, name))} → {_value(getattr(job, name))}"
+        for name in chosen or changed
+        if isinstance(getattr(job, name), str | int | float | None)
+    ]
+    if not clauses or len(clauses) > MOST_TOLD:
+        return "The job changed"
+    line = ", ".join(clauses)
+    return line[0].upper() + line[1:]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "open" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -4,9 +4,11 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.simulation.memory import held_memory
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, pane, restore_values, segments, show, toggle, toolbar
@@ -50,9 +52,12 @@ class PlanPanel(Panel):
         self.picture = classed(segments(list(PICTURES.items()), PICTURE_WORDS), "dtfm-segmented")
         self.slow = toggle("Slow", SLOW_WORDS)
         self.racing = button("Race planners", "", "Several planners side by side", "auto")
-        self.prices = button("Use typical prices", "", "Give each device the typical price of its GPU", "auto")
         self._is_following = Guard()
         self.objective_controls = ObjectiveControls(lab_state, lambda: self.real.show_objective())
+        self.objective_controls.on_edit = self._plan_for_objective
+        what = "Give every device without a price what its GPU usually costs an hour"
+        self.typical_prices = button("Use typical prices", "", what, "auto", style="primary")
+        self.typical_prices.on_click(lambda _: self._take_prices())
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
         self.real = SearchPanel(
             lab_state, self._update_buttons, self.objective_controls, self.race.show_live, [self.racing]
@@ -69,14 +74,13 @@ class PlanPanel(Panel):
         self._mains[REAL] = w.VBox([self.real.population, self.real.curve, self.alarm, self.note])
         for main in self._mains.values():
             classed(main, "dtfm-fill", "dtfm-mode-main")
-        row = toolbar(self.aim, self.prices, *self._bars.values(), self.slow, self.picture)
+        row = toolbar(self.aim, self.typical_prices, *self._bars.values(), self.slow, self.picture)
         self.view = pane([row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
         self.aim.observe(lambda change: self._aim(change["new"]), "value")
         self.picture.observe(lambda change: self._choose(change["new"]), "value")
         self.slow.observe(lambda change: self._choose(TEACHING if change["new"] else REAL), "value")
         self.racing.on_click(lambda _: self.mode.set_trait("value", RACE))
-        self.prices.on_click(lambda _: self._take_prices())
         self.objective_controls.objective.observe(lambda _: self._follow_aim(), "value")
         lab_state.observe(lambda _: self._follow_aim(), ["topology", "job"])
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan", "shown_panes"])
@@ -120,6 +124,28 @@ class PlanPanel(Panel):
         for search in self._searches:
             search.stop.click()
 
+    def _plan_for_objective(self) -> None:
+        """Plan for what was just chosen; where that takes prices and there are none, offer typical ones."""
+        self._update_buttons()
+        if self.lab_state.plan is not None and self._is_idle and not self._lacks_prices:
+            self.redo()
+
+    @property
+    def _lacks_prices(self) -> bool:
+        """Whether dollars are asked for and no device has a price."""
+        topology, asked = self.lab_state.topology, self.objective_controls.options()
+        in_dollars = asked["objective"] == "price" or "max_price_per_hour" in asked
+        return in_dollars and topology is not None and not any(device.price_per_hour for device in topology.devices)
+
+    def _take_prices(self) -> None:
+        """Give the network typical prices, as an edit that can be undone, and plan for what was chosen."""
+        if (topology := self.lab_state.topology) is None:
+            return
+        self.lab_state.topology = topology.with_typical_prices()
+        if self._lacks_prices:
+            self._report_error(f"{NO_PRICES} None of its GPUs has a typical price either.")
+        self._plan_for_objective()
+
     @property
     def _is_idle(self) -> bool:
         return all(one.search is None for one in self._searches)
@@ -129,6 +155,7 @@ class PlanPanel(Panel):
             search.update_buttons(free=self._is_idle)
         for control in (self.mode, self.picture, self.slow, self.racing, self.aim):
             control.disabled = not self._is_idle
+        show(self.typical_prices, self._lacks_prices)
         if self._is_idle == (STEP in self.lab_state.busy):
             self.lab_state.set_busy(STEP, not self._is_idle)
 
@@ -147,12 +174,9 @@ class PlanPanel(Panel):
             self.mode.value = mode
 
     def _aim(self, objective: str | None) -> None:
-        """Search for seconds or for dollars, at once; without prices, offer typical ones."""
-        if self._is_following or objective is None:
-            return
-        self.objective_controls.objective.value = objective
-        if not self._lacks_prices:
-            self.redo()
+        """Search for seconds or for dollars: choosing the objective plans at once, or offers typical prices."""
+        if not self._is_following and objective is not None:
+            self.objective_controls.objective.value = objective
 
     def _follow_aim(self) -> None:
         """Show what is searched for; the communication cost, which is neither, is in the menu."""
@@ -161,22 +185,7 @@ class PlanPanel(Panel):
         with self._is_following:
             self.aim.value = objective.value if objective.value in AIMS.values() else None
         show(self.aim, set(AIMS.values()) <= set(offered))
-        show(self.prices, self._lacks_prices)
-
-    @property
-    def _lacks_prices(self) -> bool:
-        topology = self.lab_state.topology
-        unpriced = topology is not None and not any(device.price_per_hour for device in topology.devices)
-        return unpriced and self.objective_controls.objective.value == AIMS["Dollars"]
-
-    def _take_prices(self) -> None:
-        """Give the network typical prices, as an edit that can be undone, and search for dollars."""
-        if self.lab_state.topology is not None:
-            self.lab_state.topology = self.lab_state.topology.with_typical_prices()
-            if self._lacks_prices:
-                self._report_error(f"{NO_PRICES} None of its GPUs has a typical price either.")
-            else:
-                self.redo()
+        self._update_buttons()
 
     def _enter(self) -> None:
         """Tell the modes that follow the plan whether they are looked at."""
@@ -214,6 +223,14 @@ class PlanPanel(Panel):
 
 
 def _lacking(plan: Plan) -> str:
-    """Return which devices lack memory under the plan's schedule, and what would fit; empty where all have enough."""
-    report = held_memory(plan)
-    return "" if report is None or report.fits else report.advice
+    """Return which devices lack memory while the plan's iteration is played, and what would fit; empty where all fit.
+
+    It is the answer of the bar and of the chart, too: messages that wait count as held.
+    """
+    if plan.job.model is None:
+        return ""
+    try:
+        report = memory(plan, trace=simulate(plan))
+    except LabError:  # not every schedule can be simulated on every plan
+        return ""
+    return "" if report.fits else report.advice

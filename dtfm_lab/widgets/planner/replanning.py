@@ -18,7 +18,7 @@ from dtfm_lab.widgets.controls import Panel, checkbox
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.live_search import LiveSearch
 from dtfm_lab.widgets.planner.edits import EditHistory
-from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
+from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, gain_words, improved, replanned
 from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop, run_on_thread
 
 RESTS_S = (0.25, 0.4)
@@ -106,6 +106,8 @@ class LiveReplanning(Panel):
         """End a search that only looks on: a run is measured on the same processor, and a search was asked for."""
         if self._lab_state.is_needed_elsewhere:
             self._cancel()
+        else:  # an edit that came while something else was searched for has no plan yet
+            self._request()
 
     def _note_freedom(self, change: dict[str, Any]) -> None:
         old, new = change["old"], change["new"]
@@ -210,8 +212,9 @@ class LiveReplanning(Panel):
             better = await run_on_thread(partial(improved, found, job, self._cancelled, budget_s, live), self._woken)
             if better is None or lab_state.plan is not found.plan or not self.switch.value or lab_state.plan_is_stale:
                 return
-            self._take(better)
-            found = better
+            gain = gain_words(found.plan, better.plan)
+            found = better._replace(gain=gain or found.gain)
+            self._take(found)
 
     def _take(self, found: Replanned) -> None:
         self._lab_state.not_planned = ""

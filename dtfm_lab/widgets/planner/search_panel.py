@@ -210,15 +210,24 @@ class SearchPanel(SearchMode):
         elif is_over:
             self.curve.caption = caption
         self.population.is_over = is_over
+        if is_over:
+            self._raise_bound()
 
     def _raise_bound(self) -> None:
-        """Draw the bound of a live search that is over as far as it has risen since, as all else on the screen does."""
-        live, bound_s = self._displayed, self._lab_state.bound_s
+        """Draw the bound of a live search that is over as far as it is known, as all else on the screen does.
+
+        The search with the plan's bound may be another one than that which was drawn last.
+        """
+        live, plan = self._displayed, self._lab_state.bounded_plan
+        if plan is None or self._lab_state.plan_is_stale:
+            return
+        bound_s = plan.iteration_lower_bound_s or 0.0
         is_newest = live is self._lab_state.live_search
         if live is None or not is_newest or not live.is_over or self._n_displayed < len(live.shown):
             return
         step = live.shown[-1].step
-        if step.objective == "iteration" and bound_s > step.bound_s:
+        is_of_plan = plan.topology.fingerprint == step.topology.fingerprint and plan.objective == step.objective
+        if is_of_plan and step.objective == "iteration" and min(bound_s, step.best_s) > step.bound_s:
             live.shown.append(Shown(replace(step, bound_s=min(bound_s, step.best_s)), None))
             self._draw_more(live, is_over=True)
 

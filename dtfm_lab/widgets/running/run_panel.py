@@ -10,12 +10,13 @@ import numpy as np
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.domain.units import counted, format_s
-from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import preload, run_report
-from dtfm_lab.runtime.client.launch import Secret, start_mystery, what_runs
+from dtfm_lab.runtime.client.launch import Secret, start_mystery, what_runs, what_would_run
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
@@ -23,7 +24,7 @@ from dtfm_lab.simulation.task_runner import usable_cores
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, labelled, more_menu, pane, show, toolbar, values_of
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, is_another
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, Departures, FaultControls
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
@@ -38,6 +39,7 @@ from dtfm_lab.widgets.running.run_progress import (
     listed,
     note_of,
     story_of,
+    written_html,
 )
 from dtfm_lab.widgets.schedule.predictions import FROM_PROFILE, ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
@@ -70,12 +72,16 @@ class RunPanel(Panel):
         self._is_concluding = self._is_warm = False
         self._plan: Plan | None = None
         """The plan that ``run`` runs, or runs a part of."""
+        self._began_on: tuple[Topology | None, Job | None] = (None, None)
         self._reductions = ""
         """Which part of the plan runs, and what replaces its model and links."""
         self._expected_s = 0.0
         """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
-        self.clock.tooltip = "How seconds are counted; Options says what this one means here"
+        self.clock.layout.min_width, self.clock.tooltip = (
+            "136px",
+            "How seconds are counted; Options says what this one means here",
+        )
         self.chip = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 auto")), "dtfm-run-chip")
         self.iterations = labelled(w.BoundedIntText, "Iterations", "130px", "62px", 8, min=1, max=10_000)
         self.start = button("Run", "", STARTS, "60px", style="primary")
@@ -99,6 +105,7 @@ class RunPanel(Panel):
         self.stop.on_click(lambda _: self._press_stop())
         self.mystery.on_click(lambda _: self.begin_mystery())
         lab_state.observe(lambda _: self._take_plan(), "plan")
+        lab_state.observe(lambda _: self._name_start(), ["plan", "choices"])
         lab_state.observe(lambda _: self._take_measured(), "measured")
         self._explain_clock()
         self._take_plan()
@@ -161,7 +168,7 @@ class RunPanel(Panel):
         if RunPanel.newest is not None and RunPanel.newest.running:
             begin(asyncio.to_thread(RunPanel.newest.stop), self._report_error)
         RunPanel.newest = self.run
-        self._plan, self._is_concluding = plan, False
+        self._plan, self._is_concluding, self._began_on = plan, False, (self._lab_state.topology, self._lab_state.job)
         self._lab_state.measured = self._lab_state.comparison = self._lab_state.ran = None
         self._expected_s = 0.0
         self.written.value = ""
@@ -198,7 +205,7 @@ class RunPanel(Panel):
                 expected = await asyncio.to_thread(_predicted, run, run.context(), " from the profile just taken")
                 self._tell_prediction(expected.trace)
                 self._schedule.show(expected)
-                if run is self.run:  # the bar says what the chart shows
+                if run is self.run and not expected.trace.context.part:  # the bar says what the chart shows
                     self._lab_state.predicted = expected.trace
                 self._expected_s = expected.trace.iteration_s * run.time_scale
                 predicted = True
@@ -251,16 +258,28 @@ class RunPanel(Panel):
         predicted = await asyncio.to_thread(_predicted, run, measured, FROM_PROFILE)
         if run is not self.run:
             return
-        self.written.value = _written(run, measured)
+        if (of := self._left_behind()) is not None:
+            self._say(f"measured {format_s(measured.iteration_s)} an iteration, of {of}, which is no longer shown")
+            return
+        self.written.value = written_html(run, measured)
         self._schedule.show(predicted)
         self._schedule.chart.show_measured(measured)
         with self._lab_state.hold_trait_notifications():
-            self._lab_state.measured, self._lab_state.predicted = measured, predicted.trace
-            self._lab_state.ran = self._plan
+            self._lab_state.measured, self._lab_state.ran = measured, self._plan
+            if not measured.context.part:  # else the bar keeps the prediction of the plan
+                self._lab_state.predicted = predicted.trace
         comparison = await asyncio.to_thread(lab.compare, predicted.trace, measured)
         if run is self.run:
-            self._say(f"measured {format_s(measured.iteration_s)} an iteration: {comparison.error_text}")
+            self._say(comparison.error_sentence)
             self._lab_state.comparison = comparison
+
+    def _left_behind(self) -> str | None:
+        """Return which network and job the run is of, where others have been opened since; None where these stand."""
+        network, job = self._began_on
+        others = ((network, self._lab_state.topology), (job, self._lab_state.job))
+        if any(one is not None and other is not None and is_another(one, other) for one, other in others):
+            return " on ".join(one.name for one in (job, network) if one is not None)
+        return None
 
     def _press_stop(self) -> None:
         if self.run is not None and self.run.running:
@@ -304,7 +323,7 @@ class RunPanel(Panel):
 
     def _tell_prediction(self, profiled: Trace) -> None:
         """Tell by how much the profile has changed the prediction, which was made from FLOP."""
-        before = self._lab_state.predicted
+        before = None if profiled.context.part else self._lab_state.predicted
         was = "" if before is None else f"{format_s(before.iteration_s)} → "
         n = sum(len(group) for group in profiled.context.devices)
         self.happenings.add(f"{n} of {n} profiled: {was}{format_s(profiled.iteration_s)} predicted")
@@ -316,6 +335,17 @@ class RunPanel(Panel):
         if self._lab_state.plan is not None and not self._is_warm and has_event_loop():
             self._is_warm = True
             asyncio.get_running_loop().call_later(WARM_AFTER_S, preload.warm_up)
+
+    def _name_start(self) -> None:
+        """Say on the button what would run where that is less than the plan."""
+        try:
+            plan = self._lab_state.chosen_plan
+            part = "" if plan is None or plan.job.model is None else what_would_run(plan)
+        except LabError:
+            part = ""
+        self._lab_state.run_part = part
+        self.start.description = f"Train {part}" if part else "Run"
+        self.start.layout.width = "auto" if part else "60px"
 
     def _take_measured(self) -> None:
         """Show the losses of a measurement that another panel has set, as when a file is opened."""
@@ -356,13 +386,6 @@ class RunPanel(Panel):
             self._lab_state.run_progress = self._lab_state.run_story = ""
             self._lab_state.set_note("run", "")
         self._lab_state.set_busy("run", running or self._is_concluding)
-
-
-def _written(run: Run, measured: Trace) -> str:
-    """Return what the trained model wrote, and a link to the losses."""
-    text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
-    table = losses(measured).to_csv(index=False).encode()
-    return text + markup.download("Losses as CSV", "losses.csv", table, "text/csv")
 
 
 def _predicted(run: Run, like: Trace | RunContext, note: str) -> ChartedPrediction:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from html import escape
 
 from dtfm_lab.domain.network import name_words
-from dtfm_lab.domain.trace import Fault
+from dtfm_lab.domain.trace import Fault, Trace
 from dtfm_lab.domain.units import counted, format_s
+from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import Event, RunRecord
 from dtfm_lab.widgets import markup
@@ -108,9 +109,7 @@ class Happenings:
         if run.status == "starting":
             self.add(run_report.describe_progress(run), key="starting")
         elif run.status == "profiling":
-            done, total = run.profiled
-            nth = f"{min(done + 1, total)} of {max(1, total)}"
-            self.add(f"profiling {nth}: what computations cost here", key="profiling")
+            self.add(f"{run_report.describe_profiling(run)}: what computations cost here", key="profiling")
         for fault in run.faults[self._n_faults :]:
             took, goes_on = describe(fault)
             self.add(took, fault.device)
@@ -177,7 +176,7 @@ def followed(replanned: Event) -> str:
 def listed(lines: Sequence[Happening]) -> str:
     """Return what happened as HTML, the newest line last and in view."""
     rows = "".join(f"<li><time>{_wall(line.at_s)}</time><span>{_named(line)}</span></li>" for line in lines)
-    empty = "" if rows else "<p>Nothing yet. Press Run: workers start, are profiled, and train for real.</p>"
+    empty = "" if rows else "<p>Nothing yet. Start a run: workers start, are profiled, and train for real.</p>"
     return f'{empty}<div class="dtfm-log" role="log" aria-label="What happened" tabindex="0"><ol>{rows}</ol></div>'
 
 
@@ -228,3 +227,10 @@ class LossGaps:
         bars = self._chart.measured
         own = [bars.end[bars.row == row] for row, name in enumerate(self._chart.devices) if name == device]
         return max((float(ends.max(initial=0.0)) for ends in own), default=0.0)
+
+
+def written_html(run: RunRecord, measured: Trace) -> str:
+    """Return what the trained model wrote, and a link to the losses."""
+    text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
+    table = losses(measured).to_csv(index=False).encode()
+    return text + markup.download("Losses as CSV", "losses.csv", table, "text/csv")

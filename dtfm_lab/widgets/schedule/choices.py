@@ -95,9 +95,12 @@ class ChoiceControls:
     def _set(self) -> None:
         if self._is_following:
             return
-        with self._lab_state.hold_trait_notifications():
-            self._lab_state.queueing = self.queueing.value
-            self._lab_state.choices = self._others() | self._values()
+        state, choices = self._lab_state, self._others() | self._values()
+        if (state.queueing, state.choices) == (self.queueing.value, choices):
+            return
+        state.history.keep("Choices of the prediction changed")
+        with state.hold_trait_notifications():
+            state.queueing, state.choices = self.queueing.value, choices
 
     def _values(self) -> dict[str, Any]:
         return {name: control.value for name, control in self.by_option.items()}
@@ -172,8 +175,10 @@ class SchedulesTable:
         self._update_button()
 
     def _choose(self) -> None:
-        if self.table.chosen in schedules:
-            self._lab_state.schedule = self.table.chosen
+        state, chosen = self._lab_state, self.table.chosen
+        if chosen in schedules and chosen != state.schedule:
+            state.history.keep(f"Schedule {state.schedule} → {chosen}")
+            state.schedule = chosen
 
     def _follow(self) -> None:
         self.table.chosen = self._lab_state.schedule

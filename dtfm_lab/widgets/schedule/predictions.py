@@ -19,6 +19,7 @@ from dtfm_lab.domain.trace import CAUSES, Trace, predicted_ends
 from dtfm_lab.domain.trace.causes import Cause
 from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.files.traces import save_chrome_trace
+from dtfm_lab.planning.explain.iteration_analysis import CLASSES
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.widgets import quiet as w
@@ -29,14 +30,16 @@ from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import NO_BARS, ROWS_PER_DEVICE, Chart, ChartRows, legend, units_of
 
 WAITS = {
-    Cause.SYNCHRONISATION: ("for averaging", "averaging"),
-    Cause.BANDWIDTH: ("for bandwidth", "dark"),
-    Cause.LATENCY: ("for latency", "middle"),
-    Cause.QUEUE: ("behind others", "middle"),
-    Cause.DEPENDENCY: ("for others", "light"),
-    Cause.STRAGGLER: ("for slow devices", "light"),
+    Cause.SYNCHRONISATION: "for averaging",
+    Cause.BANDWIDTH: "for bandwidth",
+    Cause.LATENCY: "for latency",
+    Cause.QUEUE: "behind other messages",
+    Cause.DEPENDENCY: "for other devices",
+    Cause.STRAGGLER: "for slow devices",
 }
-"""What an idle device waits for, in words, and the tone of its share."""
+"""What an idle device waits for, in words."""
+ON_PATH = {"device": ("computing", "ink"), "link": ("messages", "dark"), "synchronisation": ("averaging", "averaging")}
+"""What the critical path consists of, in words, and the tone of its share."""
 FLOP = "FLOP"
 """What computations are predicted from where no profile has been taken."""
 AS_SPECIFIED = " from FLOP and peak, links as specified"
@@ -59,7 +62,7 @@ class ChartedPrediction:
     lacking: str
     """Which devices lack memory, how much, and what would fit; empty where all fits."""
     shares: list[dict[str, Any]]
-    """What a device's time goes to, as ``GanttView.shares`` takes it."""
+    """What the iteration's length consists of, as ``GanttView.shares`` takes it."""
 
     @property
     def source(self) -> str:
@@ -73,23 +76,24 @@ class ChartedPrediction:
         report = memory(plan, trace=trace)
         frame = None if trace.after is None else trace.bubble
         trace.travel  # noqa: B018 (it is kept: the bar reads it on the kernel's loop)
-        caption, shares = describe(trace, note, frame), [] if frame is None else shares_of(frame)
+        caption, shares = describe(trace, note, frame), [] if frame is None else shares_of(trace)
         return cls(plan, trace, rows.chart(trace), rows, caption, report, report.advice, shares)
 
 
 def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -> str:
-    """Return ``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7 % · bubble 88.1 %, chiefly latency``."""
+    """Return ``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7 % · devices wait 88.1 %, chiefly...``"""
     known = trace.metrics
+    part = f"{trace.context.part}: " if trace.context.part else ""
     worth = f", {trace.context.basis.word}" if trace.context.basis.word else ""
-    parts = [f"predicted {format_s(trace.iteration_s)}{note}{worth}{_displayed_iteration(trace)}"]
+    parts = [f"{part}predicted {format_s(trace.iteration_s)}{note}{worth}{_displayed_iteration(trace)}"]
     if known["tokens_per_s"] is not None:
         parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.plan.counted}/s")
     if known["mfu"] is not None:
         parts.append(f"MFU {format_share(known['mfu'])}")
     if bubble is not None:
         share, cause, of_cause = _idle(bubble)
-        chiefly = f", chiefly {cause} ({format_share(of_cause)})" if round(share, 3) > 0 else ""
-        parts.append(f"bubble {format_share(share)}{chiefly}")
+        chiefly = f", chiefly {WAITS[Cause(cause)]} ({format_share(of_cause)})" if round(share, 3) > 0 else ""
+        parts.append(f"devices wait {format_share(share)}{chiefly}")
     return " · ".join(parts)
 
 
@@ -102,21 +106,20 @@ def _displayed_iteration(trace: Trace) -> str:
     return f", the mean of {every:,} iterations (drawn: one that {does})"
 
 
-def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return {"name", "share", "tone"} of what a device's time goes to, the mean of all, computing first, then the
-    largest.
+def shares_of(trace: Trace) -> list[dict[str, Any]]:
+    """Return {"name", "share", "tone"} of what the iteration's length consists of, the longest first.
 
-    ``frame`` is a trace's ``bubble``.
+    These are shares of the critical path, as in the sentence on what binds the plan.
     """
-    whole_s = float(frame["iteration_s"].sum())
-    if whole_s <= 0:
-        return []
-    seconds = [(float(frame[f"{cause}_s"].sum()), name, tone) for cause, (name, tone) in WAITS.items()]
-    largest_first = [(s / whole_s, name, tone) for s, name, tone in sorted(seconds, reverse=True)]
-    said = [(share, name, tone) for share, name, tone in largest_first if share >= LEAST_SHARE]
-    entries = [{"name": name, "share": share, "tone": tone} for share, name, tone in said]
-    entries[:1] = [first | {"name": f"waits {first['name']}"} for first in entries[:1]]
-    return [{"name": "mean device computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}, *entries]
+    summary = trace.critical_summary()
+    rows = summary[summary["by"] == "what"]
+    shares = dict.fromkeys(ON_PATH, 0.0)
+    for name, share in zip(rows["name"], rows["share"], strict=True):
+        shares[CLASSES.get(name, "device")] += float(share)
+    said = sorted(((share, what) for what, share in shares.items() if share >= LEAST_SHARE), reverse=True)
+    entries = [{"name": ON_PATH[what][0], "share": share, "tone": ON_PATH[what][1]} for share, what in said]
+    entries[:1] = [first | {"name": f"critical path: {first['name']}"} for first in entries[:1]]
+    return entries
 
 
 def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from html import escape
+from typing import Any
 
 import traitlets
 from traitlets import TraitError
@@ -19,6 +20,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState, predicted_of_run
+from dtfm_lab.widgets.planner.edits import is_same
 from dtfm_lab.widgets.planner.short_searches import is_same_placement
 from dtfm_lab.widgets.schedule.choices import ChoiceControls, SchedulesTable
 from dtfm_lab.widgets.schedule.predictions import (
@@ -64,6 +66,8 @@ class SchedulePanel(Panel):
         is nothing to say of that any more."""
         self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """A prediction that was made before its plan was set, and what ``_predict`` must want for it."""
+        self.told_before_s: Callable[[], float | None] = lambda: None
+        """Returns the seconds that the bar says an iteration took before the last edit; None where it says nothing."""
         self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """Likewise of the plan at hand on a network that was just edited, for which a search looks now."""
         self._asked: object = None
@@ -85,6 +89,7 @@ class SchedulePanel(Panel):
         self.exports = GanttExports(self.chart, lambda: self._lab_state.predicted, self._report_error)
         self.view = self._laid_out()
         traitlets.link((self.critical, "value"), (self.chart, "show_path"))
+        lab_state.history.add_part("choices", self._state, self._put)
         self.schedule.observe(lambda _: self._choose(), "value")
         self.simulate.on_click(lambda _: self._press())
         lab_state.observe(lambda _: self._take_plan(), "plan")
@@ -146,23 +151,41 @@ class SchedulePanel(Panel):
             self._other_source = None
         state.set_note("schedule", "" if self._other_source is None else changed_source(self._other_source, prediction))
         self._shown = prediction
+        if not prediction.trace.context.part:
+            state.lacking = prediction.lacking
 
     def _draw(self) -> None:
         if self._shown is not None:
-            self.drawn.draw(self._shown, self._before)
+            told_s = self.told_before_s()
+            ghost = self._before
+            if ghost is not None and told_s is not None and not is_same(ghost.trace.iteration_s, told_s):
+                ghost = None  # the bar tells of another edit
+            self.drawn.draw(self._shown, ghost)
             self._say_title()
 
     def _clear(self, words: str) -> None:
         """Draw nothing, so that an old prediction is not taken for what is chosen."""
         self._shown = self._before = self._other_source = None
-        self._lab_state.predicted = None
+        self._lab_state.predicted, self._lab_state.lacking = None, ""
         self._lab_state.set_note("schedule", "")
         self.drawn.clear(words)
         self._say_title()
 
     def _choose(self) -> None:
         if not self._is_choosing:
-            self._lab_state.schedule = self.schedule.value
+            state, now = self._lab_state, self.schedule.value
+            state.history.keep(f"Schedule {state.schedule} → {now}")
+            state.schedule = now
+
+    def _state(self) -> tuple[str, str, dict[str, Any], str]:
+        """What a prediction is made with beside the plan."""
+        state = self._lab_state
+        return state.schedule, state.queueing, dict(state.choices), self._automatic
+
+    def _put(self, values: tuple[str, str, dict[str, Any], str]) -> None:
+        state = self._lab_state
+        with state.hold_trait_notifications():
+            state.schedule, state.queueing, state.choices, self._automatic = values
 
     def _take_plan(self) -> None:
         """Predict a plan under its own schedule unless a person has chosen one, with messages queued as planned for."""

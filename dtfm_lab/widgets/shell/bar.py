@@ -31,6 +31,8 @@ REST_S = 0.3
 """Seconds that a plan stands before it is analysed, so that a drag is not slowed."""
 PROVED = 5e-4
 """Gap below which a communication cost is told as proved."""
+SAID = "bound_s", "busy", "message", "pane", "hand_note", "lacking", "run_part", "run_story", "run_progress", "notes"
+"""Traits besides the results that are told in the bar."""
 CHEAPER = {"name": "cheaper", "label": "cheaper?", "title": "Look for cheaper plans, and see how much slower they are"}
 
 
@@ -63,8 +65,9 @@ class StatusBar:
         traitlets.dlink((self.view, "dark"), (lab_state, "dark"))
         lab_state.observe(
             lambda _: self._soon(),
-            [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", "run_story", "run_progress", "notes"],
+            [*RESULT_TRAITS, *SAID],
         )
+        lab_state.history.observe(lambda _: self._soon(), "said")
         self.refresh()
 
     def _take_plan(self, plan: Plan | None) -> None:
@@ -236,22 +239,39 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
     if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between}, {note}", f"{between}, {short}"
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
+    if lacks := bool(state.lacking) and shown is not None:
+        note = short = "does not fit in memory"
     basis = UNSAID if shown is None else shown.context.basis
-    details |= {"was": was, "note": note, "short": short, "why": basis.sentence if basis.because else ""}
+    why = basis.sentence if basis.because else ""
+    details |= {"was": was, "note": note, "short": short, "bad": lacks, "why": why}
     return _number(f"Iteration, {basis.word or 'predicted'}", format_s(seconds), **details)
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
-    """Return how far the iteration is from what no plan beats, at length and short; the schedule where that is open."""
+    """Return how far the iteration is from what no plan beats, at length and short; the schedule where that is open.
+
+    Both say of which plans the bound is. Where that takes a sentence, the short words leave the bound out.
+    """
     left = plan.speed_up_left
     if left is None or not math.isfinite(left):
         return schedule, schedule
+    if plan.left_open is None:
+        return plan.speed_up_words or schedule, schedule
+    within = _short_scope(plan)
     if left <= 1 + 1e-6:
-        return plan.speed_up_words, "no faster plan"
+        return plan.speed_up_words, f"none faster{within}"
     if left > LOOSE_TIMES:
-        return plan.speed_up_words, "bound loose"
+        return plan.speed_up_words, "how far from the best is unknown"
     of = "any plan's bound" if plan.scope == "any plan" else f"the bound of {plan.scope}"
-    return f"at most {format_times(left)} × {of}", f"≤ {format_times(left)} × bound"
+    return f"at most {format_times(left)} × {of}", f"≤ {format_times(left)} × the best{within}"
+
+
+def _short_scope(plan: Plan) -> str:
+    """Return of which plans a bound is, in a few words: "in 4 x 2", "as pinned"; empty where it is of any plan."""
+    if not plan.pinned:
+        return ""
+    shape = f"{plan.job.n_stages} x {plan.job.n_replicas}"
+    return f" in {shape}" if shape in plan.pinned else " as pinned"
 
 
 def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
@@ -269,11 +289,15 @@ def _measured_number(state: LabState) -> dict[str, Any]:
         runs = "run" in state.busy
         note = (state.run_progress or "being read") if runs else "not run"
         return _number("Measured", "…" if runs else "–", note=note, word="measured")
+    part, seconds = measured.context.part, format_s(measured.iteration_s)
+    label = f"Measured, {part}" if part else "Measured"
     if run_staleness(state):
-        return _number("Measured", format_s(measured.iteration_s), note="before the last edit", word="error")
+        return _number(label, seconds, note="before the last edit", word="error")
     note = "" if comparison is None else signed_share(comparison.iteration_error)
+    if part and comparison is not None:  # its prediction is not the one in the bar
+        note = f"{note}, {format_s(comparison.predicted_iteration_s)} predicted for it"
     bad = comparison is not None and abs(comparison.iteration_error) > 0.1
-    return _number("Measured", format_s(measured.iteration_s), note=note, bad=bad, word="error")
+    return _number(label, seconds, note=note, bad=bad, word="error")
 
 
 def _was(was: float | None, now: float) -> str:
@@ -293,7 +317,8 @@ def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
     if state.plan.job.model is None:
         return NextAction("plan", "Plan again")
     if state.measured is None or run_staleness(state):
-        return NextAction("run", "Run it for real")
+        label = f"Train {state.run_part}" if state.run_part else "Run it for real"
+        return NextAction("run", f"{label}, though it does not fit" if state.lacking else label)
     if state.pane != "compare":
         return NextAction("compare", "Compare")
     return NextAction("refit", "Use the refitted network") if can_refit else NextAction("run", "Run again")

@@ -3,7 +3,6 @@
 An edit of the network or the job is told in a few words: ``Tokyo – Oregon 0.52 → 0.10 Gbit/s``.
 """
 
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness, shown_prediction
 from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect, is_same
-from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
+from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, job_words
 from dtfm_lab.widgets.planner.short_searches import Replanned
 
 EMPTY = ("Nothing is drawn yet.", "Double-click the canvas to add a device, or open a network.")
@@ -26,14 +25,6 @@ OF_A_RUN = ("run", "compare")
 """Panes whose notes are of a run: they end with what it is a run of."""
 ALIKE = 1e-9
 """Share by which two numbers may differ and still be the same number, rounded otherwise."""
-JOB_FIELDS = {
-    "global_batch": "batch",
-    "microbatch": "micro-batch",
-    "schedule": "schedule",
-    "n_stages": "stages",
-    "n_replicas": "replicas",
-}
-"""Fields of a job that the bar's menu changes, by their name in a sentence."""
 MOST_NAMED = 2
 """Devices up to which each is named; more are counted. Of a job one field more."""
 
@@ -63,6 +54,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
         return Headline("The run:", clauses, "busy")
     if state.not_planned:
         return _split(state.not_planned[0].upper() + state.not_planned[1:])._replace(kind="error")
+    if state.lacking and shown_prediction(state) is not None:
+        return Headline("The plan does not fit:", f"{state.lacking}.".replace("..", "."), "error")
     note = state.note_of(state.pane)
     if state.pane in OF_A_RUN:
         note = "" if run_staleness(state) else note or state.note_of("compare") or _measured(state)
@@ -77,11 +70,17 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
         return Headline("The plan is of the network before the last edit.", "Plan again, or switch Live on.")
     if clauses := "" if run_staleness(state) else _measured(state):
         return _split(clauses)  # the run came after the edit
+    longer = found.gain if found is not None and found.plan is plan else ""
     edit = "" if before is None else describe_edit(before.topology, plan.topology, before.job, state.job)
     if before is not None and edit:
-        return Headline(*_of_edit(state, plan, before, edit, found))
+        lead, rest = _of_edit(state, plan, before, edit, found)
+        return Headline(lead, " ".join(filter(None, [longer and f"{longer}.", rest])))
     if before is not None and (choice := describe_choice(before, state)):
         return Headline(f"{choice}: {effect(before.iteration_s, modelled_s(state), 'iteration')}.")
+    if state.history.said and before is None:
+        return Headline(*state.history.said.split(" ", 1))
+    if longer:
+        return Headline(f"{longer}.", reason)
     reason = reason or f"Planned. {plan.job.name} on {plan.topology.name}."
     return _split(reason if before is not None else f"{reason}{opening_words(state)}{_basis_words(state)}")
 
@@ -167,7 +166,7 @@ def describe_edit(before: Topology, after: Topology, job_before: Job | None, job
     """Return what differs between two networks, or else between two jobs; empty where nothing does that counts."""
     if before.fingerprint != after.fingerprint:
         return _of_devices(before, after) or _of_links(before, after) or "The network changed"
-    return _of_job(job_before, job)
+    return job_words(job_before, job)
 
 
 def describe_choice(before: BeforeEdit, state: LabState) -> str:
@@ -177,7 +176,7 @@ def describe_choice(before: BeforeEdit, state: LabState) -> str:
     was, now = before.shown, state.shown_plan
     if now is None or was is now:
         return ""
-    return _of_job(was.job, now.job) or f"Queueing {was.queueing} → {now.queueing}"
+    return job_words(was.job, now.job) or f"Queueing {was.queueing} → {now.queueing}"
 
 
 def _of_devices(before: Topology, after: Topology) -> str:
@@ -235,27 +234,3 @@ def _differ(was: FloatArray, now: Any) -> np.ndarray:
 
 def _from_to(was: float, now: float, unit: str) -> str:
     return f"{was:.3g} → {now:.3g} {unit}"
-
-
-def _of_job(before: Job | None, job: Job | None) -> str:
-    if before is None or job is None or before == job:
-        return ""
-    if before.name != job.name:
-        return f"{before.name} → {job.name}"
-    changed = [field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)]
-    chosen = [name for name in JOB_FIELDS if name in changed]  # the others follow from these
-    clauses = [
-        f"{JOB_FIELDS.get(name, name.replace('_', ' '))} {_value(getattr(before, name))} → {_value(getattr(job, name))}"
-        for name in chosen or changed
-        if isinstance(getattr(job, name), str | int | float | None)
-    ]
-    if not clauses or len(clauses) > MOST_NAMED + 1:
-        return "The job changed"
-    line = ", ".join(clauses)
-    return line[0].upper() + line[1:]
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "open" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import reason_of, write_bytes, write_text
 from dtfm_lab.files.workspaces import MARK, WorkspaceState, link_of, load_workspace, save_workspace, state_from_link
+from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, labelled
-from dtfm_lab.widgets.lab_state import LabState, shown_prediction
+from dtfm_lab.widgets.lab_state import LabState, is_profiled, run_staleness, shown_prediction
 from dtfm_lab.widgets.shell.still_page import still_page
 from dtfm_lab.widgets.tasks import begin
 
@@ -72,7 +74,7 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     if _fingerprint(lab_state.topology) != _fingerprint(state.topology):
         lab_state.topology = state.topology
     _restore_panel("plan", state, panels)
-    if lab_state.job != state.job:
+    if state.job is not None and lab_state.job != state.job:  # else it was refused: the controls have one that is not
         lab_state.job = state.job
     lab_state.plan = state.plan
     for name in panels:
@@ -92,7 +94,10 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
 
 
 async def _compare(lab_state: LabState, predicted: Trace, measured: Trace) -> None:
+    plan = lab_state.ran
     with contextlib.suppress(LabError):  # the prediction may have been made again since the run, of something else
+        if measured.context.part and plan is not None:  # the one that is saved is of the whole plan
+            predicted = await asyncio.to_thread(partial(simulate, plan, like=measured))
         comparison = await asyncio.to_thread(lab.compare, predicted, measured)
         if lab_state.measured is measured and lab_state.comparison is None:
             lab_state.comparison = comparison
@@ -169,13 +174,14 @@ class Workspace:
         self._report(f"saved as {path.name} in {path.parent.resolve()}, {size}{left}", link)
 
     async def _save_page(self) -> None:
-        """Write the plan as a page beside the file, with the prediction that is shown."""
+        """Write the plan as a page beside the file, with its prediction from FLOP: its reader has no profile."""
         state, path = self._lab_state, self._path().with_suffix(".html")
-        if (plan := state.chosen_plan) is None:
+        if (plan := state.shown_plan) is None:
             raise FileError("there is no plan yet to make a page of; wanted one")
         self._report("drawing the page…")
-        predicted = shown_prediction(state)
-        await asyncio.to_thread(lambda: write_text(path, still_page(plan, predicted)))
+        predicted = None if is_profiled(state) else shown_prediction(state)
+        measured = None if run_staleness(state) else state.measured
+        await asyncio.to_thread(lambda: write_text(path, still_page(plan, predicted, measured)))
         link, size = await asyncio.to_thread(_link, path, "text/html")
         self._report(f"saved as {path}, {size}: it needs nothing but a browser", link)
 

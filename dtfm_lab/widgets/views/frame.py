@@ -20,6 +20,7 @@ class TopBar(View, page="top_bar"):
     what that returns into the output of the lab; a page without a notebook is loaded again.
 
     A link to a lab that stands in the page's address goes to ``on_link``, with whether this tab has taken it before.
+    A click or a key sends {"kind": "ping"}; while no {"kind": "pong"} comes, the page says that it waits for Python.
     The message {"kind": "copy", "link"} has the page copy one; it then says that "copied" or "not-copied" was pressed.
     """
 
@@ -38,6 +39,8 @@ class TopBar(View, page="top_bar"):
     live_note = traitlets.Unicode("").tag(sync=True)
     """How long the last plan took to find."""
     can_undo = traitlets.Bool(False).tag(sync=True)
+    undo_label = traitlets.Unicode("").tag(sync=True)
+    """What *Undo* would take back."""
     dark = traitlets.Bool(False).tag(sync=True)
     """Whether the page has a dark theme; the page sets it."""
     still = traitlets.Bool(False).tag(sync=True)
@@ -59,6 +62,8 @@ class TopBar(View, page="top_bar"):
             self._on_press(str(content.get("name", "")))
         elif content.get("kind") == "link":
             self.on_link(str(content.get("link", "")), bool(content.get("again")))
+        elif content.get("kind") == "ping":
+            self.send({"kind": "pong"})
 
     def alt_text(self) -> str:
         said = [f"{n['label']} {n['value']}" for n in self.numbers]
@@ -81,8 +86,6 @@ class TabsView(View, page="tabs"):
     """Name of the pane that is chosen."""
     second = traitlets.Unicode("").tag(sync=True)
     """Name of the pane that is shown below it; empty for none."""
-    heard = traitlets.Unicode("").tag(sync=True)
-    """The ``value`` that Python has followed; the page says that it waits where that takes long."""
     numbered = traitlets.Bool(False).tag(sync=True)
     """Whether digits of the keyboard choose."""
 
@@ -90,8 +93,6 @@ class TabsView(View, page="tabs"):
         """``on_rendered`` is called when the page has had a moment to show the first pane."""
         self._on_rendered = on_rendered
         super().__init__(**traits)
-        self.heard = self.value
-        self.observe(lambda change: self.set_trait("heard", change["new"]), "value")
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "rendered":

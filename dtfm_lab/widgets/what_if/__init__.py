@@ -79,6 +79,8 @@ class WhatIfPanel(Panel):
         """The answers about the plan; None while there is no plan."""
         self._saved: Mapping[str, Any] | None = None
         """Saved settings that are restored as soon as there is a plan."""
+        self._scaled_by: dict[str, float] = {}
+        """The factors that were taken over into the network last."""
         self._scaled_to = ""
         """Fingerprint of the network that Scale has set; empty once a plan of it has come."""
         self._anew_cancelled = Cancellation()
@@ -176,6 +178,8 @@ class WhatIfPanel(Panel):
             self._scaled_to = ""  # the network has these factors now, so nothing is left to multiply
             for name in FACTORS:
                 self.controls.by_name[name].value = 1.0
+            if base is not None:
+                self.pins.rescale(self._scaled_by, base)
         self._restore_saved()
         if base is None:
             self._show_nothing(problem)
@@ -377,6 +381,7 @@ class WhatIfPanel(Panel):
             }
         if scaled is not None:
             self._lab_state.topology = scaled
+            self._scaled_by = {name: values[name] for name in FACTORS}
             self._scaled_to = "" if self._lab_state.topology is None else self._lab_state.topology.fingerprint
 
     def _back(self) -> None:

@@ -90,6 +90,15 @@ class Pins:
     def clear_answers(self) -> None:
         self.pins = tuple(Pin(pin.name, pin.setting) for pin in self._pins)
 
+    def rescale(self, factors: Mapping[str, float], base: WhatIfSetting) -> None:
+        """Keep what the pins mean on a network that was scaled by ``factors``: the same links, named by ``base``."""
+        pins: list[Pin] = []
+        for pin in self._pins:
+            own = {name: float(f"{pin.setting.values[name] / factor:.6g}") for name, factor in factors.items()}
+            setting = pin.setting.with_values(**own)
+            pins.append(Pin(_free(setting.describe_changes(base) or "the plan", pins), setting))
+        self.pins = tuple(pins)
+
     def set_answer(self, setting: WhatIfSetting, iteration_s: float | None, problem: str = "") -> None:
         """Show the answer, or the problem, in every pin of the setting."""
         self.pins = tuple(

@@ -141,7 +141,12 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
   /** @type {(u: uPlot, splits: number[]) => string[]} */
   const yLabels = (_, splits) =>
     splits.map((value) =>
-      shown.y.log ? figures(value * (shown.y.times ?? 1)) : tickLabel(value * (shown.y.times ?? 1), (splits[1] - splits[0]) * (shown.y.times ?? 1)),
+      // on a logarithmic axis uPlot asks for no label with null
+      value === null
+        ? ""
+        : shown.y.log
+          ? figures(value * (shown.y.times ?? 1))
+          : tickLabel(value * (shown.y.times ?? 1), (splits[1] - splits[0]) * (shown.y.times ?? 1)),
     );
 
   /**

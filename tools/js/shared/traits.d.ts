@@ -304,7 +304,6 @@ export interface SystemsView {
 }
 
 export interface TabsView {
-  heard: string;
   label: string;
   numbered: boolean;
   own_id: string;
@@ -327,6 +326,7 @@ export interface TopBar {
   own_id: string;
   shown_as: string;
   still: boolean;
+  undo_label: string;
   visitor: string;
 }
 

@@ -18,7 +18,8 @@ from dtfm_lab.figures.theme import CLEAR, HEADING_PX, template, time_axis
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, disable, show
-from dtfm_lab.widgets.lab_state import LabState, Undoable
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.undoing import Undoable
 
 LEFT_PX, RIGHT_PX = 92, 16
 """Room beside the axis of time, the same as of the rows of devices above it."""

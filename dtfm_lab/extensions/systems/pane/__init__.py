@@ -205,6 +205,7 @@ class SystemsPanel(Panel):
             self.bars.caption = self._said()
             self._lab_state.set_busy(STEP, False)
             self._follow()
+            self._offer_ours()
             self._show_rows()
         again, self._again = list(self._again.values()), {}
         if again and not self.staleness(self._lab_state):
@@ -328,6 +329,12 @@ class SystemsPanel(Panel):
 
     def _outcome(self, name: str) -> Outcome | None:
         return next((one for one in self.outcomes or () if one.strategy.name == name), None)
+
+    def _offer_ours(self) -> None:
+        """Make our plan the lab's where it is better: the lab has one best plan."""
+        ours = self._outcome(OURS)
+        if ours is not None and ours.found is not None and not self.staleness(self._lab_state):
+            self._lab_state.offer(ours.found, "Systems")
 
     def _stop(self) -> None:
         if self.asking is not None:

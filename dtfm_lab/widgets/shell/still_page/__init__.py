@@ -132,14 +132,17 @@ def save_page(plan: Plan, path: str | os.PathLike[str]) -> Path:
     return write_text(path, still_page(plan))
 
 
-def still_page(plan: Plan, predicted: Trace | None = None) -> str:
-    """Return the page's HTML; ``predicted`` is a trace of the plan, simulated here where None.
+def still_page(plan: Plan, predicted: Trace | None = None, measured: Trace | None = None) -> str:
+    """Return the page's HTML; ``predicted`` is a trace of the plan from FLOP, simulated here where None.
+
+    It is the page's only prediction; what a run has ``measured`` is told in its last line.
 
     The plan of a job without a model has no iteration: its page has neither bars nor Play.
     """
     if predicted is None and plan.job.model is not None:
         predicted = lab.simulate(plan)
-    return _page(plan, predicted, {name: view.own_traits() for name, view in views_of(plan, predicted).items()})
+    models = {name: view.own_traits() for name, view in views_of(plan, predicted).items()}
+    return _page(plan, predicted, models, measured=measured)
 
 
 def answering_page(answers: Iterable[AnsweredEdit], others: Mapping[str, str], note: str) -> str:
@@ -182,7 +185,11 @@ def _plain(value: Any) -> Any:
 
 
 def _page(
-    plan: Plan, predicted: Trace | None, models: Mapping[str, Any], asked: Mapping[str, Any] | None = None
+    plan: Plan,
+    predicted: Trace | None,
+    models: Mapping[str, Any],
+    asked: Mapping[str, Any] | None = None,
+    measured: Trace | None = None,
 ) -> str:
     title = f"{plan.job.name} on {plan.topology.name}"
     title += f", {format_s(predicted.iteration_s)} an iteration" if predicted is not None else ""
@@ -199,7 +206,7 @@ def _page(
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">\n'
         f"<style>{look}</style></head>\n<body>\n"
         f"<noscript>{escape(title)}: the picture needs JavaScript, which this browser has switched off.</noscript>\n"
-        f'<div class="dtfm-lab dtfm-still"></div>\n<footer>{escape(_made_of(plan, predicted))}</footer>\n'
+        f'<div class="dtfm-lab dtfm-still"></div>\n<footer>{escape(_made_of(plan, predicted, measured))}</footer>\n'
         f'<script id="dtfm-packed" type="text/plain">{packed}</script>\n'
         f'<script type="module">{script}</script>\n</body></html>\n'
     )
@@ -235,11 +242,15 @@ def views_of(
     return dict(zip(VIEWS, (bar, network, player, chart, legend, Glossary()), strict=True))
 
 
-def _made_of(plan: Plan, predicted: Trace | None) -> str:
-    """Return who found the plan, and what of it is predicted."""
+def _made_of(plan: Plan, predicted: Trace | None, measured: Trace | None = None) -> str:
+    """Return who found the plan, and what of it is predicted or was measured."""
     seed = "" if plan.seed is None else f", seed {plan.seed}"
     worth = "" if predicted is None else predicted.context.basis.sentence or "predicted"
     what = "" if predicted is None else f", its iteration not measured but {worth}"
+    if measured is not None:
+        part = f" for {measured.context.part}" if measured.context.part else ""
+        clock = f"{measured.context.clock} clock of the machine that ran it"
+        what = f", its iteration {worth}; {format_s(measured.iteration_s)} measured{part} on the {clock}"
     by = "A placement that was given" if plan.planner == "given" else f"A plan by {plan.planner}{seed}"
     return f"{by}{what}. dtfm_lab {version('dtfm_lab')}, {date.today().isoformat()}"
 

@@ -8,9 +8,7 @@ import { keyOf } from "./page/keys.js";
 
 /** @type {Record<string, string>} */
 const SAID = { stale: "before the last edit", busy: "at work" };
-const SLOW_MS = 400; // Python has not followed for so long that it is worth saying
 const REST_MS = 2000; // until the other panes are put on the page: the first one comes first
-const WAITING = "waiting for Python …";
 
 /** @type {Render<Traits>} */
 function render({ model, el }) {
@@ -18,8 +16,7 @@ function render({ model, el }) {
   const numbered = model.get("numbered");
   const row = h("div", { class: "dtfm-tab-row", role: "tablist", "aria-label": model.get("label") });
   const pages = h("div", { class: "dtfm-pages", role: "tablist" });
-  const note = h("div", { class: "dtfm-waiting", role: "status" });
-  const root = h("div", { class: "dtfm dtfm-tabs", "data-lm-suppress-shortcuts": "true" }, row, pages, note);
+  const root = h("div", { class: "dtfm dtfm-tabs", "data-lm-suppress-shortcuts": "true" }, row, pages);
   if (numbered) {
     root.classList.add("dtfm-effect-head");
     row.classList.add("dtfm-numbered");
@@ -27,8 +24,6 @@ function render({ model, el }) {
   el.append(root);
   /** @type {Map<string, string>} */
   const last = new Map(); // the page of each tab that was shown last
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let slow;
 
   /** @type {(name: string) => void} */
   function choose(name) {
@@ -37,17 +32,6 @@ function render({ model, el }) {
     if (model.get("second")) model.set("second", before);
     model.set("value", name);
     model.save_changes();
-  }
-
-  /** Says that Python is busy where it has not followed for a while. */
-  function listen() {
-    clearTimeout(slow);
-    const isHeard = () => model.get("heard") === model.get("value");
-    if (isHeard()) note.textContent = "";
-    else
-      slow = setTimeout(() => {
-        note.textContent = isHeard() ? "" : WAITING;
-      }, SLOW_MS);
   }
 
   function show() {
@@ -112,12 +96,8 @@ function render({ model, el }) {
   moveBy(row);
   moveBy(pages);
   onTraits(model, ["tabs", "value", "second"], show, cleanUp);
-  onTraits(model, ["value", "heard"], listen, cleanUp);
   const rest = setTimeout(() => model.send({ kind: "rendered" }), REST_MS);
-  cleanUp.add(() => {
-    clearTimeout(slow);
-    clearTimeout(rest);
-  });
+  cleanUp.add(() => clearTimeout(rest));
   show();
   return cleanUp.run;
 }

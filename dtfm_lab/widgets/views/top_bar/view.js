@@ -9,6 +9,7 @@ import { isDark } from "./page/dark.js";
 import { bringBack, canBringBack, onGone } from "./page/gone.js";
 import { copyLink, takeLink } from "./page/link.js";
 import { nameControls } from "./page/names.js";
+import { onWaiting } from "./page/waiting.js";
 import { onRecord, record } from "./page/record.js";
 import { there } from "shared/there.js";
 /** @import { Message, Render } from "shared/types.d.ts" */
@@ -90,7 +91,7 @@ function render({ model, el }) {
   const lead = h("b", {}),
     rest = h("span", {}),
     sentence = h("span", { class: "dtfm-sentence" }, lead, " ", rest);
-  const undo = h("button", { type: "button", class: "dtfm-plain", title: "Take the last edit of the network back (Z)", onclick: () => press("undo") }, "Undo");
+  const undo = h("button", { type: "button", class: "dtfm-plain", onclick: () => press("undo") }, "Undo");
   const live = h("button", {
     type: "button",
     class: "dtfm-plain dtfm-live",
@@ -106,7 +107,8 @@ function render({ model, el }) {
     { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") },
     "?",
   );
-  headline.append(dot, sentence, ...(still ? [] : [undo, live]), words);
+  const waiting = h("span", { class: "dtfm-waiting", role: "status" });
+  headline.append(dot, sentence, waiting, ...(still ? [] : [undo, live]), words);
 
   let gone = false; // the kernel, and with it all that Python would say
   let comesBack = false;
@@ -188,6 +190,7 @@ function render({ model, el }) {
     headline.dataset.kind = kind;
     sentence.title = `${first} ${then}`;
     undo.hidden = gone || !model.get("can_undo");
+    undo.title = `Undo: ${model.get("undo_label")} (Z)`;
     live.hidden = gone;
     const isLive = model.get("live");
     live.setAttribute("aria-checked", String(isLive));
@@ -275,7 +278,7 @@ function render({ model, el }) {
     },
     cleanUp,
   );
-  onTraits(model, ["headline", "can_undo", "live", "live_note"], showHeadline, cleanUp);
+  onTraits(model, ["headline", "can_undo", "undo_label", "live", "live_note"], showHeadline, cleanUp);
   onTraits(model, ["action"], showAction, cleanUp);
   /** @type {(message: Message) => void} */
   const onMessage = (message) => {
@@ -290,6 +293,7 @@ function render({ model, el }) {
   onWindow(el, showWindow, cleanUp);
   const settled = setTimeout(() => bringIntoView(el), 300); // the lab comes into the page after its children
   cleanUp.add(() => clearTimeout(settled));
+  if (!still) onWaiting(model, el, (isLate) => (waiting.textContent = isLate && !gone ? "Waiting for Python…" : ""), cleanUp);
   if (!still) onRecord(el, recordPane, cleanUp);
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => leaveMenus(el) || leaveWindow(el) }, cleanUp);
   onResize(

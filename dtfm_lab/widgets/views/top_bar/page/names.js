@@ -4,7 +4,7 @@ import { there } from "shared/there.js";
 /** @import { CleanUps } from "shared/types.d.ts" */
 
 const REST_MS = 500;
-const NONE = / \(0\)$/; // how many files an upload holds, which the lab takes at once
+const NONE = / \(\d+\)$/; // how many files an upload holds, which the lab takes at once
 
 /** @type {(lab: HTMLElement) => void} */
 function nameAll(lab) {
