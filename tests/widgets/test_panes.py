@@ -52,7 +52,7 @@ def test_the_page_switches_by_styles_of_every_pane_and_python_follows() -> None:
     panes = the_lab.panes
     assert all(f'data-panes~="{step.name}"' in panes.css for step in the_lab.steps)
     panes.tabs.value = "groups"  # as the page does
-    assert the_lab.lab_state.pane == panes.tabs.heard == "groups"
+    assert the_lab.lab_state.pane == "groups"
     panes.split.value = True
     assert the_lab.lab_state.shown_panes == ("groups", "schedule")
     the_lab.show_pane("words")
