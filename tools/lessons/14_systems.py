@@ -42,7 +42,7 @@ import dtfm_lab as lab
 # that it lets its user choose from. The fastest of them that fits the devices' memory is its *outcome*.
 
 # %%
-asked = ["ddp", "fsdp", "deepspeed-pipeline", "megatron", "dt-fm", "diloco", "dtfm-lab"]
+asked = ["ddp", "fsdp", "megatron", "dt-fm", "diloco", "sparseloco", "dtfm-lab"]
 world = lab.strategies("worldwide", "gpt3-xl", systems=asked, seconds=1)
 
 # %%
@@ -89,7 +89,7 @@ table.round(2)
 
 # %% [markdown]
 # **Why do orders change?** What a system sends, how often, and whether it waits, are fixed by its method; what that
-# costs is the network's. So an order holds for one network: here DT-FM and DeepSpeed's pipelines change
+# costs is the network's. So an order holds for one network: here SparseLoCo and this lab's own plan change
 # places, and lesson [15](15_codesign.ipynb) finds bandwidths at which the fastest one does.
 #
 # ## 3. Why is it slower?

@@ -147,7 +147,7 @@ swept = lab.sweep(plan, synchronise_every=[1, 4, 16, 64], global_batch=[16, 64, 
 # chooses its best plan anew at every value.
 
 # %%
-asked = ["ddp", "fsdp", "deepspeed-pipeline", "megatron", "dt-fm"]
+asked = ["ddp", "fsdp", "megatron", "dt-fm"]
 crossed = lab.strategies(hall, "tiny", over="bandwidth", values=(0.02, 20.0, 5), systems=asked)
 
 # %%

@@ -64,9 +64,9 @@ print(ledger.sentence)
 lab.figures.ledger(ledger)
 
 # %% [markdown]
-# Hollow diamonds are what the systems' own simulators predicted; pale is what the headline does not count, as it
-# proves less. Which kind of number is hardest? Memory follows from shapes, which were published beside it.
-# Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
+# Hollow diamonds are what the systems' own simulators predicted; pale is what was fitted to its source, or follows from
+# other numbers, so that it proves less. Which kind of number is hardest? Memory follows from shapes, which were
+# published beside it. Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
 
 # %%
 errors = frame.assign(error=(frame["ratio"] - 1).abs()).groupby(["source", "quantity"])["error"]

@@ -19,9 +19,9 @@ from dtfm_lab.extensions.systems.outcomes import FAR, LONGEST, STACKED, bars
 
 COLUMNS = [
     *("system", "title", "iteration_s", "times", "low_s", "high_s", "basis", "because"),
-    *("pairs_s", "tokens_per_s", "flop_per_s", "price_per_billion_tokens"),
+    *("nics_s", "tokens_per_s", "flop_per_s", "price_per_billion_tokens"),
     *("n_stages", "n_replicas", "tensor_parallel", "microbatch", "schedule", "sharding", "choices", "idle", "most"),
-    *("mathematics", "considered", "reason", "cite"),
+    *("mathematics", "caveat", "considered", "reason", "cite"),
 ]
 KEYS = {"topology", "job", "global_batch", "sentence", "note", "systems", "assumptions", "not_modelled"}
 

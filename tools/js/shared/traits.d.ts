@@ -304,9 +304,11 @@ export interface SystemsView {
 }
 
 export interface TabsView {
+  heard: string;
   label: string;
   numbered: boolean;
   own_id: string;
+  second: string;
   tabs: Dict[];
   value: string;
 }
@@ -346,4 +348,11 @@ export interface TopologyEditor {
   selected: string[];
   selected_link: string[];
   summary: string;
+}
+
+export interface WorthView {
+  caption: string;
+  own_id: string;
+  rows: Dict[];
+  stale: boolean;
 }
