@@ -50,20 +50,25 @@ lab.guess(
     "systems-fsdp-world",
     "FSDP gathers every layer's parameters before it is used. How many times as long as the fastest system does its "
     "iteration take across the world?",
-    lambda: world["fsdp"].iteration_s / world.best.iteration_s,
+    of=(world,),
     unit="times",
     low=1,
     high=1000,
 )
 
 # %%
+lab.reveal("systems-fsdp-world")
 print(world.sentence)
 lab.figures.strategies(world)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Each bar is the [critical path](../docs/glossary.md#schedules-and-simulation) of an iteration, stacked by what its
 # seconds go to. A dagger marks what changes the training itself, such as averaging every 500 iterations only: its loss
 # may need more iterations, so its seconds alone do not compare it.
+#
+# </details>
 #
 # ## 2. In the data centre
 #
@@ -78,19 +83,24 @@ table = pd.DataFrame(seconds).assign(times=seconds["worldwide"] / seconds["datac
 lab.guess(
     "systems-diloco-world",
     "By how many times is DiLoCo slower across the world than in the data centre?",
-    lambda: world["diloco"].iteration_s / centre["diloco"].iteration_s,
+    of=(world, centre),
     unit="times",
     low=0.5,
     high=100,
 )
 
 # %%
+lab.reveal("systems-diloco-world")
 table.round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why do orders change?** What a system sends, how often, and whether it waits, are fixed by its method; what that
 # costs is the network's. So an order holds for one network: here DT-FM and DeepSpeed's pipelines change
 # places, and lesson [15](15_codesign.ipynb) finds bandwidths at which the fastest one does.
+#
+# </details>
 #
 # ## 3. Why is it slower?
 #
@@ -126,13 +136,14 @@ lab.guess(
     "systems-pp-dp",
     "If ranks of one data-parallel group had to be neighbours, as they are where no flag says otherwise: by what "
     "factor would Megatron-LM's best plan become slower across the world?",
-    lambda: variants[neighbours.label].iteration_s / megatron.iteration_s,
+    of=(variants[neighbours.label], megatron),
     unit="times",
     low=0.5,
     high=10,
 )
 
 # %%
+lab.reveal("systems-pp-dp")
 variants.to_frame().set_index("system")[["iteration_s", "n_stages", "n_replicas", "most"]]
 
 # %% [markdown]

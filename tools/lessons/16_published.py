@@ -52,21 +52,26 @@ print(f"{len(ledger)} rows of {frame['source'].nunique()} sources")
 lab.guess(
     "ledger-inside",
     "How many per cent of these rows lie inside their bands?",
-    100 * (frame["verdict"] == "inside").mean(),
+    of=(ledger,),
     unit="%",
     low=0,
     high=100,
 )
 
 # %%
+lab.reveal("ledger-inside")
 print(ledger.headline)
 print(ledger.sentence)
 lab.figures.ledger(ledger)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Hollow diamonds are what the systems' own simulators predicted; pale is what the headline does not count, as it
 # proves less. Which kind of number is hardest? Memory follows from shapes, which were published beside it.
 # Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
+#
+# </details>
 
 # %%
 errors = frame.assign(error=(frame["ratio"] - 1).abs()).groupby(["source", "quantity"])["error"]
@@ -102,19 +107,24 @@ overlapped, blocking = own
 lab.guess(
     "ledger-blocking",
     "Sends that block are never faster. How many times as long does the iteration take with them here?",
-    blocking.predicted / overlapped.predicted,
+    of=(own,),
     unit="times",
     low=1,
     high=10,
 )
 
 # %%
+lab.reveal("ledger-blocking")
 own
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Which was measured?** The number lies in the band of one of the two assumptions and not of the other. A single row
 # does not prove it, though: with another efficiency the other would fit. Two rows that depend on the two in different
 # ways do. That is your first mission.
+#
+# </details>
 #
 # ## 3. One factor, never judged on its own rows
 #
@@ -138,23 +148,28 @@ rows = calibration.to_frame()
 lab.guess(
     "ledger-unseen",
     "By how many per cent is the farthest row off when only the two others predict it?",
-    100 * rows["error"].abs().max(),
+    of=(rows,),
     unit="%",
     low=0.1,
     high=100,
 )
 
 # %%
+lab.reveal("ledger-unseen")
 print(calibration)
 rows[["measured", "efficiency", "from_others", "predicted", "error"]].round(3)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why more than the fit suggests?** One share for all three sits in their middle, so each row pulls it to its own side
 # and looks nearer than it is. The calibration goes wherever an efficiency does: `lab.simulate(plan,
 # efficiency=calibration)`.
 #
 # Columns of an own file, and how rows are judged: [docs/published.md](../docs/published.md). From the shell, `dtfm-lab
 # reproduce --strict` fails where a row leaves its band that is no known miss.
+#
+# </details>
 #
 # ## Missions
 

@@ -57,15 +57,19 @@ lab.figures.availability(day)
 lab.guess(
     "change-all-there",
     "Each card is there for four fifths of the time. For how many per cent of the day are all eight there?",
-    lambda: 100 * sum(np.diff([*np.unique(day.time_s), day.end_s])[day.counts() == 8]) / day.end_s,
+    of=(day,),
     unit="%",
     low=0,
     high=100,
 )
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why so little.** $0.8^8 = 17\,\%$: whoever waits for all of many waits most of the time. So a run has to do with
 # whoever is there, and each fleet has a best plan of its own.
+#
+# </details>
 #
 # ## 2. What the hours went to
 #
@@ -86,21 +90,24 @@ lab.figures.history(restart)
 lab.guess(
     "change-policies-apart",
     "How many times as many samples as restart does the best of oobleck, swarm and goodput make of the same day?",
-    lambda: (
-        max(lab.replay(cards, job, day, each).samples for each in ("oobleck", "swarm", "goodput")) / restart.samples
-    ),
+    of=(lab.replay, cards, job, day, restart),
     unit="times",
     low=1,
     high=5,
 )
 
 # %%
+lab.reveal("change-policies-apart")
 policies = [restart, *(lab.replay(cards, job, day, each) for each in ("oobleck", "swarm", "goodput"))]
 lab.figures.race(policies, by="dollars")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Cards are paid while they are there, so on one day the ranking is that by samples. It is another one where fleets
 # differ. The same cards could be rented for three times the price from somebody who never takes them away:
+#
+# </details>
 
 # %%
 always = lab.replay(cards, job, lab.Availability.steady(cards, day.end_s), "restart", price_per_hour=3 * 0.35)

@@ -93,19 +93,24 @@ plan = lab.plan(network, job, seed=0, steps=6)
 lab.guess(
     "capstone-idle",
     "How many of the eight devices does the best plan leave idle?",
-    len(plan.idle_devices),
+    of=(plan,),
     unit="devices",
     low=0,
     high=8,
 )
 
 # %%
+lab.reveal("capstone-idle")
 print(plan)
 lab.figures.network(network, plan)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # The [bound](../docs/glossary.md#planning) in brackets holds for every plan of this job's batch and micro-batch, in
 # any shape. What keeps the plan from it, and what would every other place of a device cost?
+#
+# </details>
 
 # %%
 print(lab.explain(plan).text)
@@ -133,21 +138,26 @@ comparison = lab.compare(predicted, measured)
 lab.guess(
     "capstone-peaks",
     "By how many per cent was the prediction from the drawn peaks off? (Of the prediction, without a sign.)",
-    abs(measured.iteration_s / lab.simulate(plan).iteration_s - 1) * 100,
+    of=(lab.simulate, plan, measured),
     unit="%",
     low=0.1,
     high=1000,
 )
 
 # %%
+lab.reveal("capstone-peaks")
 print(f"from the profile taken before: {predicted.iteration_s:.3f} s; measured: {measured.iteration_s:.3f} s")
 print(*comparison.verdict.split("; "), sep="\n")
 lab.figures.gantt(predicted, against=measured, lanes=["compute"])
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Two predictions, two errors.** The first also claims how fast devices are, which you drew; on the virtual clock the
 # computations are this machine's. The second claims only what follows from schedule, links and profile. Say in your
 # report which of them you mean.
+#
+# </details>
 
 # %%
 lab.missions.show("capstone-run")

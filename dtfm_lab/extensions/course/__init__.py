@@ -5,7 +5,11 @@ from dtfm_lab.domain.extension import Extension
 EXTENSION = Extension(
     name="course",
     needs=("systems", "elasticity"),
-    api={"missions": "dtfm_lab.extensions.course.missions", "guess": "dtfm_lab.extensions.course.missions:guess"},
+    api={
+        "missions": "dtfm_lab.extensions.course.missions",
+        "guess": "dtfm_lab.extensions.course.missions:guess",
+        "reveal": "dtfm_lab.extensions.course.missions:reveal",
+    },
     figures={"guesses": "dtfm_lab.extensions.course.figures:guesses"},
     commands={
         "export --slides": (
