@@ -17,7 +17,7 @@
 #
 # **What does the lab do, from a drawing to a measured error?**
 #
-# 5 minutes. Needs nothing. You will be able to:
+# 20 minutes. Needs nothing. You will be able to:
 #
 # - Place a network's devices in a plan, and say how much faster any plan could be at most.
 # - Train a small GPT for real under that plan, and say by how many per cent the prediction was wrong.
@@ -37,7 +37,7 @@
 # %%
 import dtfm_lab as lab
 
-the_lab = lab.Lab("lecture-hall")
+the_lab = lab.Lab("lecture-hall", "tiny")
 the_lab
 
 # %% [markdown]
@@ -47,7 +47,8 @@ the_lab
 # each stage does in which order; the simulator and real workers each turn plan and schedule into a **Trace**. (All
 # words are in the [glossary](../docs/glossary.md).)
 #
-# `tiny` is a GPT on bytes of text. Here it is cut into 4 pipeline *stages*, each held by 2 *replicas*.
+# The lab above trains `tiny`, a GPT on bytes of text. Here the same job is cut into 4 pipeline *stages*, each held by 2
+# *replicas*.
 
 # %%
 topology = lab.load_topology("lecture-hall")
@@ -145,6 +146,10 @@ lab.figures.network_map(world)
 #
 # </details>
 #
+# > **Takeaway.** A plan says which device holds which layers. A simulator predicts its iteration from links and
+# > computing times. A real run can prove the prediction wrong, and a lower bound says how much a better plan could
+# > save.
+#
 # ## Missions
 #
 # Every lesson ends in some. They are checked by the library itself, and many give each reader other numbers. Stuck?
@@ -167,8 +172,8 @@ lab.missions.show("who-works-most")
 # lab.missions.check("who-works-most", answer)
 
 # %% [markdown]
-# Where to go on: [why decentralise](01_why_decentralise.ipynb), on your own numbers; [the network](02_network.ipynb);
-# or draw one of your own with `lab.Lab()`.
+# Next: [The network](02_network.ipynb): is it latency or bandwidth that a message pays for? Or draw a
+# network of your own with `lab.Lab()`.
 
 # %%
 lab.missions.board("00_tour")

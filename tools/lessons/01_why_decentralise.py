@@ -17,7 +17,8 @@
 #
 # **When do many slow cities train as fast, or as cheaply, as one data centre?**
 #
-# 30 minutes. Needs nothing but Python; words are in the [glossary](../docs/glossary.md).
+# 45 minutes. Needs [Data, pipeline and both](03_data_and_pipeline.ipynb); words are in the
+# [glossary](../docs/glossary.md).
 #
 # You will be able to:
 #
@@ -195,9 +196,10 @@ table.round(2)
 #
 # Whoever works alone waits for nobody: every further GPU adds waiting. **By the token, the cheapest is the smallest
 # set of devices that the model fits into without computing anything twice**, as long as all GPUs cost the same for
-# what they compute. (With 1 GiB less, one GPU would have to recompute activations, and two would be cheaper.) So
-# nobody decentralises to save dollars by the token alone. They do because the model does not fit, or because they
-# cannot wait: dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
+# what they compute. (With 1 GiB less, one GPU would have to recompute activations, and two would be cheaper.)
+# The cities are cheaper than the hall because their GPUs are, not because there are many of them. Each further GPU
+# buys time and costs dollars. People take more of them because the model does not fit, or because they cannot wait:
+# dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
 # `lab.frontier` for the whole curve ([objectives](../docs/objectives.md)).
 #
 # </details>
@@ -283,6 +285,9 @@ figure
 # the batch is small; when every layer of every micro-batch must cross the slow links ([ZeRO-3 on the
 # internet](../docs/questions.md)).
 #
+# > **Takeaway.** A slow network costs time, not training quality. Larger batches, smaller messages and a plan that
+# > knows the network make it matter less. By the token, the cheapest plan is the smallest one that fits.
+#
 # ## Missions
 
 # %%
@@ -300,11 +305,11 @@ lab.missions.show("cities-win")
 
 # %%
 # given = lab.missions.given("cities-win")
-# answer = lab.plan(given.cities, ...)
+# answer = [lab.plan(given.cities, ...), ...]
 # lab.missions.check("cities-win", answer)
 
 # %% [markdown]
-# Next: [The network](02_network.ipynb): is it latency or bandwidth that a message pays for?
+# Next: [Schedules](08_schedules.ipynb): in which order should stages work?
 
 # %%
 lab.missions.board("01_why_decentralise")

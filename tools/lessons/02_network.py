@@ -17,7 +17,7 @@
 #
 # **Is it latency or bandwidth that a message pays for?**
 #
-# 30 minutes. Needs nothing but Python; words are in the [glossary](../docs/glossary.md).
+# 40 minutes. Needs nothing but Python; words are in the [glossary](../docs/glossary.md).
 #
 # You will be able to:
 #
@@ -36,6 +36,8 @@ import pandas as pd
 import plotly.express as px
 
 import dtfm_lab as lab
+
+pd.set_option("display.max_colwidth", None)  # sentences in full
 
 # %% [markdown]
 # ## 1. A line with two numbers
@@ -303,6 +305,10 @@ px.line(loopback, x="bytes", y="seconds", color="variable", log_x=True, log_y=Tr
 # Is your line straight? Real links bend: a protocol starts slowly, buffers overflow, caches end. `Topology` can carry
 # measured times of each size for that reason (`message_bytes`, `message_s`). How far a line is wrong for *training* is
 # what [the real run](10_real_run.ipynb) measures.
+#
+# > **Takeaway.** A message takes its latency plus its bytes over the bandwidth. Small messages pay for latency, large
+# > ones for bandwidth. More devices in a ring make more and smaller messages, so they push every network towards
+# > latency.
 #
 # ## Missions
 

@@ -17,7 +17,7 @@
 #
 # **What crosses which wire?**
 #
-# 40 minutes. Needs [The network](02_network.ipynb); words are in the [glossary](../docs/glossary.md).
+# 60 minutes. Needs [The network](02_network.ipynb); words are in the [glossary](../docs/glossary.md).
 #
 # You will be able to:
 #
@@ -341,6 +341,10 @@ pd.concat(counted, axis=1)
 # One iteration of each. If a line differed, either the formula or the runtime would be wrong, and you would have
 # found it.
 #
+# > **Takeaway.** Data parallelism sends the parameters of the model, once per iteration. A pipeline sends the
+# > activations of every token. Larger models favour pipelines, larger batches favour data parallelism, and the
+# > placement decides which bytes cross the slow links.
+#
 # ## Missions
 
 # %%
@@ -362,7 +366,7 @@ lab.missions.show("keep-it-home")
 # lab.missions.check("keep-it-home", answer)
 
 # %% [markdown]
-# Next: [The cost model](04_cost_model.ipynb), or [Schedules](08_schedules.ipynb).
+# Next: [Why decentralise?](01_why_decentralise.ipynb), on your own numbers.
 
 # %%
 lab.missions.board("03_data_and_pipeline")

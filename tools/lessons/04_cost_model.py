@@ -24,7 +24,7 @@
 # - Write equations 1 to 4 as a function and check it against the library.
 # - Tell from two message sizes whether groups or pipelines belong at home.
 #
-# 35 minutes. It builds on [Data, pipeline and both](03_data_and_pipeline.ipynb). Words: [placement and
+# 70 minutes. It builds on [Data, pipeline and both](03_data_and_pipeline.ipynb). Words: [placement and
 # plan](../docs/glossary.md#the-nouns), [group, pipeline, hop](../docs/glossary.md#training-in-parallel),
 # [communication cost](../docs/glossary.md#planning).
 
@@ -307,6 +307,9 @@ for stage, group in enumerate(best_there.stages):
 # seconds](07_communication_or_seconds.ipynb).
 #
 # </details>
+#
+# > **Takeaway.** The communication cost is the slowest group's averaging plus the cheapest path through the stages.
+# > It is made of maxima: one slow pair decides, and all others are free.
 #
 # ## Missions
 

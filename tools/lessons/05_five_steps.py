@@ -258,6 +258,9 @@ assert cheapest_s >= plan.cost.pipeline_s - 1e-9
 # %% [markdown]
 # What is left is step (b), the groups: [Searching](06_searching.ipynb).
 #
+# > **Takeaway.** Only the groups are searched. Pairings and the order of stages follow from them exactly, and a plan
+# > pays for few links.
+#
 # ## Missions
 
 # %%

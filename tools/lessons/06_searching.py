@@ -24,7 +24,7 @@
 # - Say what a lower bound and a gap promise, and what they do not.
 # - Write a lower bound and test that it is one.
 #
-# 35 minutes. It builds on [The five steps](05_five_steps.ipynb). Words: [planner, bound, gap,
+# 65 minutes. It builds on [The five steps](05_five_steps.ipynb). Words: [planner, bound, gap,
 # incumbent](../docs/glossary.md#planning).
 
 # %%
@@ -272,6 +272,9 @@ assert simple_s <= optimum_s
 # lesson](07_communication_or_seconds.ipynb). How planners are made, and how to add one of your own:
 # [docs/planners.md](../docs/planners.md).
 #
+# > **Takeaway.** Better than random is a weak claim. A lower bound says how far from the best a plan can be, and a
+# > gap leaves open whether the plan or the bound is loose.
+#
 # ## Missions
 
 # %%
@@ -285,7 +288,7 @@ lab.missions.show("what-a-gap-promises")
 lab.missions.show("spot-under-32")
 
 # %%
-# answer = lab.plan("spot", "dtfm-gpt3-xl", ...)  # it warns of memory, which does not count here
+# answer = [lab.plan("spot", "dtfm-gpt3-xl", ...), ...]  # it warns of memory, which does not count here
 # lab.missions.check("spot-under-32", answer)
 
 # %%

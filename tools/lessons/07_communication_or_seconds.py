@@ -24,8 +24,8 @@
 # - Find a plan whose proof does not help it, and explain why.
 # - Plan for seconds, and read the bound that holds for these.
 #
-# 40 minutes. It builds on [Searching](06_searching.ipynb). Words: [communication cost, simulated
-# iteration, objective](../docs/glossary.md#planning).
+# 40 minutes. It builds on [Searching](06_searching.ipynb) and [Schedules](08_schedules.ipynb). Words: [communication
+# cost, simulated iteration, objective](../docs/glossary.md#planning).
 
 # %%
 import numpy as np
@@ -112,14 +112,16 @@ print(lab.compare(proven, lucky).text)
 
 # %%
 lab.reveal("seconds-what-binds")
-counts = proven.to_frame().drop_duplicates("stage")[["stage", "blocks", "parameters"]]
-counts["million parameters"] = (counts.pop("parameters") / 1e6).round(1)
-counts.reset_index(drop=True)
+work = proven.to_frame().drop_duplicates("stage").set_index("stage")[["blocks", "parameters", "flop"]]
+work["million parameters"] = (work.pop("parameters") / 1e6).round(1)
+work["TFLOP an iteration"] = (work.pop("flop") / 1e12).round(1)
+work
 
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The last stage has three blocks like all others and the head on top of them, the product with the whole vocabulary. In
+# The last stage has three blocks like all others and the head on top of them, the product with the whole vocabulary.
+# Stage 0 holds as many parameters, since the embedding is that large, but looking a word up costs no FLOP. In
 # the proven plan one of its four devices is a T4, the slowest kind, and everybody waits for it. So here is a prediction
 # that your machine can refute: the heaps differ in whether a T4 holds the last stage.
 #
@@ -311,6 +313,9 @@ assert all(plan.iteration_s >= fastest.iteration_lower_bound_s for plan in [prov
 # %% [markdown]
 # Is the simulated iteration what a real machine takes? That is a prediction as well, and the one that [the real
 # run](10_real_run.ipynb) puts to the test.
+#
+# > **Takeaway.** A proof is about the number that was minimised. The communication cost knows no computing, no
+# > overlap and no unequal devices. Plan for seconds where devices differ.
 #
 # ## Missions
 

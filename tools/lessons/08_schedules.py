@@ -27,10 +27,11 @@
 # - explain why 1F1B loses on slow links, and compute the warm-up that repairs it;
 # - write an order of passes of one's own, and play it.
 #
-# 45 minutes. Needs [03, data and pipeline](03_data_and_pipeline.ipynb). Nothing is trained here, schedules are played
+# 50 minutes. Needs [03, data and pipeline](03_data_and_pipeline.ipynb). Nothing is trained here, schedules are played
 # in virtual time; [10, the real run](10_real_run.ipynb) has real workers under the same schedules.
 
 # %%
+import logging
 import tempfile
 from pathlib import Path
 
@@ -38,6 +39,8 @@ import numpy as np
 import pandas as pd
 
 import dtfm_lab as lab
+
+logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # its orders need not fit a device
 
 # %% [markdown]
 # ## 1. A schedule is a list
@@ -289,7 +292,8 @@ lab.sweep(plan, schedule=["gpipe", "1f1b", "adaptive-1f1b", "zb-h1"])[
 lab.simulate(plan, "adaptive-1f1b").critical_summary().query("by == 'what'").round(3)
 
 # %% [markdown]
-# Most of this iteration is [synchronisation](../docs/glossary.md#training-in-parallel), in which no schedule can help.
+# Most of this iteration is [synchronisation](../docs/glossary.md#training-in-parallel), which no order of
+# passes shortens. (A schedule that averages the gradients of late layers while earlier ones compute would hide a part.)
 # The paper's way is *sharded*, each device serving its peers one after the other. Serving all at once is an assumption
 # about NICs, and worth more than any order of passes:
 
@@ -337,6 +341,9 @@ with tempfile.TemporaryDirectory() as folder:
 # **To think about.** (a) Derive $T$ and the bubble from the pictures of section 2. (b) Write a schedule of two devices
 # and two micro-batches that deadlocks otherwise than the one above. (c) Which of sections 2 to 5 change if devices are
 # unequal? [12, unequal devices](12_unequal_devices.ipynb) goes on from there.
+#
+# > **Takeaway.** GPipe and 1F1B have the same bubble on free links. On slow links, what counts is how many micro-
+# > batches are on their way. A deeper warm-up buys time with memory.
 #
 # ## Missions
 

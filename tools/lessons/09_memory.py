@@ -26,12 +26,16 @@
 # - read off a schedule how many activations it holds, without playing it;
 # - choose among schedule, checkpoints and ZeRO, knowing what each costs.
 #
-# 30 minutes. Needs [08, schedules](08_schedules.ipynb). Nothing is trained here.
+# 45 minutes. Needs [08, schedules](08_schedules.ipynb). Nothing is trained here.
 
 # %%
+import logging
+
 import pandas as pd
 
 import dtfm_lab as lab
+
+logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # plans that do not fit are what this lesson looks at
 
 GIB = 2**30
 
@@ -230,6 +234,9 @@ assert fitting.checkpointing == "none"
 # `torch.cuda.max_memory_allocated()`: it can refute these numbers.
 
 # %% [markdown]
+# > **Takeaway.** Parameters, gradients and Adam take 16 bytes per parameter. Activations grow with tokens and with
+# > the micro-batches that a schedule holds. Schedules, recomputation and ZeRO each trade memory for something else.
+#
 # ## Missions
 
 # %%

@@ -28,7 +28,7 @@
 # - tell who is late by their own doing from who waits for others;
 # - refit links and computations from a run, and judge the fit on iterations that it has not seen.
 #
-# 45 minutes. Needs [08, schedules](08_schedules.ipynb). Words: [worker](../docs/glossary.md#running-and-comparing),
+# 40 minutes. Needs [08, schedules](08_schedules.ipynb). Words: [worker](../docs/glossary.md#running-and-comparing),
 # [clock, profile, suspect, refit](../docs/glossary.md#running-and-comparing).
 
 # %%
@@ -60,8 +60,9 @@ measured = run.wait()
 lab.figures.losses(measured)
 
 # %% [markdown]
-# Whoever knows nothing of the text pays $\ln 256 = 5.55$ nats a byte. Whoever knows how frequent each byte is, and
-# nothing of what came before, pays the dashed line. Below it a model has begun to use context.
+# Whoever knows nothing of the text pays $\ln 256 = 5.55$ nats per token, which here is a byte. Whoever knows how
+# frequent each byte is, and nothing of what came before, pays the dashed line. Below it a model has begun to use
+# context.
 #
 # Now predict *this* run: `like=measured` takes its schedule, its links, and the profile from before the first
 # iteration. Spans of the run itself are never looked at; else it would be no prediction.
@@ -246,6 +247,9 @@ pd.DataFrame(
 #
 # More: [the real run](../docs/real-run.md), on several hosts too; from the shell `dtfm-lab run plan.json -o
 # measured.json` and `dtfm-lab compare predicted.json measured.json --refit plan.json`.
+#
+# > **Takeaway.** Name the clock before you quote an error. What a run emulates agrees by construction. Only what it
+# > measures can prove a prediction wrong.
 #
 # ## Missions
 

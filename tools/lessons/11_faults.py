@@ -27,7 +27,7 @@
 # - show whether the losses notice it, and name what would change them;
 # - decide how often to write a checkpoint, and which churn a plan survives.
 #
-# 30 minutes. Needs [10, the real run](10_real_run.ipynb). Words: [data-parallel
+# 35 minutes. Needs [10, the real run](10_real_run.ipynb). Words: [data-parallel
 # group](../docs/glossary.md#training-in-parallel), [worker, checkpoint](../docs/glossary.md#running-and-comparing).
 
 # %%
@@ -259,6 +259,9 @@ pd.Series({f"{S} stages x {D} replicas": 1 - (1 - away**D) ** S for S, D in shap
 # updates](13_compression_and_local_updates.ipynb), where each has an optimiser state of its own, and ZeRO, where each
 # holds a shard of it. Then only a checkpoint helps. Systems that plan for churn go further: SWARM ([Ryabinin et al.
 # 2023](https://arxiv.org/abs/2301.11913)) lets any device of a stage take any micro-batch.
+#
+# > **Takeaway.** A replica's peer has its state, so a kill costs seconds and no training. Without a peer, a
+# > checkpoint decides. A straggler that stays costs more than a device that dies.
 #
 # ## Missions
 

@@ -26,7 +26,7 @@
 # - share a batch and cut a model among devices of different speed, and one whose blocks differ;
 # - say why the speed of a device depends on the precision.
 #
-# 35 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb). Nothing is trained here.
+# 50 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb). Nothing is trained here.
 
 # %%
 from dataclasses import replace
@@ -35,6 +35,8 @@ import numpy as np
 import pandas as pd
 
 import dtfm_lab as lab
+
+pd.set_option("display.max_colwidth", None)  # sentences in full
 from dtfm_lab.domain.network import HARDWARE
 
 EVEN = "even"
@@ -336,6 +338,9 @@ print(f"at most {best.iteration_s / best.iteration_lower_bound_s:.2f} times fast
 # one V100: when is which worth more? (c) Find a network on which *every* device has a worth of zero.
 
 # %% [markdown]
+# > **Takeaway.** A device is worth what its chip and its line bring together. Give slow devices less work, or none.
+# > Peaks hold for one precision.
+#
 # ## Missions
 
 # %%

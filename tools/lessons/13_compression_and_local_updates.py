@@ -27,7 +27,7 @@
 # - measure what they cost the loss, in a real run;
 # - compare ways of training by seconds to a loss, not by seconds an iteration.
 #
-# 40 minutes. Needs [10, the real run](10_real_run.ipynb). Five small runs train here, each with four workers, on the
+# 45 minutes. Needs [10, the real run](10_real_run.ipynb). Five small runs train here, each with four workers, on the
 # [virtual clock](../docs/glossary.md#running-and-comparing): computing counts the CPU seconds of this machine, a
 # message what its drawn link needs.
 
@@ -132,7 +132,7 @@ for name, trace in runs.items():
     figure.add_scatter(x=seconds, y=list(trace.context.losses), name=name, mode="lines")
 figure.update_layout(title="training loss over the seconds of the run", height=380, width=760)
 figure.update_xaxes(title_text="seconds on the run's clock")
-figure.update_yaxes(title_text="loss (nats a byte)")
+figure.update_yaxes(title_text="loss (nats per token)")
 lab.figures.theme(figure, dark=False)
 
 # %% [markdown]
@@ -240,6 +240,9 @@ both_s = lab.simulate(both, "1f1b", profile=runs["everything int8"].context.prof
 print(f"int8 and H = 8: {both_s:.3f} s an iteration, {plain.iteration_s / both_s:.1f} times shorter than plain")
 
 # %% [markdown]
+# > **Takeaway.** Fewer bytes and rarer averages shorten an iteration. Only the seconds to a loss say whether training
+# > is faster.
+#
 # ## Missions
 
 # %%

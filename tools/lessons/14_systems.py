@@ -27,13 +27,15 @@
 # - change an assumption of a rival, and tell what it is worth;
 # - say when seconds alone do not compare systems, and what does.
 #
-# 40 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb) and [08,
+# 35 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb) and [08,
 # schedules](08_schedules.ipynb). Words: [system, strategy, assumption, ablation](../docs/glossary.md#systems).
 
 # %%
 import pandas as pd
 
 import dtfm_lab as lab
+
+pd.set_option("display.max_colwidth", None)  # sentences in full
 
 # %% [markdown]
 # ## 1. Across the world
@@ -190,6 +192,9 @@ paper.to_frame()[["system", "iteration_s", "published_s", "ratio"]].round(2)
 # How systems are compared, what each model leaves out, and how to add one of your own:
 # [docs/strategies.md](../docs/strategies.md). From the shell: `dtfm-lab strategies worldwide --job gpt3-xl -o
 # systems.html`. At which bandwidth another system wins is asked in [15, co-design](15_codesign.ipynb).
+#
+# > **Takeaway.** A ranking of systems holds for one network. Ask of each what it sends, how often, and whether it
+# > waits, and which assumption decides.
 #
 # ## Missions
 

@@ -27,7 +27,7 @@
 # - name what each change does to the training itself;
 # - find the bandwidth at which another system wins.
 #
-# 30 minutes. Needs [14, systems compared](14_systems.ipynb). Words: [compute-bound,
+# 35 minutes. Needs [14, systems compared](14_systems.ipynb). Words: [compute-bound,
 # crossing](../docs/glossary.md#schedules-and-simulation), [local updates,
 # compression](../docs/glossary.md#training-in-parallel). Nothing is trained here.
 
@@ -183,6 +183,9 @@ lab.figures.crossings(crossed)
 # `dtfm-lab strategies --crossings lecture-hall --job tiny`.
 #
 # </details>
+#
+# > **Takeaway.** A network is compute-bound when enough is computed per byte. Batch, compression, rarer averages and
+# > another system all move that point, and most of them change the training.
 #
 # ## Missions
 

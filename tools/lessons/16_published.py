@@ -27,13 +27,17 @@
 # - add a number of your own, and see which assumption it contradicts;
 # - fit an efficiency without judging it on the rows it was fitted to.
 #
-# 25 minutes. Needs [10, the real run](10_real_run.ipynb). Nothing is trained here.
+# 40 minutes. Needs [10, the real run](10_real_run.ipynb). Nothing is trained here.
 
 # %%
 import tempfile
 from pathlib import Path
 
+import pandas as pd
+
 import dtfm_lab as lab
+
+pd.set_option("display.max_colwidth", None)  # sentences in full
 
 # %% [markdown]
 # ## 1. The ledger
@@ -170,6 +174,9 @@ rows[["measured", "efficiency", "from_others", "predicted", "error"]].round(3)
 # reproduce --strict` fails where a row leaves its band that is no known miss.
 #
 # </details>
+#
+# > **Takeaway.** A prediction proves most where nothing was fitted. Memory follows from shapes; seconds need an
+# > efficiency that has to be measured.
 #
 # ## Missions
 

@@ -28,7 +28,7 @@
 # - choose a policy, and a shape of a plan, for the losses that you expect;
 # - say how far a run is from one that knew the future.
 #
-# 40 minutes. Needs [11, faults and churn](11_faults.ipynb). Nothing is trained here: hours take seconds. What policies
+# 60 minutes. Needs [11, faults and churn](11_faults.ipynb). Nothing is trained here: hours take seconds. What policies
 # are, and where they are from: [docs](../docs/change.md#what-a-policy-makes-of-it).
 
 # %%
@@ -85,6 +85,17 @@ lab.figures.history(restart)
 # panel answers **how far from hindsight?**
 #
 # ## 3. Which policy for a dollar?
+#
+# Five answers to a loss are compared in this lesson, of more that [the lab
+# has](../docs/change.md#what-a-policy-makes-of-it).
+#
+# | policy | what it does after a loss | when it takes a new device in |
+# | --- | --- | --- |
+# | `restart` | starts everything again from the newest checkpoint | at the next loss |
+# | `bamboo` | the device before takes the stage over; a quarter of every step is redundant | after a step |
+# | `oobleck` | drops the step and regroups in the best shape, with the state of peers | at the next loss |
+# | `swarm` | peers of the stage share its work, and the step continues | after a step |
+# | `goodput` | shares the work or regroups, whichever pays more | when the time left pays for it |
 
 # %%
 lab.guess(
@@ -171,6 +182,9 @@ found.to_frame().pivot_table(index="rate", columns="policy", values="samples_per
 # **To think about.** (a) Notice of 30 s before each departure (`notice_s=30`): which policies gain, and why not all?
 # (b) Which policy would you choose if you did not know the rate? (c) The bound knows the future. What would a policy
 # have to know to come near it?
+#
+# > **Takeaway.** How a run answers a loss is its policy, and no policy wins at every rate. Ask for the rate of
+# > failures and for who pays before you believe a ranking.
 #
 # ## Missions
 

@@ -38,6 +38,8 @@ import pandas as pd
 
 import dtfm_lab as lab
 
+pd.set_option("display.max_colwidth", None)  # sentences in full
+
 # %% [markdown]
 # ## 1. Describe it
 #
@@ -219,6 +221,8 @@ report.to_frame()
 # 6. **The report, 2.** All where every number can be computed again from the files; half where most can.
 #
 # A large error that is explained earns more than a small one that is not.
+#
+# > **Takeaway.** A number that somebody else can recompute is worth more than a small error.
 
 # %%
 lab.missions.board("18_capstone")

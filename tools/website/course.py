@@ -67,6 +67,24 @@ def goals_of(lesson: str) -> list[str]:
     return [f"{goal[0].upper()}{goal[1:].rstrip('.;')}." for goal in goals]
 
 
+WORDS_A_MINUTE, LINES_A_MINUTE = 140, 8
+"""How fast a student reads technical prose, and code that they run, for the first time."""
+GUESS_MINUTES = 1.0
+
+
+def minutes_of(lesson: str) -> float:
+    """Minutes to read and run a lesson, to guess with a reason, and to do its missions, counted from its source."""
+    text = (SOURCES / f"{lesson}.py").read_text(encoding="utf-8").split("# ---\n", 2)[2]
+    n_words = n_lines = 0
+    for cell in re.split(r"^# %%", text, flags=re.MULTILINE):
+        if cell.startswith(" [markdown]"):
+            n_words += len(re.findall(r"[A-Za-z]{2,}", cell))
+        else:
+            n_lines += sum(bool(line.strip()) and not line.strip().startswith("#") for line in cell.splitlines())
+    to_read = n_words / WORDS_A_MINUTE + n_lines / LINES_A_MINUTE
+    return to_read + GUESS_MINUTES * text.count("lab.guess(") + sum(each.minutes for each in in_order(lesson))
+
+
 BEGIN, END = "<!-- begin: lessons, made by make teaching -->", "<!-- end: lessons -->"
 EXAM_BEGIN, EXAM_END = "<!-- begin: questions, made by make teaching -->", "<!-- end: questions -->"
 

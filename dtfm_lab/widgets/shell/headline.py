@@ -141,7 +141,7 @@ def opening_words(state: LabState) -> str:
     if topology is None or job is None or (job.name, job.global_batch) != (PAPERS, len(topology)):
         return ""
     own = default_job(topology).global_batch
-    return "" if own == job.global_batch else f" Batch {job.global_batch}, the paper's is {own}."
+    return "" if own == job.global_batch else f" Batch {job.global_batch}, the public code's default is {own}."
 
 
 def reason_of(plan: Plan) -> str:
