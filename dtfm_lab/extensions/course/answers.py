@@ -355,3 +355,13 @@ def _capstone_idle(plan: Any) -> float:
 @answers("capstone-peaks")
 def _capstone_peaks(simulate: Any, plan: Any, measured: Any) -> float:
     return percent_off(simulate(plan).iteration_s, measured.iteration_s)
+
+
+@answers("own-ring-bytes")
+def _own_ring_bytes(n: int, n_bytes: int) -> float:
+    return 2 * (n - 1) * n_bytes / n
+
+
+@answers("own-pipeline-megabytes")
+def _own_pipeline_megabytes(job: Any) -> float:
+    return float(job.n_microbatches * job.activation_bytes / 1e6)

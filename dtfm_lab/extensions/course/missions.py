@@ -32,6 +32,7 @@ from dtfm_lab.extensions.course.api import missions as registry
 from dtfm_lab.extensions.course.graded import assignment_of, require_shown, sample_for
 from dtfm_lab.extensions.course.guessing import Answer, GuessQuestion, asked
 from dtfm_lab.extensions.course.hiding import hide_rest_of_cell
+from dtfm_lab.extensions.course.processes import distributed
 from dtfm_lab.extensions.course.progress import (
     Assignment,
     Attempts,
@@ -48,6 +49,7 @@ __all__ = [
     "assignment",
     "board",
     "check",
+    "distributed",
     "export",
     "given",
     "guesses",
