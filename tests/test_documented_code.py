@@ -81,7 +81,8 @@ BEFORE = {
         four = lab.load_topology("lecture-hall").subset(["ada", "alan", "edsger", "grace"])
         plan = lab.plan(four, lab.load_job("tiny", n_stages=2, n_replicas=2), steps=1)
     """,
-    "teaching.md": """
+    "teach.md": """
+        display = repr
         lab.guess("example", "How long?", 49.5, "s").guess(12)
         lab.missions.export("handed-in")
     """,

@@ -1,4 +1,4 @@
-"""Three people walk the paths of docs/paths.md, without a line of code typed and without a dead end.
+"""Three people walk the paths of docs/teach.md, without a line of code typed and without a dead end.
 
 What the whole story walks, they pass by.
 """

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Using the lab": (
         "lab",
-        "paths",
+        "teach",
         "networks-and-jobs",
         "objectives",
         "change",

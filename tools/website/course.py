@@ -1,6 +1,6 @@
 """The pages of the course: its lessons in their order, its missions, and the teacher's tables of both.
 
-``python -m tools.website.course docs/teaching.md docs/exam.md`` makes the tables and questions of these pages anew.
+``python -m tools.website.course docs/teach.md`` makes its tables and questions again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ def lessons_page() -> str:
     hours = sum(each.minutes for each in LESSONS.values()) / 60
     parts = [
         "# The course",
-        f"{len(LESSONS)} lessons, some {hours:.0f} hours with their first missions. Each is a notebook that runs on a "
+        f"{len(LESSONS)} lessons, some {hours:.0f} hours with their missions, in the order below. Each is a notebook that runs on a "
         "laptop, without a GPU or a network. Its questions ask for a guess before they show the answer, and it ends "
         "with [missions](missions.md), whose winning condition the library evaluates.",
         "| lesson | question | minutes | after |\n| --- | --- | --- | --- |",
     ]
     for name, lesson in LESSONS.items():
         after = ", ".join(_link(each) for each in lesson.needs)
-        parts[-1] += f"\n| {_link(name)} | {lesson.question} | {lesson.minutes} | {after} |"
+        elective = " (elective)" if lesson.elective else ""
+        parts[-1] += f"\n| {_link(name)}{elective} | {lesson.question} | {lesson.minutes} | {after} |"
     parts += ["## What you can do afterwards"]
     for name, lesson in LESSONS.items():
         parts += [f"### {lesson.title}", "\n".join(f"- {goal}" for goal in goals_of(name)), f"{_link(name)}"]
@@ -108,11 +109,10 @@ def lesson_plan() -> str:
 
 
 def exam_questions() -> str:
-    """The questions of the exam with its printed numbers, each with its answer folded, in Markdown."""
+    """The questions of the exam with its printed numbers, in Markdown. The answers are in the instructor's pack."""
     lines = []
     for number, each in enumerate(exam.questions(exam.PRINTED), 1):
-        lines += ["", f"**{number}.** {each.asks}", ""]
-        lines += [f"<details><summary>Answer</summary>{each.answer}</details>"]
+        lines += ["", f"**{number}.** {each.asks}"]
     return "\n".join([*lines, "", ""])
 
 

@@ -10,11 +10,14 @@ EXTENSION = Extension(
         "guess": "dtfm_lab.extensions.course.missions:guess",
         "reveal": "dtfm_lab.extensions.course.missions:reveal",
     },
-    figures={"guesses": "dtfm_lab.extensions.course.figures:guesses"},
+    figures={
+        "gain": "dtfm_lab.extensions.course.figures:gain",
+        "guesses": "dtfm_lab.extensions.course.figures:guesses",
+    },
     commands={
         "export --slides": (
             "dtfm_lab.extensions.course.commands:slides_command",
-            "Make slides of LESSON, such as 02_network, or of any notebook: a slide a heading, guesses before answers.",
+            "Make slides of LESSON, such as 02_network, or of any notebook: one file, nothing from a network.",
         ),
         "lab --copy": (
             "dtfm_lab.extensions.course.commands:copy_notebooks",

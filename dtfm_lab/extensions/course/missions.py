@@ -29,6 +29,7 @@ import pandas as pd
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.extensions.course.api import LESSONS, Given, Verdict, in_order
 from dtfm_lab.extensions.course.api import missions as registry
+from dtfm_lab.extensions.course.concepts import concept_questions, gain_of
 from dtfm_lab.extensions.course.graded import assignment_of, require_shown, sample_for
 from dtfm_lab.extensions.course.guessing import Answer, GuessQuestion, asked
 from dtfm_lab.extensions.course.hiding import hide_rest_of_cell
@@ -49,8 +50,10 @@ __all__ = [
     "assignment",
     "board",
     "check",
+    "concepts",
     "distributed",
     "export",
+    "gain",
     "given",
     "guesses",
     "hint",
@@ -199,14 +202,35 @@ def guesses(folder: str | os.PathLike[str]) -> pd.DataFrame:
 
     Raises FileError where the folder has none, or one cannot be read.
     """
-    files = sorted(Path(folder).rglob("*.json"))
-    if not files:
-        raise FileError(f"{folder}: no file in it; wanted those that lab.missions.export writes, one a reader")
-    handed_in = [read_progress(path) for path in files]
+    handed_in = _handed_in(folder)
     return pd.DataFrame(
         [(kept.reader, *(getattr(each, name) for name in GUESS)) for kept in handed_in for each in kept.guesses],
         columns=["reader", *GUESS],
     )
+
+
+def concepts(when: str) -> list[Any]:
+    """Eight questions on concepts, to ask ``"before"`` and ``"after"`` a course; display each in a notebook.
+
+    What is right is said after the second test only. Raises LabError for another moment.
+    """
+    return [shown(question) for question in concept_questions(when)]
+
+
+def gain(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """What a class gained between the two tests of concepts: shares that were right, and the normalised gain.
+
+    From the files that readers exported. Raises FileError where the folder has none, and LabError where nobody answered
+    both times.
+    """
+    return gain_of(_handed_in(folder))
+
+
+def _handed_in(folder: str | os.PathLike[str]) -> list[Progress]:
+    files = sorted(Path(folder).rglob("*.json"))
+    if not files:
+        raise FileError(f"{folder}: no file in it; wanted those that lab.missions.export writes, one a reader")
+    return [read_progress(path) for path in files]
 
 
 def board(lesson: str | None = None) -> Board:
@@ -222,7 +246,7 @@ def board(lesson: str | None = None) -> Board:
     return board
 
 
-GUESS = ("name", "question", "guess", "answer", "unit")
+GUESS = ("name", "question", "guess", "answer", "unit", "reason", "choices")
 """What a table of guesses has of each, beside its reader."""
 RECORD = "application/vnd.dtfm-lab.record+json"
 """Type of what a board in a saved notebook says to a marker: whose it is, and tries, hints and answers looked at."""
