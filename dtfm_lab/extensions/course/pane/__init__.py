@@ -166,7 +166,7 @@ class CoursePanel(Panel):
             "has_answer": allowed.answers,
             "off": "" if allowed.answers else f"Graded: {_off(allowed)} by the assignment.",
             "verdict": {} if verdict is None else {"passed": verdict.passed, "reason": inline_markdown(verdict.reason)},
-            "checks": words_for(mission),
+            "checks": "" if ends_typed(mission) else words_for(mission),
             "why_not": "" if shown or not is_shown(mission) else NOTHING_SHOWN,
             "typed": is_typed(mission),
             "is_number": mission.takes is float or ends_typed(mission),
@@ -192,7 +192,7 @@ class CoursePanel(Panel):
                     if not ends_typed(mission):
                         return self.check([typed(mission, text)])
                     shown = candidates(mission, self._lab_state, self._systems)
-                    return self.check([[each, typed(mission, text)] for each in shown] or [[None, text]])
+                    return self.check([[each, typed(mission, text)] for each in shown or [None]])
                 case "open":
                     network = self._given(missions[name], Topology)
                     if network is not None:
