@@ -1,9 +1,9 @@
-"""Attribute the error of an iteration: the change of its length, divided among the actions that differed.
+"""Attribute the error of an iteration: divide the change of its length among the actions that differed.
 
-An iteration is as long as the longest chain of actions that wait for each other. Let every duration, every
-latency and every delay move from its predicted to its measured value, all of them together and linearly: at each
-moment the iteration grows by what grows on the chain that is longest then. Summed over the whole change, that divides
-the error completely, and no action is charged for time spent waiting for others (Aumann and Shapley 1974).
+An iteration is as long as the longest chain of actions that wait for each other. Let every duration, latency and delay
+move from its predicted to its measured value, all together and linearly. At each moment the iteration grows by what
+grows on the chain that is longest at that moment. Integrated over the whole change, this divides the error completely,
+and no action is charged for waiting for others (Aumann and Shapley 1974).
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAMPLES = 17
-"""Points on the path from predicted to measured at which the longest chain is found."""
+"""Number of points between predicted and measured at which the longest chain is computed."""
 ACTION = ["replica", "stage", "kind", "microbatch", "peer"]
 """Columns of a frame that identify an action within an iteration."""
 Mask = npt.NDArray[np.bool_]
 BATCH = 16
-"""Iterations that are computed at once; more take more memory."""
+"""Number of iterations computed at once. More would take more memory."""
 
 
 class Times(NamedTuple):
-    """(nodes, iterations) what each action adds by itself; from these follow the times at which all actions ran."""
+    """(nodes, iterations) what each action contributes by itself. The times of all actions follow from it."""
 
     duration_s: FloatArray
     latency_s: FloatArray
     """Seconds from the start of a receive's send to the first byte; 0 for all others."""
     late_s: FloatArray
-    """Delay: how much later it started than its dependencies allowed."""
+    """Delay: how much later an action started than its dependencies allowed."""
 
     @classmethod
     def of(cls, dependencies: Dependencies, start_s: FloatArray, end_s: FloatArray, link: IntArray | None) -> Times:
-        """The times of actions that started and ended at these seconds, (nodes, iterations) each.
+        """Return the times of actions that started and ended at these seconds, each (nodes, iterations).
 
-        ``link`` is the number of each node's link where first bytes may wait for the receiver's NIC: the latency of a
-        link is then the shortest of its messages.
+        ``link`` is the number of each node's link if first bytes may wait for the receiver's NIC. The latency of a link
+        is then the shortest of its messages.
         """
         received = dependencies.send_of >= 0
         latency_s = np.zeros_like(start_s)
@@ -64,21 +64,21 @@ class Times(NamedTuple):
 
 
 class TimedIterations(NamedTuple):
-    """Iterations that synchronise, or that do not, with their predicted and measured times."""
+    """Iterations that all synchronise, or all do not, with their predicted and measured times."""
 
     dependencies: Dependencies
     predicted: Times
     measured: Times
     group: IntArray
-    """(nodes,) owner of each action, as a row of ``owners``: its link or device."""
+    """(nodes,) owner of each action, its link or device, as a row of ``owners``."""
     late_group: IntArray
-    """(nodes,) owner of each action's delay: for messages the NIC, where messages queue at NICs."""
+    """(nodes,) owner of each action's delay. For messages this is the NIC, if messages queue at NICs."""
 
     @classmethod
     def of(
         cls, rows: pd.DataFrame, dependencies: Dependencies, numbers: IntArray, names: pd.DataFrame, *, one_nic: bool
     ) -> TimedIterations:
-        """The iterations ``numbers`` of ``Comparison.rows``; raises TraceError where they hold other actions."""
+        """Return the iterations ``numbers`` of ``Comparison.rows``. Raises TraceError if they hold other actions."""
         import pandas as pd  # takes a while to load
 
         graph = dependencies.graph
@@ -111,9 +111,9 @@ class TimedIterations(NamedTuple):
         return cls(dependencies, times["predicted"], times["measured"], group, late_group)
 
     def own_s(self, times: Times, n_groups: int) -> FloatArray:
-        """(3, groups, iterations) seconds of durations, latencies and delays of each group.
+        """Return (3, groups, iterations) seconds of each group's durations, latencies and delays.
 
-        Durations and latencies are those of computations and receives, delays those of all actions.
+        Durations and latencies are those of computations and receives. Delays are those of all actions.
         """
         counts = self.dependencies.graph.role != SEND
         whole = np.zeros((3, n_groups, times.duration_s.shape[1]))
@@ -123,7 +123,8 @@ class TimedIterations(NamedTuple):
         return whole
 
     def longer_s(self, n_groups: int) -> FloatArray:
-        """(3, groups, iterations) seconds by which durations, latencies and delays of each lengthen an iteration."""
+        """Return (3, groups, iterations) seconds by which each group's durations, latencies and delays lengthen an
+        iteration."""
         n_iterations = self.measured.duration_s.shape[1]
         found = np.zeros((3, n_groups, n_iterations))
         for first in range(0, n_iterations, BATCH):
@@ -153,7 +154,7 @@ class TimedIterations(NamedTuple):
 
 
 def owners(rows: pd.DataFrame, *, one_nic: bool) -> pd.DataFrame:
-    """Columns of and name of all links and devices, and of the devices' NICs where messages queue there."""
+    """Return the columns ``of`` and ``name`` for all links and devices, and for NICs if messages queue there."""
     import pandas as pd  # takes a while to load
 
     parts = [_owner(rows), _nic(rows)] if one_nic else [_owner(rows)]
@@ -161,7 +162,7 @@ def owners(rows: pd.DataFrame, *, one_nic: bool) -> pd.DataFrame:
 
 
 def _owner(rows: pd.DataFrame) -> pd.DataFrame:
-    """The owner of each action: its link, or its device."""
+    """Return the owner of each action: its link or its device."""
     import pandas as pd  # takes a while to load
 
     message = rows["link"] != ""
@@ -171,7 +172,7 @@ def _owner(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _nic(rows: pd.DataFrame) -> pd.DataFrame:
-    """The owner of each action's delay: its device, or for messages the NIC by which they leave or come in."""
+    """Return the owner of each action's delay: its device, or for messages the NIC that they pass."""
     import pandas as pd  # takes a while to load
 
     of = np.where(rows["link"] != "", "nic", "device")
@@ -181,8 +182,8 @@ def _nic(rows: pd.DataFrame) -> pd.DataFrame:
 def _chains(last: IntArray, came_from: IntArray, from_start: Mask) -> Iterator[tuple[IntArray, IntArray, Mask, Mask]]:
     """Walk back along the longest chain of every column at once.
 
-    Yields columns, their nodes, whether a node's own duration counts (not where the next one waited for its start),
-    and whether it waited for its send's start.
+    Yields columns, their nodes, whether a node's own duration counts (not if the next node waited for its start), and
+    whether the node waited for its send's start.
     """
     column, at = np.arange(len(last)), last
     ended = np.ones(len(last), dtype=bool)
@@ -195,10 +196,10 @@ def _chains(last: IntArray, came_from: IntArray, from_start: Mask) -> Iterator[t
 
 
 def _weights(progress: FloatArray, length_s: FloatArray, growth_s: FloatArray) -> FloatArray:
-    """(iterations, samples) fraction of the path on which each sample's chain counts as the longest.
+    """Return (iterations, samples) the fraction of the path on which each sample's chain counts as the longest.
 
-    The length is the maximum of many straight lines, so one chain follows another where the lines of two neighbouring
-    samples meet. So all growth adds up to the whole error, even for few samples.
+    The length is the maximum of many straight lines, so one chain takes over from another where the lines of
+    neighbouring samples cross. The growth therefore adds up to the whole error, even with few samples.
     """
     offset_s = length_s - growth_s * progress
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -211,9 +212,9 @@ def _weights(progress: FloatArray, length_s: FloatArray, growth_s: FloatArray) -
 def _makespans(
     dependencies: Dependencies, begin: Times, change: Times, progress: FloatArray, of: IntArray
 ) -> tuple[FloatArray, IntArray, IntArray, Mask]:
-    """Simulate all samples of all iterations at once, a column each.
+    """Simulate all samples of all iterations at once, one per column.
 
-    Returns the length of each column, the node that ends last, and per node the one for which it waited last (-1 for
+    Returns the length of each column, the node that ends last, and for each node the one it waited for last (-1 for
     none) and whether it waited for that one's start.
     """
     shape = len(dependencies.graph), len(progress)

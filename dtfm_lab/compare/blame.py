@@ -1,4 +1,4 @@
-"""Which links and devices make an iteration longer or shorter than predicted, by their own times."""
+"""Find the links and devices whose own times make an iteration longer or shorter than predicted."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOTABLE = 0.02
-"""Share of the iteration from which a link or a device is a suspect: real runs on the virtual clock differ by that."""
+"""A link or device is a suspect from this share of the iteration on. Real runs on the virtual clock differ by as
+much."""
 OFF = 0.25
-"""Relative difference of its own times from which a link or device is a suspect though it hardly changes the
-iteration; CPU seconds of a busy machine differ by a tenth."""
+"""From this relative difference of its own times on, a link or device is a suspect even if it hardly changes the
+iteration. CPU seconds on a busy machine differ by a tenth."""
 ROUNDING = 1e-6
-"""Share of the iteration below which an error counts as none."""
+"""Below this share of the iteration, an error counts as none."""
 HIDDEN = 0.001
-"""Share of the iteration below which an effect is reported as hidden behind other work."""
+"""Below this share of the iteration, an effect is reported as hidden behind other work."""
 COLUMNS = ["of", "name", "longer_s", "low_s", "high_s", "share", "what", "ratio", "own_s", "sentence"]
 WHAT = ("duration", "latency", "delay", "both")
 PART = 0.2
-"""Share of an effect from which duration and latency are both named as its reason."""
+"""From this share of an effect on, both duration and latency are named as its reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +37,20 @@ class Blame:
     """The error of an iteration, attributed to links and devices."""
 
     table: pd.DataFrame
-    """One row a link or device, worst first:
+    """One row per link or device, worst first:
 
-    * of ("link" or "device"; where messages queue at NICs also "nic"), name
-    * longer_s: seconds by which it makes an iteration longer than predicted, mean over iterations; low_s and high_s,
-      its interval with 95 % confidence; share of the measured iteration
-    * what: the main reason, "duration", "latency", "both" of them, or "delay"; ratio of that to the predicted
+    * of ("link" or "device"; also "nic" if messages queue at NICs), name
+    * longer_s: average seconds by which it makes an iteration longer than predicted; low_s and high_s, the 95 %
+    interval;
+      share of the measured iteration
+    * what: the main reason, "duration", "latency", "both", or "delay"; ratio of that to its prediction
     * own_s: seconds by which its own actions in an iteration took longer, whether or not others waited for them
-    * sentence; named, whether it is a suspect
+    * sentence; named, True for a suspect
     """
     error_s: float
-    """Seconds by which an iteration is longer than predicted, mean over iterations."""
+    """Average seconds by which an iteration is longer than predicted."""
     iteration_s: float
-    """Seconds of a measured iteration, mean over iterations."""
+    """Average seconds of a measured iteration."""
 
     @property
     def suspects(self) -> pd.DataFrame:
@@ -57,12 +59,12 @@ class Blame:
 
     @property
     def computation_s(self) -> float:
-        """The part of the error that devices make; messages make the rest."""
+        """The part of the error caused by devices. Messages cause the rest."""
         return float(self.table.loc[self.table["of"] == "device", "longer_s"].sum())
 
     @property
     def messages_s(self) -> float:
-        """The part of the error that links and NICs make."""
+        """The part of the error caused by links and NICs."""
         return self.error_s - self.computation_s
 
     @property
@@ -85,9 +87,9 @@ class Blame:
 
 
 def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
-    """Attribute the error of ``rows``, one for each measured action with its prediction (``Comparison.rows``).
+    """Attribute the error of ``rows``, which has one row per measured action with its prediction (``Comparison.rows``).
 
-    Raises TraceError where the measured trace does not hold its schedule, or other actions than its schedule's.
+    Raises TraceError if the measured trace does not hold its schedule, or has actions that its schedule lacks.
     """
     one_nic = measured.context.has_nics
     names = owners(rows, one_nic=one_nic)
@@ -110,21 +112,22 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
 
 @dataclass(frozen=True, eq=False)
 class _Iterations:
-    """Means over iterations, with intervals."""
+    """Averages over iterations, with intervals."""
 
     weight: FloatArray
-    """(iterations,) weights of the mean; where only every H-th synchronises, it counts as one of H."""
+    """(iterations,) weights of the average. If only every H-th iteration synchronises, such an iteration counts one
+    in H."""
     together: Mask
-    """(iterations,) whether each synchronises."""
+    """(iterations,) True if the iteration synchronises."""
 
     def mean(self, seconds: FloatArray) -> FloatArray:
-        """Weighted mean over the last axis."""
+        """Return the weighted average over the last axis."""
         return np.asarray(seconds @ self.weight)
 
     def half_width(self, seconds: FloatArray) -> FloatArray:
-        """(groups,) half widths of the intervals of the means of (groups, iterations).
+        """Return (groups,) half widths of the intervals around the averages of (groups, iterations).
 
-        They follow from the differences between iterations of one kind, and are infinite where there is only one.
+        They follow from differences between iterations of one kind, and are infinite if there is only one iteration.
         """
         kinds = [kind for kind in (self.together, ~self.together) if kind.any()]
         freedom = len(self.weight) - len(kinds)
@@ -145,7 +148,8 @@ def _table(
     predicted_s: FloatArray,
     measured_s: FloatArray,
 ) -> pd.DataFrame:
-    """``Blame.table`` from (duration, latency and delay; groups; iterations) shares of the error and own seconds."""
+    """Build ``Blame.table`` from (duration, latency and delay; groups; iterations) shares of the error and own
+    seconds."""
     share_s, share_half_s = iterations.mean(longer_s.sum(axis=0)), iterations.half_width(longer_s.sum(axis=0))
     # delays do not count as own time: they may come from another order of messages
     own = (measured_s - predicted_s)[:2].sum(axis=0)
@@ -183,7 +187,7 @@ def _table(
 
 
 def _beyond(seconds: FloatArray, half_s: FloatArray) -> Mask:
-    """Whether seconds differ from 0 with confidence; those of a single iteration count as certain."""
+    """Return True where seconds differ from 0 with confidence. Those of a single iteration count as certain."""
     return np.asarray(np.abs(seconds) > np.where(np.isinf(half_s), 0.0, half_s))
 
 
@@ -191,7 +195,7 @@ SENTENCE = ["of", "name", "longer_s", "share", "what", "ratio"]
 
 
 def _sentence(of: str, name: str, longer_s: float, share: float, what: str, ratio: float, after_s: float) -> str:
-    """``link ada -> bob: messages take 2.0 times the predicted, 0.41 s of an iteration``"""
+    """Return a sentence such as ``link ada -> bob: messages take 2.0 times the predicted, 0.41 s of an iteration``."""
     many = "messages" if of == "link" else "computations"
     if of == "nic":
         did = "messages come in another order than predicted"

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LINK_MODEL, CLOCK = "link model", "clock"
-"""What says how long a measured action took."""
+"""Where a measured action's duration comes from."""
 SMALL = 0.02
-"""Share of the prediction below which an error without a suspect is not worth a reason."""
+"""Below this share of the prediction, an error without a suspect gets no explanation."""
 SHOWN = 5
-"""Most suspects in a notebook's output."""
+"""Maximum number of suspects in a notebook's output."""
 TABLES = ("iterations", "kinds", "stages", "devices", "links")
 
 
@@ -45,18 +45,18 @@ TABLES = ("iterations", "kinds", "stages", "devices", "links")
 class Comparison:
     """Every measured action with its prediction, and summaries of the errors.
 
-    Errors are measured minus predicted, in seconds; relative ones are divided by the predicted.
+    Errors are measured minus predicted, in seconds. Relative errors are divided by the prediction.
     """
 
     predicted: Trace
     measured: Trace
     rows: pd.DataFrame
-    """One row per measured action: iteration, replica, stage, device, kind, microbatch, peer, lane, link,
-    and for start_s, end_s and duration_s each _predicted, _measured and _error."""
+    """One row per measured action: iteration, replica, stage, device, kind, microbatch, peer, lane and link. start_s,
+    end_s and duration_s each have a _predicted, a _measured and an _error column."""
 
     @property
     def iteration_error(self) -> float:
-        """Error of the iteration as a share of its prediction: +0.03 is three per cent longer than predicted."""
+        """Error of the iteration relative to its prediction: +0.03 means three per cent longer than predicted."""
         return iteration_error(self.predicted, self.measured)
 
     @property
@@ -66,7 +66,7 @@ class Comparison:
 
     @property
     def error_text(self) -> str:
-        """The iteration's error as every view writes it: ``+43 ms (+9.5 %)``."""
+        """The iteration's error in the form that every view uses: ``+43 ms (+9.5 %)``."""
         return format_error(self.error_s, self.predicted_iteration_s)
 
     @property
@@ -76,20 +76,20 @@ class Comparison:
 
     @cached_property
     def predicted_interval(self) -> tuple[float, float]:
-        """Seconds from which to which the measurement was to lie with 90 % confidence; see ``Trace.interval``."""
+        """The 90 % interval of the prediction in seconds; see ``Trace.interval``."""
         low_s, high_s = self.predicted.interval()
         scale = self.predicted_iteration_s / self.predicted.iteration_s if self.predicted.iteration_s > 0 else 1.0
         return low_s * scale, high_s * scale
 
     @property
     def is_inside(self) -> bool:
-        """Whether the measured iteration lies in that interval."""
+        """True if the measured iteration lies in that interval."""
         low_s, high_s = self.predicted_interval
         return low_s <= self.measured.iteration_s <= high_s
 
     @property
     def inside_sentence(self) -> str:
-        """``Inside the 90 % interval of the prediction, 151 to 170 ms.``; empty where it has none."""
+        """``Inside the 90 % interval of the prediction, 151 to 170 ms.``; empty if there is no interval."""
         between = format_range(*self.predicted_interval)
         where = "Inside" if self.is_inside else "Outside"
         return f"{where} the 90 % interval of the prediction, {between}." if between else ""
@@ -110,8 +110,10 @@ class Comparison:
 
     @cached_property
     def kinds(self) -> pd.DataFrame:
-        """Per kind of action: count, and mean predicted and measured seconds of one action; seconds_by says whether the
-        latter were timed ("clock") or are those of messages on emulated links ("link model")."""
+        """Per kind of action: count, and average predicted and measured seconds of one action.
+
+        ``seconds_by`` says whether actions were timed ("clock") or are messages on emulated links ("link model").
+        """
         frame = _mean_durations("kind", self.rows)
         modelled = self.measured.context.links_by_model
         frame["seconds_by"] = [LINK_MODEL if modelled and Kind(kind) not in COMPUTE else CLOCK for kind in frame.index]
@@ -119,21 +121,22 @@ class Comparison:
 
     @cached_property
     def stages(self) -> pd.DataFrame:
-        """Per stage, its computations: seconds of one iteration, summed over micro-batches, mean over replicas."""
+        """Per stage, the seconds of its computations in one iteration: summed over micro-batches, averaged over
+        replicas."""
         return self._compute_per(["stage"])
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """Per device, its computations: seconds of one iteration."""
+        """Per device, the seconds of its computations in one iteration."""
         return self._compute_per(["stage", "device"])
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """Per directed link: messages an iteration (a fraction where only every H-th synchronises), mean predicted and
-        measured seconds from first to last byte, and arrival_error_s, the mean error of when its messages came.
+        """Per directed link: messages per iteration (a fraction if only every H-th synchronises), average predicted and
+        measured seconds from first to last byte, and arrival_error_s, the average error of the messages' arrival.
 
-        Where seconds_by is "link model", nothing was timed: an emulated link takes what the link model says, and a
-        prediction of the same links is exact by construction. On the paced clock messages may have come later.
+        If seconds_by is "link model", nothing was timed. An emulated link takes what the link model says, so a
+        prediction of the same links is exact by construction. On the paced clock, messages may have arrived later.
         """
         import pandas as pd  # takes a while to load
 
@@ -148,15 +151,18 @@ class Comparison:
     def blame(self) -> Blame:
         """The error of an iteration, attributed to links and devices: ``.table``, ``.verdict``.
 
-        Raises TraceError where the measured trace does not hold its schedule.
+        Raises TraceError if the measured trace does not hold its schedule.
         """
         return blame(self.rows, self.measured)
 
     @property
     def suspects(self) -> pd.DataFrame:
-        """The links and devices that explain the iteration's error by their own times, worst first, with a sentence
-        each; then those that are far off without changing it. Columns as in ``Blame.table``. Empty where all is within
-        noise, and where the trace does not hold its schedule; ``verdict`` distinguishes the two."""
+        """The links and devices whose own times explain the iteration's error, worst first, with one sentence each.
+
+        After them come links and devices that are far off but do not change the iteration. Columns as in
+        ``Blame.table``. Empty if everything is within noise, and if the trace does not hold its schedule; ``verdict``
+        tells the two apart.
+        """
         import pandas as pd  # takes a while to load
 
         return pd.DataFrame(columns=SUSPECT_COLUMNS) if self.blame_missing else self.blame.suspects
@@ -168,7 +174,7 @@ class Comparison:
 
     @cached_property
     def blame_missing(self) -> str:
-        """Why the error cannot be attributed; empty where it can."""
+        """Why the error cannot be attributed; empty if it can."""
         try:
             _ = self.blame
         except TraceError as error:
@@ -187,7 +193,7 @@ class Comparison:
 
     @property
     def headline(self) -> str:
-        """The error in a sentence, and whom to suspect: ``Measured 498 ms, 43 ms longer than predicted (+9.5 %).
+        """The error and its suspect in one or two sentences: ``Measured 498 ms, 43 ms longer than predicted (+9.5 %).
         Suspect: link barbara → katherine: messages take 2.0 times the predicted, 41 ms of an iteration.``"""
         if self.blame_missing:
             return f"{self.error_sentence} Nobody can be suspected: {self.blame_missing}"
@@ -201,13 +207,13 @@ class Comparison:
 
     @cached_property
     def drift(self) -> Drift:
-        """Where the iteration leaves its prediction: ``.sentence``, ``.devices``, ``.iterations``."""
+        """Where the iteration departs from its prediction: ``.sentence``, ``.devices``, ``.iterations``."""
         return drift(self.rows, self.iterations, self.predicted_iteration_s)
 
     def refit(self, plan: Plan, simulate: Callable[..., Trace]) -> Refit:
-        """The network and the profile that would have predicted this: ``comparison.refit(plan, lab.simulate)``.
+        """Return the network and the profile that would have predicted this: ``comparison.refit(plan, lab.simulate)``.
 
-        Raises TraceError where the measured trace is of another plan, or does not hold its schedule.
+        Raises TraceError if the measured trace is of another plan, or does not hold its schedule.
         """
         return refit(self.measured, self.iteration_error, plan, simulate)
 
@@ -256,10 +262,10 @@ class Comparison:
 def compare(predicted: Trace, measured: Trace) -> Comparison:
     """Join two traces by action.
 
-    A prediction of one iteration serves every measured one; of two, one that synchronises and one that does not, each
-    serves the measured iterations of its kind.
+    A prediction of one iteration serves every measured one. A prediction of two (one that synchronises and one that
+    does not) serves the measured iterations of the same kind.
 
-    Raises TraceError where an action is in only one of them: other schedules, shapes or placements.
+    Raises TraceError if an action is in only one of them, because schedules, shapes or placements differ.
     """
     for what, trace in (("predicted", predicted), ("measured", measured)):
         if not isinstance(trace, Trace):

@@ -1,4 +1,4 @@
-"""Which action waits for which in one iteration of a trace, from its schedule alone, without clock, network or plan."""
+"""Find which action waits for which in one iteration of a trace, from its schedule alone."""
 
 from dataclasses import dataclass
 
@@ -14,21 +14,21 @@ from dtfm_lab.domain.units import IntArray
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
-    """The task graph of an iteration, with the order of messages on links and NICs added."""
+    """The task graph of an iteration, plus the order of messages on links and NICs."""
 
     graph: TaskGraph
     before: tuple[tuple[int, ...], ...]
-    """By node, the nodes that must have ended: those of the graph, and the message before it on its link or NIC."""
+    """By node, the nodes that must have ended: those in the graph, and the previous message on its link or NIC."""
     send_of: IntArray
-    """By node, the send of a receive, which must have started a latency ago; -1 for all others."""
+    """By node, the send of a receive, which must have started one latency earlier; -1 for all others."""
     order: tuple[int, ...]
-    """All nodes, each after those for which it waits."""
+    """All nodes, each after those that it waits for."""
 
 
 def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
-    """The programs of a trace's devices in an iteration that synchronises, or in one that does not.
+    """Return the programs of a trace's devices for an iteration that synchronises, or for one that does not.
 
-    Raises TraceError where the trace does not hold its schedule.
+    Raises TraceError if the trace does not hold its schedule.
     """
     context = trace.context
     if not context.plan.orders:
@@ -54,11 +54,11 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
 
 
 def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
-    """The dependencies of an iteration that synchronises, or of one that does not.
+    """Return the dependencies of an iteration that synchronises, or of one that does not.
 
-    Messages of one link (``pairs``) or one sender's NIC (``nics``) follow each other as in its program; those that
-    are received at one NIC, leave by a NIC of several devices, or whose two directions take turns on the link of a
-    pair, as in the trace; so do computations that synchronise buckets.
+    Messages on one link (``pairs``) or one sender's NIC (``nics``) are ordered as in its program. Other messages are
+    ordered as in the trace: those received at one NIC, those leaving through a NIC of several devices, and those on a
+    link whose two directions take turns. Computations that synchronise buckets are ordered as in the trace too.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
     sends = np.flatnonzero(graph.role == SEND)
@@ -101,7 +101,8 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
 
 
 def _regions(trace: Trace) -> tuple[tuple[str, ...], ...]:
-    """(stages, replicas) a name for each set of replicas that gather at one: regions, as hierarchical averaging has."""
+    """Return (stages, replicas) a name for each set of replicas that gather at one replica, like regions in
+    hierarchical averaging."""
     import networkx as nx  # takes a while to load
 
     n_stages, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
@@ -116,7 +117,7 @@ def _regions(trace: Trace) -> tuple[tuple[str, ...], ...]:
 
 
 def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
-    """Edges from what an action needs, from the computation before it, and from arrivals for which it waits."""
+    """Return edges from what an action needs, from the previous computation, and from arrivals that it waits for."""
     source, target = graph.sources, graph.successors
     computed = np.flatnonzero(graph.role == COMPUTATION)
     before = np.full(len(graph), -1)
@@ -129,14 +130,14 @@ def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
 
 
 def _by_target(*edges: Edges) -> Edges:
-    """All edges in the order of their targets, and of the arguments where targets are equal."""
+    """Return all edges ordered by target, and by argument for equal targets."""
     source, target = (np.concatenate(ends) for ends in zip(*edges, strict=True))
     by_target = np.argsort(target, kind="stable")
     return source[by_target], target[by_target]
 
 
 def _starts_s(graph: TaskGraph, trace: Trace, iteration: int) -> np.ndarray:
-    """(nodes,) when each started in an iteration of the trace; 0 where the trace has no such row."""
+    """Return (nodes,) the time at which each action started in an iteration of the trace; 0 if the trace lacks it."""
     rows = np.flatnonzero(trace.iteration == iteration)
     started = {
         (replica, trace.actions[action]): start_s
@@ -149,7 +150,7 @@ def _starts_s(graph: TaskGraph, trace: Trace, iteration: int) -> np.ndarray:
 
 
 def _topological_order(graph: TaskGraph, edges: Edges) -> list[int] | None:
-    """All nodes, each after its predecessors and a receive after its send; None where there is a circle."""
+    """Return all nodes, each after its predecessors and each receive after its send; None if there is a cycle."""
     import networkx as nx  # takes a while to load
 
     received = np.flatnonzero(graph.role == RECEIVE)

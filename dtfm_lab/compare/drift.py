@@ -1,7 +1,7 @@
-"""Where an iteration leaves its prediction, and whether the error changes from iteration to iteration.
+"""Find where an iteration departs from its prediction, and whether the error changes between iterations.
 
-Of three accounts of the errors of n iterations the simplest that fits is told: they stay the same, they shift at some
-iteration (once or more often), or they grow by as much each time.
+Three explanations of the errors of n iterations are tried, and the simplest that fits is reported: the errors stay the
+same, they shift at some iteration (once or several times), or they grow by the same amount each time.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST = 5
-"""Fewest iterations from which growth is estimated: by chance, five rise or fall in a row once in 60 times."""
+"""Minimum number of iterations to estimate growth. Five random values rise or fall in a row once in 60 times."""
 SHARE = 0.01
-"""Share of the predicted iteration from which an action counts as late or early."""
+"""From this share of the predicted iteration on, an action counts as late or early."""
 CHANCE = 0.01
-"""Largest probability that an iteration counts as a shift though all errors are of one normal distribution."""
+"""Maximum probability that an iteration is reported as a shift although all errors follow one normal distribution."""
 ROUNDING = 1e-6
-"""Share of the threshold below which a standard error counts as rounding."""
+"""Below this share of the threshold, a standard error counts as rounding."""
 MOST_SHIFTS = 3
 SHORTEST = 2
-"""Fewest iterations before and after a shift: one alone may be an outlier."""
+"""Minimum number of iterations before and after a shift. A single one may be an outlier."""
 FIRST = ["stage", "replica", "device", "link", "action", "at_s", "late_s"]
 
 
 class Shift(NamedTuple):
-    """From one iteration on the error is another one."""
+    """An iteration from which on the error has another value."""
 
     iteration: int
     by_s: float
@@ -46,26 +46,26 @@ class Shift(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Where each device and each iteration leaves its prediction."""
+    """Where each device and each iteration departs from its prediction."""
 
     threshold_s: float
-    """Seconds of error at its end from which an action counts as having left the prediction."""
+    """Error in seconds, at its end, from which an action counts as having departed from the prediction."""
     devices: pd.DataFrame
-    """One row a device that leaves the prediction, the first on top: stage and replica of the action, device, link
-    ("a -> b", empty for a computation), action, at_s (when it ended) and late_s (negative: too early), medians over
-    iterations."""
+    """One row per device that departs from the prediction, the earliest first: stage and replica of the action, device,
+    link ("a -> b", empty for a computation), action, at_s (when it ended) and late_s (negative: too early). Values are
+    medians over iterations."""
     iterations: pd.DataFrame
-    """One row an iteration: late_s of its end, and the columns of ``devices`` for its first action that left the
-    prediction, with late_s called first_late_s; missing where none did."""
+    """One row per iteration: late_s of its end, and the columns of ``devices`` for its first action that departed
+    from the prediction, with late_s renamed to first_late_s; missing if none did."""
     growth_s: ConfidenceInterval
-    """Seconds by which an iteration's lateness grows from one to the next: the median slope (Theil and Sen) with its
-    95 % interval, infinitely wide for fewer than five iterations."""
+    """Seconds by which lateness grows from one iteration to the next: the median slope (Theil and Sen) with its 95 %
+    interval, which is infinitely wide for fewer than five iterations."""
     shifts: tuple[Shift, ...]
-    """The iterations from which on the error is another one; empty where it stays the same, and where it grows."""
+    """The iterations from which on the error has another value. Empty if the error stays the same or grows steadily."""
 
     @property
     def grows(self) -> bool:
-        """Whether the error grows or shrinks steadily, by more than chance and by more than the threshold in all."""
+        """True if the error grows or shrinks steadily, by more than chance and in total by more than the threshold."""
         n = len(self.iterations)
         sure = self.growth_s.low > 0 or self.growth_s.high < 0
         return not self.shifts and sure and abs(self.growth_s.value) * (n - 1) > self.threshold_s
@@ -87,7 +87,7 @@ class Drift:
 
     @property
     def growth(self) -> str:
-        """Whether later iterations are further off, in words; empty for fewer than five."""
+        """Whether later iterations are further off, as text; empty for fewer than five."""
         if (n := len(self.iterations)) < FEWEST:
             return ""
         if self.shifts:
@@ -103,7 +103,7 @@ class Drift:
         return f"each iteration ends {format_s(abs(self.growth_s.value))} {way} than the one before"
 
     def summary(self) -> dict[str, Any]:
-        """The fields as plain types."""
+        """Return the fields as plain types."""
         growth = {name: value if np.isfinite(value) else None for name, value in self.growth_s._asdict().items()}
         return {
             "threshold_s": self.threshold_s,
@@ -117,7 +117,7 @@ class Drift:
 
 
 def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: float) -> Drift:
-    """The drift of ``Comparison.rows`` and ``Comparison.iterations``."""
+    """Return the drift of ``Comparison.rows`` and ``Comparison.iterations``."""
     import pandas as pd  # takes a while to load
 
     threshold_s = SHARE * predicted_iteration_s
@@ -146,7 +146,7 @@ def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: f
 
 
 def _first(ends: pd.DataFrame, by: str, threshold_s: float) -> pd.DataFrame:
-    """The first action of each device or iteration that ended too late or too early."""
+    """Return the first action of each device or iteration that ended too late or too early."""
     import pandas as pd  # takes a while to load
 
     off = ends[ends["late_s"].abs() > threshold_s].sort_values("at_s", kind="stable").drop_duplicates(by)
@@ -159,7 +159,7 @@ def _written(row: Any) -> str:
 
 
 def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[Shift, ...]:
-    """The shifts of (iterations,) errors; none where a straight line is the better account (Schwarz's criterion)."""
+    """Return the shifts in (iterations,) errors; none if a straight line explains them better (Schwarz's criterion)."""
     begins = [0, *_change_points(late_s, threshold_s), len(late_s)]
     parts = [late_s[a:b] for a, b in itertools.pairwise(begins)]
     if len(parts) == 1:
@@ -179,9 +179,11 @@ def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[
 
 
 def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
-    """Where the mean shifts: the most shifts of which each is larger than the threshold and beyond chance.
+    """Return the iterations at which the mean shifts: as many as possible, each larger than the threshold and than
+    chance.
 
-    Student's t of the means before and after a shift counts as often as there are ways to choose that many shifts.
+    Student's t of the means before and after a shift is corrected for the number of ways to choose that many
+    shifts.
     """
     n = len(late_s)
     for n_shifts in range(MOST_SHIFTS, 0, -1) if n >= FEWEST else ():
@@ -204,9 +206,10 @@ def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
 
 
 def _best_split(late_s: FloatArray, n_parts: int) -> list[int] | None:
-    """Where to cut into so many parts of at least SHORTEST with the least sum of squares; None where they are too few.
+    """Return where to cut into ``n_parts`` parts of at least SHORTEST with the smallest sum of squares; None if too
+    few.
 
-    Dynamic programming over the ends of the first parts, by running sums.
+    Uses dynamic programming over the ends of the first parts, with running sums.
     """
     n = len(late_s)
     if n < n_parts * SHORTEST:
@@ -231,5 +234,5 @@ def _best_split(late_s: FloatArray, n_parts: int) -> list[int] | None:
 
 
 def _spread(*parts: FloatArray) -> float:
-    """The sum of squares around the mean of each part."""
+    """Return the sum of squares around the mean of each part."""
     return float(sum(((part - part.mean()) ** 2).sum() for part in parts))

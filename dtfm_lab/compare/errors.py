@@ -1,7 +1,7 @@
-"""The one definition of a prediction's error: measured minus predicted, and its share of the prediction.
+"""The single definition of a prediction's error: measured minus predicted, also as a share of the prediction.
 
-Of a whole iteration: which predicted one is compared with which measured one. And estimates from repeated measurements:
-Student's intervals over iterations, and robust slopes.
+For a whole iteration, it also says which predicted iteration is compared with which measured one. It provides estimates
+from repeated measurements: Student's intervals over iterations, and robust slopes.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,17 @@ from dtfm_lab.domain.trace.trace import OF_A_MEDIAN
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s, signed_share
 
 ROUNDING = 5e-4
-"""Share of a prediction below which an error is written as none."""
+"""Below this share of the prediction, an error is written as zero."""
 
 
 def share_of(error_s: float, predicted_s: float) -> float:
-    """The error as a share of the prediction: +0.03 is three per cent longer than predicted; 0 where that is 0."""
+    """Return the error relative to the prediction: +0.03 means three per cent longer. 0 if the prediction is 0."""
     return error_s / predicted_s if predicted_s > 0 else 0.0
 
 
 def format_error(error_s: float, predicted_s: float) -> str:
-    """``+43 ms (+9.5 %)``; ``0 s (0.0 %)`` for what is only rounding; without a share where 0 was predicted."""
+    """Format an error: ``+43 ms (+9.5 %)``, ``0 s (0.0 %)`` if it is only rounding, without a share if 0 was
+    predicted."""
     if predicted_s <= 0:
         return signed_s(error_s)
     if abs(error_s) < ROUNDING * predicted_s:
@@ -34,21 +35,24 @@ def format_error(error_s: float, predicted_s: float) -> str:
 
 
 def signed_s(seconds: float) -> str:
-    """``+0.4 s``, ``−12 ms``, ``0 s``."""
+    """Format seconds with a sign: ``+0.4 s``, ``−12 ms``, ``0 s``."""
     text = format_s(abs(seconds))
     sign = "\u2212" if seconds < 0 else "+"
     return text if text == "0 s" else sign + text
 
 
 def iteration_error(predicted: Trace, measured: Trace) -> float:
-    """Error of the iteration as a share of its prediction: +0.03 is three per cent longer than predicted."""
+    """Return the error of the iteration relative to its prediction: +0.03 means three per cent longer than
+    predicted."""
     predicted_s = predicted_iteration_s(predicted, measured)
     return share_of(measured.iteration_s - predicted_s, predicted_s)
 
 
 def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
-    """``predicted.iteration_s``; where only every H-th synchronises and none of the measured does, the prediction of
-    one that does not."""
+    """Return ``predicted.iteration_s``.
+
+    If only every H-th iteration synchronises and no measured one does, return the prediction for one that does not.
+    """
     compared = np.unique(predicted_by(predicted, measured))
     if len(compared) > 1:
         return predicted.iteration_s
@@ -56,7 +60,7 @@ def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
 
 
 def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
-    """By measured iteration, the number of the predicted one with which it is compared."""
+    """Return, for each measured iteration, the number of the predicted one to compare it with."""
     known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
     every = predicted.context.synchronise_every
     if len(known) == 1:
@@ -73,11 +77,11 @@ def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
 
 CONFIDENCE = 0.95
 FEW_ITERATIONS = 3
-"""Fewest iterations from which the differences between iterations are estimated."""
+"""Minimum number of iterations for estimating the differences between iterations."""
 
 
 class ConfidenceInterval(NamedTuple):
-    """A value with its interval of 95 % confidence, which is infinite for a single measurement."""
+    """A value with its 95 % confidence interval, which is infinite for a single measurement."""
 
     value: float
     low: float
@@ -85,9 +89,9 @@ class ConfidenceInterval(NamedTuple):
 
 
 def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArray], object]) -> ConfidenceInterval:
-    """The mean over iterations of each one's ``centre``, as measurements within an iteration are not independent.
+    """Average the ``centre`` of each iteration. Measurements within an iteration are not independent.
 
-    With one or two iterations, the centre of all values, as if they were independent.
+    With one or two iterations, return the centre of all values as if they were independent.
     """
     numbers = np.unique(iteration)
     if len(numbers) < FEW_ITERATIONS:
@@ -98,7 +102,7 @@ def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArr
 
 
 def around(value: float, samples: FloatArray, worse: float = 1.0) -> ConfidenceInterval:
-    """Student's interval of the samples' mean, ``worse`` times as wide, centred on a value."""
+    """Return Student's interval of the samples' mean, widened by the factor ``worse`` and centred on a value."""
     n = len(samples)
     if n < 2:
         return ConfidenceInterval(value, -np.inf, np.inf)
@@ -107,10 +111,11 @@ def around(value: float, samples: FloatArray, worse: float = 1.0) -> ConfidenceI
 
 
 def half_width(standard_error: float, freedom: int) -> float:
-    """Half width of Student's interval with so many degrees of freedom."""
+    """Return the half width of Student's interval with ``freedom`` degrees of freedom."""
     return float(scipy.special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * standard_error
 
 
 def theil_sen(x: FloatArray | IntArray, y: FloatArray) -> Any:
-    """The median slope of y over x (Theil and Sen): ``slope``, and ``low_slope`` to ``high_slope``, its interval."""
+    """Return the median slope of y over x (Theil and Sen): ``slope``, with its interval ``low_slope`` to
+    ``high_slope``."""
     return scipy.stats.theilslopes(y, x, CONFIDENCE)

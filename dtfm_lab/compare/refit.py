@@ -1,4 +1,5 @@
-"""Refit: the network and the profile that would have predicted what was measured, beside the drawn ones."""
+"""Refit: find the network and the profile that would have predicted the measurement, and show them next to the
+specified ones."""
 
 from __future__ import annotations
 
@@ -22,35 +23,35 @@ if TYPE_CHECKING:
 
 COMPUTE = "compute_s"
 LINK = " -> "
-"""Between the names of a link's two devices."""
+"""Separator between the names of a link's two devices."""
 UNLIKE = 1.2
-"""Ratio of a link's largest to its smallest message from which size separates latency from bandwidth."""
+"""From this ratio of a link's largest to its smallest message on, size separates latency from bandwidth."""
 TIMED = "drawn by times of several sizes, fitted as latency and bandwidth"
 ONE_SIZE = "messages of one size: latency as drawn"
 TOO_QUICK = "quicker than the specified latency: all counted as bandwidth"
 
 
 class FittedValue(NamedTuple):
-    """One fitted value, a row of the refit's table."""
+    """One fitted value, which is one row of the refit's table."""
 
     what: str
     """``latency_s``, ``bandwidth_bytes_per_s`` or ``compute_s``."""
     name: str
     """The link, "a -> b", or the device that computes."""
     at: tuple[Any, ...]
-    """The link's devices by number, or stage, replica and kind of a computation."""
+    """The link's two device numbers, or stage, replica and kind of a computation."""
     value: ConfidenceInterval
     n: int
     """Number of measurements."""
     note: str = ""
-    """What could not be separated, or was drawn in another way; empty for an ordinary link."""
+    """What could not be separated, or how the specified value differs in kind; empty for an ordinary link."""
 
 
 def fit_links(plan: Plan, measured: Trace) -> list[FittedValue]:
-    """Latency and bandwidth of every link that carried messages.
+    """Return the latency and bandwidth of every link that carried messages.
 
-    On emulated links, first bytes give the latency and the rest the bandwidth. On real ones only the whole time of a
-    message is known, its latency plus its bytes over the bandwidth; messages of several sizes separate the two.
+    On emulated links, first bytes give the latency and the rest the bandwidth. On real links only a message's total
+    time is known: its latency plus its bytes over the bandwidth. Messages of several sizes separate the two.
     """
     known = measured.context.links != "real"
     best = np.min if measured.context.has_nics else np.median
@@ -74,8 +75,10 @@ def fit_links(plan: Plan, measured: Trace) -> list[FittedValue]:
 
 
 def fit_computations(measured: Trace) -> list[FittedValue]:
-    """Seconds of every kind of computation of each stage and replica, by means, since an iteration adds up slow ones
-    too."""
+    """Return the seconds of every kind of computation for each stage and replica.
+
+    Means are used, because slow computations add to an iteration too.
+    """
     frame = measured.to_frame()
     frame = frame[frame["lane"] == Lane.COMPUTE.value]
     fits = []
@@ -89,8 +92,11 @@ def fit_computations(measured: Trace) -> list[FittedValue]:
 
 
 def _messages(plan: Plan, measured: Trace) -> pd.DataFrame:
-    """A row for each message of which both ends are in the trace: its link with source and target, iteration, n_bytes,
-    lag_s from the send's start to the first byte received, and moving_s from there to the last byte."""
+    """Return one row per message whose two ends are in the trace.
+
+    Columns: its link with source and target, iteration, n_bytes, lag_s from the send's start to the first byte
+    received, and moving_s from there to the last byte.
+    """
     import pandas as pd  # takes a while to load
 
     sent, received = measured.message_rows()
@@ -110,7 +116,7 @@ def _messages(plan: Plan, measured: Trace) -> pd.DataFrame:
 
 
 def _sizes(plan: Plan, measured: Trace) -> FloatArray:
-    """(replicas, actions) bytes of what each sends; 0 for an action that is no send."""
+    """Return (replicas, actions) the bytes that each action sends; 0 if it is not a send."""
     number = {action: i for i, action in enumerate(measured.actions)}
     every = measured.context.synchronise_every
     sizes = np.zeros((len(measured.context.devices[0]), len(number)))
@@ -126,7 +132,7 @@ def _sizes(plan: Plan, measured: Trace) -> FloatArray:
 def _separated(
     n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray, specified_latency_s: float
 ) -> tuple[ConfidenceInterval, ConfidenceInterval, str]:
-    """(latency, seconds a byte, note) where only the whole time of messages is known."""
+    """Return (latency, seconds per byte, note) if only the total time of messages is known."""
     if n_bytes.max() >= UNLIKE * n_bytes.min():
         return *_by_size(n_bytes, iteration, whole_s), ""
     size = float(n_bytes.mean())
@@ -140,7 +146,7 @@ def _separated(
 def _by_size(
     n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray
 ) -> tuple[ConfidenceInterval, ConfidenceInterval]:
-    """(latency, seconds a byte) of a line through size and seconds, one for each iteration, or for all if few."""
+    """Return (latency, seconds per byte) of a line through size and seconds, fitted per iteration, or to all if few."""
     each_iteration = [iteration == number for number in np.unique(iteration)]
     lines = [_line(n_bytes[of_it], whole_s[of_it]) for of_it in each_iteration if np.ptp(n_bytes[of_it]) > 0]
     if len(lines) >= FEW_ITERATIONS:
@@ -158,7 +164,7 @@ def _by_size(
 
 
 def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
-    """(latency, seconds a byte) by the medians of Theil and Sen, neither below 0."""
+    """Return (latency, seconds per byte) by the medians of Theil and Sen, neither below 0."""
     with np.errstate(invalid="ignore"):
         found = theil_sen(n_bytes, whole_s)
     if found.slope <= 0:
@@ -174,7 +180,7 @@ def _above_zero(found: ConfidenceInterval) -> ConfidenceInterval:
 
 
 def _inverse(slowness: ConfidenceInterval) -> ConfidenceInterval:
-    """Bytes a second from seconds a byte; LARGEST where bytes took no time."""
+    """Convert seconds per byte to bytes per second; LARGEST if bytes took no time."""
     value, low, high = (
         1 / each if each > 1 / LARGEST else LARGEST for each in (slowness.value, slowness.high, slowness.low)
     )
@@ -182,37 +188,37 @@ def _inverse(slowness: ConfidenceInterval) -> ConfidenceInterval:
 
 
 SAME = 0.005
-"""Difference of two errors, as shares of the prediction, below which neither is worse."""
+"""Below this difference of two relative errors, neither counts as worse."""
 COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
 ROUNDING = 1e-6
-"""Relative difference of two numbers below which they count as equal."""
+"""Below this relative difference, two numbers count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Refit:
-    """Links and devices as measured, beside the same as drawn."""
+    """Links and devices as measured, next to the specified ones."""
 
     table: pd.DataFrame
-    """Two rows a link that carried messages, one a kind of computation of a stage and replica:
+    """Two rows per link that carried messages, and one per kind of computation of a stage and replica:
 
-    * of ("link" or "stage"), name ("a -> b", or the device); stage, replica and kind of computations
+    * of ("link" or "stage"), name ("a -> b", or the device); stage, replica and kind of a computation
     * what: ``latency_s``, ``bandwidth_bytes_per_s`` or ``compute_s``
-    * drawn, fitted, and low to high, the interval with 95 % confidence
-    * count of measurements; note, where something could not be separated
+    * drawn (the specified value), fitted, and low to high, the 95 % confidence interval
+    * count of measurements; note, if something could not be separated
     """
     topology: Topology
-    """The drawn network, with fitted links where they carried messages."""
+    """The specified network, with fitted links wherever they carried messages."""
     profile: tuple[ComputeTime, ...]
     measured: RunContext
     """Context of the measured trace."""
     predicted: Trace
     """One simulated iteration on that network with that profile."""
     error_before: float
-    """Relative error of the iteration as predicted: see ``Comparison.iteration_error``."""
+    """Relative error of the original prediction: see ``Comparison.iteration_error``."""
     error: float
     """Relative error of ``predicted`` on the iterations that it was fitted to."""
     checked_error: float | None
-    """The same, fitted to the first half of the iterations and compared with the second; None for too few."""
+    """The same, fitted to the first half of the iterations and tested on the second; None if there are too few."""
 
     @property
     def sentence(self) -> str:
@@ -225,13 +231,14 @@ class Refit:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the fitted network predicts the iteration worse than the drawn one, on what neither was fitted to."""
+        """True if the fitted network predicts the iteration worse than the specified one, on data that neither was
+        fitted to."""
         after = self.error if self.checked_error is None else self.checked_error
         return abs(after) > abs(self.error_before) + SAME
 
     @property
     def off(self) -> pd.DataFrame:
-        """The rows whose drawn value is outside the fitted interval, the most different first."""
+        """The rows whose specified value lies outside the fitted interval, the most different first."""
         specified, fitted, low, high = (self.table[c].to_numpy(float) for c in ("drawn", "fitted", "low", "high"))
         with np.errstate(divide="ignore", invalid="ignore"):
             far = np.nan_to_num(np.abs(np.log(fitted / specified)), nan=0.0)
@@ -239,7 +246,7 @@ class Refit:
         return self.table.iloc[rows[np.argsort(-far[rows], kind="stable")]].reset_index(drop=True)
 
     def summary(self) -> dict[str, Any]:
-        """The fields as plain types, with None for infinite bounds."""
+        """Return the fields as plain types, with None for infinite bounds."""
         return {
             "error_before": self.error_before,
             "error": self.error,
@@ -261,9 +268,9 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
     Parameters
     ----------
     error_before
-        Relative error of the iteration as it was predicted.
+        Relative error of the original prediction.
     plan
-        The plan that ran, or the whole plan of which a subplan ran.
+        The plan that ran, or the whole plan if only a part of it ran.
     simulate
         As ``simulation.simulate``: (plan, schedule, queueing=, profile=) -> Trace.
 
@@ -290,7 +297,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
 
 
 def in_units(what: str, value: float) -> str:
-    """One value of the table as text: ``100 Mbit/s``, ``3.2 ms``, or ``no bound`` for an infinite one."""
+    """Format one value of the table: ``100 Mbit/s``, ``3.2 ms``, or ``no bound`` for an infinite one."""
     if not np.isfinite(value):
         return "no bound"
     if what != "bandwidth_bytes_per_s":
@@ -300,7 +307,8 @@ def in_units(what: str, value: float) -> str:
 
 
 def _network(specified: Topology, fits: list[FittedValue]) -> Topology:
-    """The network with fitted links where they carried messages; their measured times by size are dropped."""
+    """Return the network with fitted links where they carried messages. Measured times by size of these links are
+    dropped."""
     values: dict[str, Any] = {
         "latency_s": specified.latency_s.copy(),
         "bandwidth_bytes_per_s": specified.bandwidth_bytes_per_s.copy(),
@@ -315,7 +323,7 @@ def _network(specified: Topology, fits: list[FittedValue]) -> Topology:
 
 
 def _profile(measured: Trace, fits: list[FittedValue]) -> tuple[ComputeTime, ...]:
-    """Fitted compute times; those known before for computations that were not measured."""
+    """Return fitted compute times, and the previously known ones for computations that were not measured."""
     known = {row[:3]: row for row in measured.context.profile}
     fitted = {fit.at: ComputeTime._make((*fit.at, fit.value.value)) for fit in fits if fit.what == COMPUTE}
     return tuple((known | fitted).values())

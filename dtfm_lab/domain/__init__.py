@@ -1,4 +1,4 @@
-"""The nouns, as frozen values that check themselves when made: topology, job, schedule, plan and trace.
+"""The five nouns as frozen values that check themselves when made: topology, job, schedule, plan and trace.
 
 Every other package may import this one, which imports none of them. Each noun is a folder whose ``__init__`` lists its
 public names.

@@ -13,22 +13,22 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _config_lock = threading.Lock()
-"""Guards numba's configuration, which all threads share, while kernels of several packages are imported."""
+"""Guards numba's global configuration while several threads import kernels."""
 
 
 def compiled(function: Function) -> Function:
-    """The function as machine code, cached on disk.
+    """Compile a function to machine code, cached on disk.
 
-    It runs without the interpreter's lock, and floating-point sums keep their order.
+    The code runs without the interpreter's lock. Floating-point sums keep their order.
     """
     return _compiled(function, inline="never")
 
 
 def inlined(function: Function) -> Function:
-    """``compiled``, for a part of one long kernel: its code is put where it is called.
+    """Compile a part of one long kernel, inlined into its caller.
 
-    A call counts references to every array of its arguments, which takes longer than a short part does. The price is
-    that the part is compiled again with each function that calls it.
+    Without inlining, a call counts references to every array argument, which takes longer than a short part does. The
+    price is that the part is compiled again with each function that calls it.
     """
     return _compiled(function, inline="always")
 
@@ -45,10 +45,10 @@ def _compiled(function: Function, inline: Literal["never", "always"]) -> Functio
 
 @lru_cache(maxsize=8)
 def _cache(folder: Path) -> str:
-    """Cache folder for this version of a folder of kernels.
+    """Return the cache folder for this version of a folder of kernels.
 
-    numba checks only the file of the function itself: a kernel that calls one of another file would keep the old
-    code of that one after a change.
+    numba checks only the file of the function itself. A kernel that calls one from another file would keep that one's
+    old code after a change.
     """
     digest = hashlib.sha256()
     for source in sorted(folder.glob("*.py")):

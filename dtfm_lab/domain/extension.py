@@ -1,12 +1,12 @@
 """Extensions: packages that add names, commands, panes and figures to the lab. Several come with it.
 
-An extension is an ``Extension`` that an entry point names, in the ``pyproject.toml`` of its package::
+An extension is an ``Extension`` object that an entry point names, in the ``pyproject.toml`` of its package::
 
     [project.entry-points."dtfm_lab.extensions"]
     neighbours = "my_package:EXTENSION"
 
-It holds names and places such as ``my_package.nearest:nearest``, which are imported when they are first used. The
-lab's own extensions are found in the same way: without them, the lab has only what is its own.
+It holds names and places such as ``my_package.nearest:nearest``, which are imported when they are first used. The lab
+finds its own extensions in the same way. Without them, only the core remains.
 """
 
 import logging
@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 GROUP = "dtfm_lab.extensions"
 OURS = "dtfm_lab."
-"""Where the entry points of the lab's own extensions lead."""
+"""Prefix of the entry points of the lab's own extensions."""
 log = logging.getLogger(__name__)
 
 
@@ -31,40 +31,40 @@ class Extension:
 
     name: str
     needs: tuple[str, ...] = ()
-    """Names of the extensions without which this one is left out."""
+    """Names of the extensions that this one needs. Without them it is left out."""
     api: Mapping[str, str] = field(default_factory=dict)
-    """Places of the names that ``dtfm_lab`` offers."""
+    """Names to offer in ``dtfm_lab``, and their places."""
     figures: Mapping[str, str] = field(default_factory=dict)
-    """Places of the functions that ``dtfm_lab.figures`` offers."""
+    """Functions to offer in ``dtfm_lab.figures``, and their places."""
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Place and one line of help of each command of ``dtfm-lab``, a ``click.Command``.
+    """For each command of ``dtfm-lab``, the place of its ``click.Command`` and one line of help.
 
-    A subject such as ``explain --worth`` or ``network from`` is a command that another chooses by an option or a word.
-    A command whose line is empty is not listed.
+    A subject such as ``explain --worth`` or ``network from`` is a command that another command selects by an option or
+    a word. A command with an empty line is not listed.
     """
     panes: Mapping[str, str] = field(default_factory=dict)
-    """Places of functions that take the ``Lab`` and return a ``LabStep``, by the pane's name.
+    """Panes by name: places of functions that take the ``Lab`` and return a ``LabStep``.
 
-    ``dtfm_lab.widgets.shell.panes`` has ``LabStep``.
+    ``LabStep`` is in ``dtfm_lab.widgets.shell.panes``.
     """
     views: Mapping[str, str] = field(default_factory=dict)
-    """Places of the classes of widgets that ``dtfm_lab.widgets`` offers."""
+    """Widget classes to offer in ``dtfm_lab.widgets``, and their places."""
     formats: Mapping[str, str] = field(default_factory=dict)
-    """Places of the ``Format``s (``dtfm_lab.lab.schemas``) of files that have a JSON Schema."""
+    """File formats with a JSON Schema: places of their ``Format`` (``dtfm_lab.lab.schemas``)."""
     writers: Mapping[str, str] = field(default_factory=dict)
-    """Places of functions ``(thing, path)`` with which ``lab.save`` writes the extension's nouns.
+    """Places of functions ``(thing, path)`` that ``lab.save`` calls to write the extension's nouns.
 
-    The key is the noun's class and the ending of the path: ``Neighbours.csv``.
+    The key is the noun's class and the path's suffix: ``Neighbours.csv``.
     """
     instead: Mapping[str, str] = field(default_factory=dict)
-    """Places of functions that answer in place of a function of the lab when a keyword is given.
+    """Places of functions that replace a function of the lab when a certain keyword is given.
 
     ``{"run.neighbours": place}`` answers ``lab.run(plan, neighbours=...)``, with the same arguments.
     """
     words: Mapping[str, str] = field(default_factory=dict)
-    """Words that the lab's glossary explains, each in one sentence."""
+    """Glossary entries, each explained in one sentence."""
     moved: Mapping[str, str] = field(default_factory=dict)
-    """Where names are now that ``lab`` had until this release: they still work, with a warning that says so."""
+    """New places of names that ``lab`` had until this release. The old names still work, with a warning."""
     went: Mapping[str, str] = field(default_factory=dict)
     """What to use in place of names that ``lab`` no longer has."""
 
@@ -73,7 +73,7 @@ class Extension:
 def extensions() -> Mapping[str, Extension]:
     """Return the installed extensions by name, the lab's own first.
 
-    One that cannot be loaded, or that lacks an extension that it needs, is left out with a warning in the log.
+    An extension that cannot be loaded, or that lacks one it needs, is left out with a warning in the log.
     """
     points = sorted(entry_points(group=GROUP), key=lambda point: not point.value.startswith(OURS))
     found: dict[str, Extension] = {}
@@ -106,7 +106,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def offered(kind: str) -> Mapping[str, Any]:
-    """Return what all extensions offer of a kind, one of the fields of ``Extension``, by name; the first one wins."""
+    """Return what all extensions offer in one field of ``Extension``, by name. The first one of a name wins."""
     assert kind in {each.name for each in fields(Extension)}, kind
     merged: dict[str, Any] = {}
     for extension in extensions().values():
@@ -121,7 +121,7 @@ def load(place: str) -> Any:
 
 
 def answered_instead(function: F) -> F:
-    """Decorator: where a keyword is given for which an extension answers in place of the function, it does."""
+    """Decorate a function so that an extension may answer instead, if its keyword is given."""
 
     @wraps(function)
     def answer(*args: Any, **keywords: Any) -> Any:
@@ -133,14 +133,14 @@ def answered_instead(function: F) -> F:
 
 
 def attribute(kind: str, module: str, name: str) -> Any:
-    """Return a name that an extension adds to a module, as the module's ``__getattr__`` does. Raises AttributeError."""
+    """Return a name that an extension adds to a module, for the module's ``__getattr__``. Raises AttributeError."""
     if not name.startswith("_") and (place := offered(kind).get(name)):
         return load(place)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 def providers(kind: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the loaded object of everything that extensions offer of a kind, the lab's own first."""
+    """Yield the name and the loaded object of everything that extensions offer in one field, the lab's own first."""
     for extension in extensions().values():
         for name, place in getattr(extension, kind).items():
             yield name, load(place)

@@ -1,7 +1,7 @@
-"""Options, each described once: the annotation of a dataclass field holds its help, unit, bounds and choices.
+"""Options that are described once: the annotation of a dataclass field holds its help, unit, bounds and choices.
 
 ``microbatch: Annotated[int, Option(help="Sequences per pipeline step.", least=1)]``. Checks, file schemas, command line
-options, widgets and signatures are made from ``options_of`` the dataclass.
+options, widgets and signatures are derived from ``options_of`` the dataclass.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from dtfm_lab.domain.network import as_number, is_plain, shortened
 from dtfm_lab.domain.registry import current_name, unknown
 
 MOST_COUNT = 10**9
-"""Largest whole number that a count may be."""
+"""Maximum value of any count."""
 F = TypeVar("F", bound=Callable[..., Any])
 D = TypeVar("D")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """The description of one field: written in its annotation, completed by ``options_of``."""
+    """The description of one field, written in its annotation and completed by ``options_of``."""
 
     help: str
-    """One or two sentences, as the command line and the widgets show them."""
+    """One or two sentences, shown by the command line and the widgets."""
     unit: str = ""
     least: float | None = None
     """Smallest value allowed."""
     above: float | None = None
-    """Value that must be exceeded."""
+    """A limit that the value must exceed."""
     most: float | None = None
-    """Largest value allowed; of a count 10^9 where None."""
+    """Largest value allowed; None means 10^9 for a count."""
     choices: Collection[str] | None = None
-    """Names allowed. A registry is read at every check, so names that are registered later are allowed, too."""
+    """Allowed names. A registry is read at every check, so names registered later are allowed too."""
     varies: bool = True
-    """Whether sweeps and what-ifs may vary it on a given plan."""
+    """True if sweeps and what-ifs may vary it on a given plan."""
     flag: str = ""
-    """Name on the command line, without dashes; the option's name where empty."""
+    """Name on the command line, without dashes; empty for the option's name."""
     name: str = ""
-    """Keyword and file key of the option; the name of its field where empty."""
+    """Keyword and file key of the option; empty for the name of its field."""
     field: str = ""
-    """Name of the dataclass field. ``options_of`` fills in this and all below."""
+    """Name of the dataclass field. ``options_of`` fills in this and everything below."""
     type: Any = str
     """Type of the field without None: int, float, bool, str or another."""
     default: Any = None
-    """Default of the field; None, too, where ``required``."""
+    """Default of the field; None if ``required``."""
     required: bool = False
     may_be_none: bool = False
 
     def checked(self, value: Any, *, thing: str = "", error: type[LabError] = LabError) -> Any:
-        """``value`` as a plain Python value; text without choices and values of further types pass as they are.
+        """Return ``value`` as a plain Python value. Text without choices, and values of other types, pass unchanged.
 
         Raises
         ------
         LabError
-            The value has the wrong type or is out of bounds; of the class ``error``, its line begins with ``thing``.
+            The value has the wrong type or is out of bounds. The error has class ``error`` and begins with ``thing``.
         UnknownName
             The value is not among the choices.
         """
@@ -106,7 +106,7 @@ class Option:
 
 
 def options_of(kind: Any) -> tuple[Option, ...]:
-    """The options of a dataclass in the order of its fields; a field without an Option is left out."""
+    """Return the options of a dataclass in the order of its fields. Fields without an Option are left out."""
     return _options_of(kind)
 
 
@@ -136,36 +136,35 @@ def _options_of(kind: Any) -> tuple[Option, ...]:
 
 
 def part_of(kind: type[D], given: object) -> D:
-    """The fields of a dataclass out of another that has them, too, such as one derived from it."""
+    """Copy the fields of a dataclass from another object that has them too, such as an instance of a subclass."""
     return kind(**{field.name: getattr(given, field.name) for field in fields(cast(Any, kind))})
 
 
 def check_options(given: object, *, thing: str = "", error: type[LabError] = LabError) -> None:
-    """For ``__post_init__`` of a frozen dataclass: check every option and keep its plain value."""
+    """Check every option of a frozen dataclass and store its plain value. Call it in ``__post_init__``."""
     for option in options_of(type(given)):
         value = option.checked(getattr(given, option.field), thing=thing, error=error)
         object.__setattr__(given, option.field, value)
 
 
 def refuse_unknown(given: Iterable[str], known: Collection[str], noun: str = "option") -> None:
-    """Raises UnknownName for the first of the names that is not known; the error names the nearest."""
+    """Raise UnknownName for the first unknown name. The error suggests the nearest known one."""
     for name in given:
         if name not in known:
             raise unknown(noun, name, known)
 
 
 def takes_options(kind: Any, *, noun: str = "option", left_as_is: bool = False) -> Callable[[F], F]:
-    """Decorator: the ``**options`` of a function are the options of a dataclass.
+    """Decorate a function whose ``**options`` are the options of a dataclass.
 
-    Its signature and its docstring list them, so that Tab completes them and ``help`` explains them. Any other name
-    raises UnknownName. With ``left_as_is`` an option that is left out keeps the value it has, so the signature shows no
-    default.
+    Its signature and docstring then list them, so Tab completes them and ``help`` explains them. Any other name raises
+    UnknownName. With ``left_as_is``, an omitted option keeps its current value, so the signature shows no default.
     """
     return lists_options(options_of(kind), noun=noun, left_as_is=left_as_is)
 
 
 def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is: bool = False) -> Callable[[F], F]:
-    """The decorator ``takes_options`` for options that are not the fields of a single dataclass."""
+    """Like ``takes_options``, for options that are not the fields of a single dataclass."""
     offered = {option.name: option for option in options}
 
     def decorate(function: F) -> F:
@@ -199,7 +198,8 @@ def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is
 
 
 def whole(thing: str, what: str, value: object, *, least: int = 1, most: int = MOST_COUNT) -> int:
-    """``value`` as an int; raises a JobError that names ``thing`` and ``what`` where it is no count or out of range."""
+    """Return ``value`` as an int. Raises JobError, naming ``thing`` and ``what``, if it is not a count or is out of
+    range."""
     if type(value) is int and least <= value <= most:  # thousands of times when the presets are made
         return value
     option = Option(help=what, name=what, type=int, least=least, most=most)
@@ -207,7 +207,8 @@ def whole(thing: str, what: str, value: object, *, least: int = 1, most: int = M
 
 
 def plain(noun: str, name: object) -> str:
-    """``name``; raises JobError where it is no text or has control characters, which would break an error's line."""
+    """Return ``name``. Raises JobError if it is not text or has control characters, which would break a one-line
+    error."""
     if not isinstance(name, str) or not is_plain(name):
         raise JobError(f"{noun} is named {shortened(name)}; wanted text without control characters")
     return name
@@ -215,7 +216,7 @@ def plain(noun: str, name: object) -> str:
 
 @cache
 def field_docstrings(kind: type) -> dict[str, str]:
-    """Field of a class -> the string below it, those of its bases included; fields without one are left out."""
+    """Return the string below each field of a class and its bases. Fields without one are left out."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         try:

@@ -1,6 +1,6 @@
-"""Named choices (planners, schedules, topology formats); the error for an unknown name lists the known ones.
+"""Named choices (planners, schedules, topology formats). The error for an unknown name lists the known ones.
 
-Another package adds to a registry by an entry point of the registry's group, in its pyproject.toml::
+Other packages add to a registry through its group of entry points, in their pyproject.toml::
 
     [project.entry-points."dtfm_lab.planners"]
     greedy = "my_package:greedy"
@@ -20,12 +20,12 @@ from dtfm_lab.domain.errors import UnknownName
 T = TypeVar("T")
 NAME_SHOWN, MOST_SHOWN = 80, 12
 LEAST_PREFIX = 4
-"""Letters from which the beginning of a name stands for it in a suggestion."""
+"""From this many letters on, the beginning of a name suggests the whole name."""
 log = logging.getLogger(__name__)
 
 
 def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
-    """The error for a name that is not among the known ones; names the nearest."""
+    """Return the error for an unknown name. It suggests the nearest known name."""
     names, name = sorted(known), str(name)
     near = nearest(name, names)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -38,11 +38,11 @@ FORMER_NAMES = {
     ("links of a trace", "drawn"): "specified",
     ("topology", "shared-cards"): "shared-nics",
 }
-"""New names of values by noun and former name. Former names are understood until the next release."""
+"""New names of values, by noun and old name. Old names are accepted until the next release."""
 
 
 def current_name(noun: str, name: Any) -> Any:
-    """Return the name that a value has now: ``nics`` for the queueing ``cards``. Warn once of each former name."""
+    """Return a value's current name: ``nics`` for the queueing ``cards``. Warn once about each old name."""
     new = FORMER_NAMES.get((noun, name)) if isinstance(name, str) else None
     if new is None:
         return name
@@ -52,25 +52,25 @@ def current_name(noun: str, name: Any) -> Any:
 
 @cache
 def say_new_name(noun: str, name: str, new: str) -> None:
-    """Warn that a value has a new name, once of each former name."""
+    """Warn that a value has a new name, once per old name."""
     said = f"{noun} {name!r} is {new!r} now; the old name leaves with the next release"
     warnings.warn(said, FutureWarning, stacklevel=4)
 
 
 def in_a_row(names: Sequence[str], most: int) -> str:
-    """``ada, barbara and 3 more``"""
+    """Join names: ``ada, barbara and 3 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def listed(names: Sequence[str], most: int | None = None) -> str:
-    """``ada, barbara and grace``, or ``ada, barbara and 3 more`` where there are more than ``most``."""
+    """Join names: ``ada, barbara and grace``, or ``ada, barbara and 3 more`` if there are more than ``most``."""
     if most is not None and len(names) > most:
         return in_a_row(names, most)
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
-    """At most ``n`` of the known names that are most like this one, the most alike first; case counts only in doubt."""
+    """Return up to ``n`` known names most similar to this one, best first. Case only breaks ties."""
     name, spellings = name[:NAME_SHOWN], {each.casefold(): each for each in known}
     plain = name.casefold()
     near = difflib.get_close_matches(name, known, n=n) or difflib.get_close_matches(plain, spellings, n=n)
@@ -80,10 +80,10 @@ def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
 
 
 class Registry(Mapping[str, T]):
-    """Entries by name, in alphabetical order; ``[name]`` raises UnknownName with the nearest known name.
+    """Entries by name, in alphabetical order. ``[name]`` raises UnknownName with the nearest known name.
 
-    Entry points of ``group`` are loaded when an unknown name is looked up or all names are listed, once. One that
-    cannot be loaded, or that ``fits`` does not accept, is left out with a warning that names its package.
+    The entry points of ``group`` are loaded once, when an unknown name is looked up or all names are listed. One that
+    cannot be loaded, or that ``fits`` rejects, is left out with a warning that names its package.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Registry(Mapping[str, T]):
         self._plug_ins_loaded = not group
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator: add the entry under ``name``; raises ValueError where the name is taken."""
+        """Decorate an entry to add it under ``name``. Raises ValueError if the name is taken."""
 
         def add(entry: T) -> T:
             if name in self._entries:
@@ -126,7 +126,7 @@ class Registry(Mapping[str, T]):
         return self._entries[name] if name in self else default
 
     def __repr__(self) -> str:
-        """A line for each entry: its name and the first line of its docstring."""
+        """List every entry on one line: its name and the first line of its docstring."""
         lines = {name: (inspect.getdoc(entry) or "").partition("\n")[0] for name, entry in self.items()}
         return "\n".join(f"{name:<{max(map(len, lines))}}  {line}".rstrip() for name, line in lines.items())
 

@@ -1,4 +1,4 @@
-"""A report of sentences, tables and sections, written as HTML or as Markdown from the same parts."""
+"""A report of sentences, tables and sections. The same parts become HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from html import escape
 
 CHANGES = "†"
-"""Mark of what changes the training itself, such as a system or a policy: its seconds alone do not compare."""
+"""Marks systems and policies that change the training itself, so that seconds alone do not compare them."""
 MARKED = re.compile(r"\*\*(.+?)\*\*")
-"""Text that is to be seen, such as what is missed, stands between two stars and two stars."""
+"""Text between double stars is emphasised, such as a missed target."""
 # Names twice: JupyterLab's own rules for tables in outputs would win over one class.
 STYLE = """
 .dtfm-report { font: 13px/1.45 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
@@ -27,7 +27,7 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Table:
-    """A heading for each column, and rows of as many cells."""
+    """A heading for each column, and rows with one cell per column."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -35,7 +35,7 @@ class Table:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """Parts under a title: folded in HTML, unless ``opened``; a list in Markdown."""
+    """Parts under a title. In HTML the section is folded unless ``opened``; in Markdown it is a list."""
 
     title: str
     parts: Sequence[Part]
@@ -46,12 +46,12 @@ Part = str | Table | ReportSection
 
 
 def as_html(parts: Iterable[Part]) -> str:
-    """The parts as a notebook shows them."""
+    """Return the parts as HTML for a notebook."""
     return f'<style>{STYLE}</style><div class="dtfm-report">{"".join(map(_html, parts))}</div>'
 
 
 def as_page(title: str, parts: Iterable[Part]) -> str:
-    """The parts as a page of its own."""
+    """Return the parts as a complete HTML page."""
     look = (
         "body { margin: 24px; background: Canvas; color: CanvasText; } :root { color-scheme: light dark; } "
         'h1 { font: 600 20px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }'
@@ -63,7 +63,7 @@ def as_page(title: str, parts: Iterable[Part]) -> str:
 
 
 def as_markdown(parts: Iterable[Part]) -> str:
-    """The parts as Markdown, a blank line between two."""
+    """Return the parts as Markdown, separated by blank lines."""
     return "\n\n".join("\n".join(_markdown(part)) for part in parts) + "\n"
 
 
@@ -80,8 +80,11 @@ def _html(part: Part) -> str:
 
 
 def _bold(text: str) -> str:
-    """HTML of a text. JupyterLab sets what is between two dollars as a formula, unless each is in an element of its
-    own (MathJax's documentation, "TeX and LaTeX math delimiters")."""
+    """Return a text as HTML, with each dollar sign in an element of its own.
+
+    JupyterLab would otherwise set the text between two dollars as a formula (MathJax's documentation, "TeX and LaTeX
+    math delimiters").
+    """
     return MARKED.sub(r"<b>\1</b>", escape(text)).replace("$", "<span>$</span>")
 
 

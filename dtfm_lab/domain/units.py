@@ -1,5 +1,5 @@
-"""Conversions: between the units that people write and SI units, which all other code uses; tables to plain rows; pairs
-to the values of each key."""
+"""Convert between the units that people write and SI units, which all other code uses; format numbers; small helpers
+for rows and pairs."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ Value = TypeVar("Value")
 
 
 def from_ms(ms: Number) -> Number:
-    """Milliseconds to seconds."""
+    """Convert milliseconds to seconds."""
     return ms / 1e3
 
 
 def to_ms(seconds: Number) -> Number:
-    """Seconds to milliseconds."""
+    """Convert seconds to milliseconds."""
     return seconds * 1e3
 
 
 def from_gbps(gigabits_per_s: Number) -> Number:
-    """Network gigabits (10^9 bits) per second to bytes per second."""
+    """Convert network gigabits (10^9 bits) per second to bytes per second."""
     return gigabits_per_s * 1e9 / 8
 
 
 def to_gbps(bytes_per_s: Number) -> Number:
-    """Bytes per second to network gigabits (10^9 bits) per second."""
+    """Convert bytes per second to network gigabits (10^9 bits) per second."""
     return bytes_per_s * 8 / 1e9
 
 
@@ -62,7 +62,7 @@ def format_s(seconds: float) -> str:
 
 
 def format_range(low_s: float, high_s: float) -> str:
-    """Seconds from which to which, in one unit: ``3.1 to 3.62 s``; empty where nothing is known of the end."""
+    """Format a range of seconds in one unit: ``3.1 to 3.62 s``; empty if its end is unknown."""
     if not high_s < float("inf"):
         return ""
     scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e3, "ms")) if high_s * s >= 1), (1e6, "µs"))
@@ -71,12 +71,13 @@ def format_range(low_s: float, high_s: float) -> str:
 
 
 def format_gbps(gbps: float) -> str:
-    """Bandwidth in Gbit/s with three digits, or whole from 1,000 on: ``0.52 Gbit/s``, ``3,600 Gbit/s``."""
+    """Format bandwidth in Gbit/s with three digits, or as a whole number from 1,000 on: ``0.52 Gbit/s``, ``3,600
+    Gbit/s``."""
     return f"{gbps:.3g} Gbit/s" if gbps < 999.5 else f"{gbps:,.0f} Gbit/s"
 
 
 def format_bytes(n_bytes: float) -> str:
-    """Bytes as text: ``31.2 GiB``, ``16 GiB``, ``840 MiB``."""
+    """Format bytes: ``31.2 GiB``, ``16 GiB``, ``840 MiB``."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if n_bytes >= 1024**power:
             return f"{n_bytes / 1024**power:.1f}".removesuffix(".0") + f" {unit}"
@@ -84,12 +85,12 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def format_share(share: float, digits: int = 1) -> str:
-    """A share as a percentage: ``3.1 %``; with no digits ``3 %``."""
+    """Format a fraction as a percentage: ``3.1 %``, or ``3 %`` with no digits."""
     return f"{100 * share:.{digits}f} %"
 
 
 def signed_share(share: float, digits: int = 1) -> str:
-    """A difference as a percentage: ``+1.2 %``, ``−14.6 %``, ``0.0 %``."""
+    """Format a difference as a percentage: ``+1.2 %``, ``−14.6 %``, ``0.0 %``."""
     text = format_share(abs(share), digits)
     if text == format_share(0.0, digits):
         return text
@@ -97,16 +98,16 @@ def signed_share(share: float, digits: int = 1) -> str:
 
 
 TIMES = 10
-"""Multiple of a bound from which it is given without decimals."""
+"""From this multiple of a bound on, it is shown without decimals."""
 FAR_TIMES = 100
-"""Multiple of a bound from which it is not given: so loose a bound says only that it is far."""
+"""From this multiple on, a bound is not shown: so loose a bound carries no information."""
 LOOSE_TIMES = 1.5
-"""Multiple of its lower bound from which an iteration says that the bound is loose. "At most 98 times faster" would
-read as a promise, where the bound leaves out what takes the time."""
+"""From this multiple of its lower bound on, an iteration is shown with the words that the bound is loose. "At most 98
+times faster" would read as a promise, although the bound leaves out what takes the time."""
 
 
 def format_times(times: float) -> str:
-    """Return ``1.23`` or ``12``; rounded up, as it stands behind "at most"."""
+    """Format a factor as ``1.23`` or ``12``, rounded up because it follows the words "at most"."""
     digits = 2 if times < TIMES else 0
     rounded = round(times, digits)
     step = 10.0**-digits
@@ -114,16 +115,16 @@ def format_times(times: float) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """A number with its noun: ``1 hop``, ``7 hops``, ``1,024 losses``."""
+    """Format a number with its noun: ``1 hop``, ``7 hops``, ``1,024 losses``."""
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
 MOST_COUNTS = 16
-"""Counts up to which each is written."""
+"""Up to this many counts are listed one by one."""
 
 
 def compact_counts(counts: tuple[int, ...]) -> str:
-    """``6 2 2 5``; ``4 each`` where all are equal, and the least and the most of many."""
+    """Format counts: ``6 2 2 5``; ``4 each`` if all are equal; the smallest and largest if there are many."""
     if len(set(counts)) == 1:
         return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} each"
     if len(counts) > MOST_COUNTS:
@@ -135,25 +136,25 @@ CENT = 0.01
 
 
 def money(dollars: float) -> str:
-    """``$9.55``, ``$234``, ``under $0.01``."""
+    """Format dollars: ``$9.55``, ``$234``, ``under $0.01``."""
     few = f"${dollars:,.2f}" if dollars >= CENT or not dollars else f"under ${CENT}"
     return few if dollars < 99.5 else f"${dollars:,.0f}"
 
 
 def is_of_pandas(kind: str, value: object) -> bool:
-    """Whether a value is a ``DataFrame``, a ``Series`` or another kind of pandas, which is not loaded to find out."""
+    """Return True if a value is a ``DataFrame``, a ``Series`` or another pandas type, without importing pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, getattr(pandas, kind))
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as plain dictionaries, with None for missing values."""
+    """Return rows as plain dictionaries, with None for missing values."""
     flat = frame.astype(object)
     return [{str(k): v for k, v in row.items()} for row in flat.where(flat.notna(), None).to_dict("records")]
 
 
 def in_figures(value: float, digits: int = 3) -> str:
-    """A number in a few figures, without an exponent where people write none: ``0.026``, ``1,235,000``."""
+    """Format a number with few digits and no exponent in the usual range: ``0.026``, ``1,235,000``."""
     if value == 0:
         return "0"
     size = math.floor(math.log10(abs(value)))
@@ -165,7 +166,7 @@ def in_figures(value: float, digits: int = 3) -> str:
 
 
 def by_key(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """The values of each key, in their order; keys in that in which they first come."""
+    """Group pairs by key. Values keep their order, and keys the order of first appearance."""
     found: dict[Key, list[Value]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(value)

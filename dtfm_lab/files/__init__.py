@@ -1,5 +1,5 @@
-"""Reading and writing of topologies, jobs, models, schedules, plans, traces, workspaces and rows of
-sweeps: versioned, validated."""
+"""Read and write topologies, jobs, models, schedules, plans, traces, workspaces and sweep rows. All formats are
+versioned and validated."""
 
 import os
 from collections.abc import Callable
@@ -33,16 +33,22 @@ WRITERS: dict[type, dict[str, Writer]] = {
     Plan: {".json": save_plan},
     Trace: {".chrome.json": save_chrome_trace, ".json": save_trace, ".csv": save_losses},
 }
-"""Writer of each noun by the ending of the path; the first that fits. Those of all endings refuse what they cannot."""
+"""Writers of each noun by path suffix. The first match wins. Writers for all suffixes refuse what they cannot write."""
 
 
 def save(thing: Topology | Job | Plan | Schedule | Trace | Any, path: str | os.PathLike[str]) -> Path:
-    """Write a network, a job, a plan, a schedule or a trace, or what an extension writes, to a file, all or nothing.
+    """Write a network, job, plan, schedule or trace (or an extension's noun) to a file, all or nothing.
 
-    The ending decides the format: a network as .yaml, .json, .npz or .csv, a job as .yaml, a schedule as .txt or
-    torch's .csv. A plan as .json, or to be looked at as .html: one page with map, Gantt chart and player, which needs
-    neither Python nor a network. A trace as .json, as .chrome.json for ui.perfetto.dev, or its losses as .csv. Returns
-    the path. Raises FileError for any other ending or thing.
+    The suffix decides the format:
+
+    - network: .yaml, .json, .npz or .csv
+    - job: .yaml
+    - schedule: .txt, or .csv in torch's format
+    - plan: .json, or .html for a page with map, Gantt chart and player that needs neither Python nor a network
+      connection
+    - trace: .json, .chrome.json for ui.perfetto.dev, or .csv for its losses
+
+    Returns the path. Raises FileError for any other suffix or thing.
     """
     path = Path(path)
     writers = next((each for noun, each in WRITERS.items() if isinstance(thing, noun)), None)
@@ -60,7 +66,7 @@ def save(thing: Topology | Job | Plan | Schedule | Trace | Any, path: str | os.P
 
 
 def _of_extensions(thing: Any) -> dict[str, Writer]:
-    """Writers that extensions have for a noun of theirs, by the ending of the path."""
+    """Return the writers that extensions provide for a noun, by path suffix."""
     noun = f"{type(thing).__name__}."
     places = {key.removeprefix(noun): place for key, place in offered("writers").items() if key.startswith(noun)}
     return {f".{ending}": load(place) for ending, place in places.items()}

@@ -1,4 +1,4 @@
-"""Jobs by name, with any field overridden, or from a versioned YAML or JSON file."""
+"""Load jobs by name, with any field overridden, or from a versioned YAML or JSON file."""
 
 import os
 from dataclasses import fields
@@ -18,21 +18,21 @@ from dtfm_lab.files.reading import Section, located, parse, read_mapping, write_
 from dtfm_lab.files.topologies import topology_names
 
 BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}
-"""Keys of a file that hold a field of another name: the message sizes of the communication cost."""
+"""Keys of a job file whose job field has another name: the message sizes of the communication cost."""
 
 
 class JobHead(Section):
-    """Keys of a job's file that are not the job's own."""
+    """Keys of a job file that are not job fields."""
 
     dtfm_job: int
     base: str | None = None
-    """Preset that gives the fields that the file does not."""
+    """Preset that supplies the fields missing from the file."""
     model: str | dict[str, Any] | None = None
-    """A preset's name, a path to a config.json from this file's folder, or the fields of a model."""
+    """A preset's name, a path to a config.json relative to this file's folder, or the fields of a model."""
 
 
 LEFT_OPEN = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""Fields that a file leaves to the planner by null, which is not their default."""
+"""Fields that null leaves to the planner, although null is not their default."""
 _FIELDS: dict[str, Any] = {o.name: (o.type | None, None) for o in options_of(JobChanges) if o.name != "model"}
 JobFile = create_model("JobFile", __base__=JobHead, **_FIELDS)
 
@@ -42,7 +42,7 @@ def job_names() -> list[str]:
 
 
 def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
-    """A preset by name or a job from a file, any field overridden as ``override`` does.
+    """Return a preset by name or a job from a file, with any fields overridden as ``override`` does.
 
     Raises FileError, JobError or UnknownName.
     """
@@ -62,16 +62,20 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
 
 
 def override(job: Job, **values: Any) -> Job:
-    """The job with these fields instead; the whole is checked anew.
+    """Return the job with these fields replaced, checked as a whole.
 
-    ``model`` may be a ModelSpec, a preset's name, or a path to a Hugging Face config.json or a folder that
-    holds one; ``seq_len`` puts the model on sequences of another length; ``adapters`` freezes its weights and trains
-    adapters of this rank; ``gradient_bytes`` and
-    ``activation_bytes`` set the message sizes of the communication cost. What was given for another shape, batch or
-    model (message sizes, ``blocks_per_stage``...) is dropped with it, as ``Job.with_fields`` says. Another ``model``
-    names the job unless a ``name`` is given, and the dtype of its config.json is the job's unless a ``dtype`` is given.
+    Besides job fields, these keywords are accepted:
 
-    Raises JobError where a job without a model is cut into other stages and their gradient's size is not given.
+    - ``model``: a ModelSpec, a preset's name, or a path to a Hugging Face config.json or its folder
+    - ``seq_len``: another sequence length for the model
+    - ``adapters``: freeze the weights and train adapters of this rank
+    - ``gradient_bytes``, ``activation_bytes``: the message sizes of the communication cost
+
+    Values given for another shape, batch or model (message sizes, ``blocks_per_stage`` and so on) are dropped if that
+    changes, as ``Job.with_fields`` describes. A new ``model`` also sets the job's name, and the dtype in its
+    config.json sets the job's dtype, unless you give ``name`` or ``dtype``.
+
+    Raises JobError if a job without a model is cut into other stages and the size of their gradient is not given.
     """
     refuse_unknown(values, [option.name for option in options_of(JobChanges)], "job field")
     values = {BYTE_FIELDS.get(key, key): value for key, value in values.items()}
@@ -89,7 +93,7 @@ def override(job: Job, **values: Any) -> Job:
 def job_from_mapping(
     data: dict[str, Any], *, where: str = "job", name: str = "job", folder: str | os.PathLike[str] = ""
 ) -> Job:
-    """A job from what a file holds; a path in it starts at ``folder``."""
+    """Return the job that a file's mapping describes. Paths in it are relative to ``folder``."""
     file = parse(JobFile, data, where, version="dtfm_job")
     nulls = file.model_fields_set & set(LEFT_OPEN)
     written = {k: v for k, v in file.model_dump().items() if v is not None or k in nulls}
@@ -106,7 +110,7 @@ def job_from_mapping(
 
 
 def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
-    """Write a job as YAML: its model by name where that is a preset, else with all its layers."""
+    """Write a job as YAML: its model by name if that is a preset, otherwise with all its layers."""
     data: dict[str, Any] = {"dtfm_job": 1}
     for field in fields(Job):
         value = getattr(job, field.name)
@@ -117,8 +121,7 @@ def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
 
 
 def _of_model(given: dict[str, Any], model: ModelSpec, job: Job) -> dict[str, Any]:
-    """The fields that a job takes from a given model: the name of another one, and the dtype that a config.json
-    states."""
+    """Return the fields that a newly given model sets: the job's name, and the dtype stated in a config.json."""
     fields: dict[str, Any] = {}
     if job.model is None or model.name != job.model.name:
         fields["name"] = model.name
@@ -129,8 +132,7 @@ def _of_model(given: dict[str, Any], model: ModelSpec, job: Job) -> dict[str, An
 
 
 def _model(model: object, seq_len: int | None, adapters: int | None) -> ModelSpec | None:
-    """The model itself, or the one of this name or path, on sequences of ``seq_len`` tokens and with ``adapters`` of a
-    rank if given."""
+    """Return a model by itself, its name or its path, with ``seq_len`` and ``adapters`` applied if given."""
     if isinstance(model, str | os.PathLike):
         model = load_model(model)
     if model is not None and not isinstance(model, ModelSpec):

@@ -1,7 +1,7 @@
-"""Models from the config.json of a Hugging Face checkpoint.
+"""Read models from the config.json of a Hugging Face checkpoint.
 
-Keys, and the defaults of absent or null ones, are those of the configuration classes of ``transformers``; the model is
-the one with a language-modelling head. Sizes of the model are required here, although transformers has defaults.
+Keys, and the defaults of missing or null ones, are those of the configuration classes of ``transformers``. The model is
+the one with a language-modelling head. Sizes are required here, although transformers has defaults for them.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from dtfm_lab.files.reading import located, parse
 
 
 def _size(key: str, most: int = 10**9) -> Any:
-    """A required size, under this key of config.json."""
+    """Return a field for a required size under this key of config.json."""
     return Field(alias=key, ge=1, le=most)
 
 
@@ -25,15 +25,15 @@ def _optional_size(key: str, default: int | None = None) -> Any:
 
 
 class _Config(BaseModel):
-    """A config.json, its keys mapped to the keywords of the function that makes the model.
+    """A config.json whose keys map to the keywords of the function that makes the model.
 
-    The many keys that change neither size nor work are ignored.
+    Keys that change neither size nor work are ignored.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, defer_build=True)
 
     def spec(self, name: str) -> ModelSpec:
-        """The model that the config describes."""
+        """Return the model that the config describes."""
         raise NotImplementedError
 
 
@@ -104,7 +104,7 @@ class MixtralConfig(_LlamaShaped):
 
 
 class Qwen3MoeConfig(_LlamaShaped):
-    """Qwen3's, of which every block has experts."""
+    """Qwen3 mixture of experts, with experts in every block."""
 
     n_experts: int = _size("num_experts")
     experts_per_token: int = _size("num_experts_per_tok")
@@ -117,7 +117,7 @@ class Qwen3MoeConfig(_LlamaShaped):
 
 
 class DeepseekConfig(_Config):
-    """DeepSeek-V2's and V3's, without the block that V3 has to predict several tokens."""
+    """DeepSeek-V2 and V3, without V3's extra block for predicting several tokens."""
 
     n_layers: int = _size("num_hidden_layers", most=10_000)
     d_model: int = _size("hidden_size")
@@ -162,27 +162,27 @@ OTHER_TYPES = {
     "qwen3_vl_text": "qwen3",
     "qwen3_vl_moe_text": "qwen3_moe",
 }
-"""Known architectures under another ``model_type``; of those that see, the language model."""
+"""Known architectures under another ``model_type``. For vision-language models, their language model."""
 ARCHITECTURES = {
     **{"GPT2": "gpt2", "Llama": "llama", "LLaMA": "llama", "Mistral": "mistral", "Mixtral": "mixtral"},
     **{"Qwen2": "qwen2", "Qwen3": "qwen3", "Qwen3Moe": "qwen3_moe"},
     **{"DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3"},
 }
-"""Beginnings of names of transformers' classes, as ``architectures`` lists them, before one of ``CLASS_ENDINGS``."""
+"""Prefixes of transformers' class names, as listed in ``architectures``, before one of ``CLASS_ENDINGS``."""
 CLASS_ENDINGS = ("ForCausalLM", "LMHeadModel", "Model")
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
-"""Keys under which the config of a model that also sees or hears has that of its language model."""
+"""Keys under which a multimodal model's config holds that of its language model."""
 OTHER_KEYS = {"num_experts": "num_local_experts"}
-"""What transformers 5 writes in place of a key of the published files."""
+"""Keys that transformers 5 writes in place of those in published files."""
 WITH_MODULE = "any other torch module is planned with --module FILE.PY:FUNCTION"
 
 
 def model_from_config(data: dict[str, Any], *, where: str = "config.json", name: str = "model") -> ModelSpec:
-    """The model that a config.json describes, on the longest sequences it names; ``where`` begins every error message.
+    """Return the model that a config.json describes, with the longest sequences it names.
 
-    An architecture is told by ``model_type``, or else by ``architectures``, or is that of the language model inside a
-    larger one. Raises FileError (missing key, wrong type, heads that do not divide), UnknownName (model_type) or
-    JobError (a model too large to count).
+    ``where`` begins every error message. The architecture follows from ``model_type``, else from ``architectures``,
+    else from the language model inside a larger one. Raises FileError (missing key, wrong type, heads that do not
+    divide), UnknownName (model_type) or JobError (a model too large to count).
     """
     part, data = _language_model(data)
     model_type = _type_of(data)
@@ -211,7 +211,7 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
 
 
 def _language_model(data: dict[str, Any]) -> tuple[tuple[str, str] | None, dict[str, Any]]:
-    """The type of a larger model and the key of its language model, or None; and the config of the language model."""
+    """Return the larger model's type and the key of its language model (or None), and the language model's config."""
     key = next((key for key in TEXT_PARTS if isinstance(data.get(key), dict)), None)
     if key is None or (_type_of(data) is not None and "hidden_size" in data):
         return None, data
@@ -220,7 +220,7 @@ def _language_model(data: dict[str, Any]) -> tuple[tuple[str, str] | None, dict[
 
 
 def _type_of(data: dict[str, Any]) -> str | None:
-    """The type under which the architecture is known; None for others."""
+    """Return the known type of an architecture; None if unknown."""
     stated = data.get("model_type")
     if isinstance(stated, str) and (found := OTHER_TYPES.get(stated, stated)) in CONFIGS:
         return found
@@ -245,9 +245,9 @@ DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "
 
 
 def dtype_from_config(data: dict[str, Any], *, where: str = "config.json") -> str | None:
-    """The dtype of a job that a config.json states under ``torch_dtype``, or ``dtype``; None where it states none.
+    """Return the job dtype that a config.json states as ``torch_dtype`` or ``dtype``; None if it states none.
 
-    Raises FileError for a dtype in which no job computes.
+    Raises FileError for a dtype that no job supports.
     """
     _, inside = _language_model(data)
     stating = [one for one in (data, inside) if any(one.get(key) is not None for key in ("torch_dtype", "dtype"))]

@@ -1,4 +1,4 @@
-"""Models by name, from a file, and as the section of a job file."""
+"""Load models by name, from a file, or from the section of a job file."""
 
 import os
 from collections.abc import Callable, Collection
@@ -23,7 +23,7 @@ CONFIG_NAME = "config.json"
 
 
 class LayersSection(Section):
-    """``times`` equal layers. Without ``held_elements`` they hold what a gpt of this width holds."""
+    """``times`` equal layers. Without ``held_elements``, they hold what a gpt layer of this width holds."""
 
     kind: LayerKind
     times: int = Field(1, ge=1, le=10_000)
@@ -42,7 +42,7 @@ class LayersSection(Section):
 
 
 class WholeSection(Section):
-    """A model layer by layer, the form in which all models but presets are written."""
+    """A model layer by layer. All models except presets are written in this form."""
 
     name: str
     family: str = "gpt"
@@ -65,12 +65,12 @@ NUMBERS_OF_A_LAYER = ("parameters", "forward_flop", "output_elements", "held_ele
 FAMILIES: Registry[Callable[..., ModelSpec]] = Registry(
     "model family", group="dtfm_lab.models", entries={"gpt": gpt, "llama": llama, "moe": moe}
 )
-"""Functions that make the models of a family; the keys of a file's section are the function's keywords."""
+"""Functions that build the models of a family. The keys of a file's section are the function's keywords."""
 
 
 @cache
 def section_of(build: Callable[..., ModelSpec]) -> type[Section]:
-    """The section of a family, made from the signature of its function."""
+    """Return the section class of a family, derived from the signature of its function."""
     hints = get_type_hints(build)
     keys: dict[str, Any] = {
         name: (hints[name], ... if parameter.default is Parameter.empty else parameter.default)
@@ -80,7 +80,7 @@ def section_of(build: Callable[..., ModelSpec]) -> type[Section]:
 
 
 def model_or_file(given: str | os.PathLike[str], known: Collection[str], folder: str | os.PathLike[str] = "") -> str:
-    """The known name that was given, however it is spelled; what was given where it is none, or is a file."""
+    """Return the known name for the input, in any spelling, or the input itself if it is unknown or a file."""
     name = os.fspath(given)
     # os.path.exists is False for a name too long for a file, where Path.exists raises OSError
     return name if os.path.exists(os.path.join(folder, name)) else model_named(name, known)
@@ -89,18 +89,18 @@ def model_or_file(given: str | os.PathLike[str], known: Collection[str], folder:
 def load_model(
     name_or_path: str | os.PathLike[str], *, seq_len: int | None = None, folder: str | os.PathLike[str] = ""
 ) -> ModelSpec:
-    """A preset by name, or the model of a Hugging Face config.json or a folder that holds one.
+    """Return a preset by name, or the model of a Hugging Face config.json or its folder.
 
-    A name may be the hub's own, such as ``meta-llama/Llama-3.1-8B-Instruct``.
+    The hub's own names work, such as ``meta-llama/Llama-3.1-8B-Instruct``.
 
     Parameters
     ----------
     seq_len
-        Tokens per sequence, where not the preset's, or the longest that the config.json names.
+        Tokens per sequence, instead of the preset's, or of the longest that the config.json names.
     folder
-        Where a relative path starts.
+        Base folder of a relative path.
 
-    Raises FileError, JobError or UnknownName; a mistake in a config.json names the file and the key.
+    Raises FileError, JobError or UnknownName. A mistake in a config.json names the file and the key.
     """
     name = model_or_file(name_or_path, MODELS, folder)
     model = MODELS[name] if name in MODELS else _from_path(name, Path(folder, name))
@@ -108,9 +108,9 @@ def load_model(
 
 
 def dtype_of_model(name_or_path: str | os.PathLike[str], *, folder: str | os.PathLike[str] = "") -> str | None:
-    """The dtype that the config.json of ``load_model`` states; None for a preset, and where it states none.
+    """Return the dtype stated in the config.json that ``load_model`` reads; None for a preset or if it states none.
 
-    Raises FileError for a dtype in which no job computes.
+    Raises FileError for a dtype that no job supports.
     """
     name = model_or_file(name_or_path, MODELS, folder)
     if name in MODELS:
@@ -120,7 +120,7 @@ def dtype_of_model(name_or_path: str | os.PathLike[str], *, folder: str | os.Pat
 
 
 def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
-    """A model from its fields: those of ``gpt``, of another family (with ``family: llama``), or layer by layer."""
+    """Return a model from its fields: those of ``gpt``, of another family (``family: llama``), or layer by layer."""
     if "layers" in data:
         whole = parse(WholeSection, data, where)
         with located(where):
@@ -137,7 +137,7 @@ def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
 
 
 def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
-    """A preset's name, or all fields, from which an equal model is read."""
+    """Return a preset's name, or all fields needed to read back an equal model."""
     if MODELS.get(model.name) == model:
         return model.name
     sometimes = ("source", "n_experts", "experts_per_token", "length_from", "part_of")
@@ -164,7 +164,8 @@ def _from_path(name: str, path: Path) -> ModelSpec:
 
 
 def _config_path(name: str, path: Path) -> Path:
-    """The config.json that a path names, or that its folder holds; raises FileError or UnknownName if there is none."""
+    """Return the config.json that a path names or its folder holds. Raises FileError or UnknownName if there is
+    none."""
     if name and os.path.isdir(path):
         path /= CONFIG_NAME
     elif path.suffix != ".json" and not os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""Plans as versioned JSON. A plan file holds its network and job, so that it can be simulated or run by itself."""
+"""Plans as versioned JSON. A plan file holds its network and job, so it can be simulated or run without other files."""
 
 import json
 import os
@@ -17,13 +17,13 @@ from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
 
 NOUNS = {"topology", "job", "placement", "cost"}
-"""Fields of a plan that have a form of their own in its file."""
+"""Fields of a plan that have their own section in the file."""
 
 
 class NetworkSection(Section):
-    """A topology in SI units with exact numbers; the diagonal is written as 0 and not read.
+    """A topology in SI units with exact numbers. The diagonal is written as 0 and ignored when read.
 
-    Times by message size are present where the network was measured, and null for a pair that was not.
+    Times by message size are present if the network was measured, and null for pairs that were not.
     """
 
     name: str
@@ -63,23 +63,24 @@ class PlanFile(Section):
     left_open: tuple[str, ...] | None = None
     absent: tuple[str, ...] = ()
     priced_for: str
-    """Fingerprint of the network for which the cost was computed."""
+    """Fingerprint of the network that the cost was computed for."""
     summary: dict[str, Any] = Field(default_factory=dict)
-    """What ``plan --json`` holds, for people and scripts; it is not read back."""
+    """The content of ``plan --json``, for people and scripts. It is not read back."""
 
 
 PROVENANCE = [field.name for field in fields(Plan) if field.name in PlanFile.model_fields.keys() - NOUNS]
-"""Fields of a plan that are written as they are."""
+"""Fields of a plan that are written unchanged."""
 UNSAID = {
     field.name: field.default
     for field in fields(Device)
     if field.name in ("host", "gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 }
-"""Fields of a device, one of them infinite, that are left out of a file where they have these values."""
+"""Device fields that are left out of a file if they have these values. One of them is infinite, which JSON cannot
+hold."""
 
 
 def network_to_mapping(topology: Topology) -> dict[str, Any]:
-    """The network in plain JSON types and SI units, with exact numbers."""
+    """Return the network in plain JSON types and SI units, with exact numbers."""
     bandwidth = topology.bandwidth_bytes_per_s.copy()
     np.fill_diagonal(bandwidth, 0.0)
     data = {
@@ -107,12 +108,12 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
 
 
 def network_from_mapping(data: dict[str, Any]) -> Topology:
-    """The network that ``network_to_mapping`` wrote."""
+    """Return the network that ``network_to_mapping`` wrote."""
     return _network(parse(NetworkSection, data, "network"))
 
 
 def plan_to_mapping(plan: Plan) -> dict[str, Any]:
-    """The plan in plain JSON types, with its network and its job."""
+    """Return the plan in plain JSON types, with its network and its job."""
     return {
         "dtfm_plan": 1,
         "topology": network_to_mapping(plan.topology),
@@ -127,7 +128,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
-    """The plan that ``plan_to_mapping`` wrote; raises FileError, beginning with ``where``."""
+    """Return the plan that ``plan_to_mapping`` wrote. Raises FileError, whose text begins with ``where``."""
     file = parse(PlanFile, data, where, version="dtfm_plan")
     try:
         topology = _network(file.topology)
@@ -153,7 +154,7 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """The plan of a file. Raises FileError, in one line, if the file holds none."""
+    """Read the plan in a file. Raises FileError, in one line, if there is none."""
     path = Path(path)
     return plan_from_mapping(read_mapping(path), where=path.name)
 
@@ -173,7 +174,7 @@ def _network(section: NetworkSection) -> Topology:
 
 
 def _message_s(section: NetworkSection) -> FloatArray | None:
-    """Times by message size, (N, N, K), with NaN for a pair that was not measured."""
+    """Return (N, N, K) times by message size, with NaN for pairs that were not measured."""
     if section.message_s is None:
         return None
     missing = [float("nan")] * len(section.message_bytes or ())

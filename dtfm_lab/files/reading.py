@@ -1,4 +1,4 @@
-"""Reading and writing of YAML and JSON. An error is one line: the file, the place, the value found and wanted."""
+"""Read and write YAML and JSON. Every error is one line: the file, the place, the value found and the value wanted."""
 
 import contextlib
 import csv
@@ -21,30 +21,31 @@ from dtfm_lab.domain.units import counted
 T = TypeVar("T")
 
 MOST_BYTES = 2**30
-"""Largest file that is read; a plan of 4,096 devices takes some 700 MB as JSON."""
+"""Maximum size of a file. A plan of 4,096 devices takes about 700 MB as JSON."""
 MOST_YAML_BYTES = 2**24
-"""Largest YAML file; all links of 256 devices take 7 MB, which PyYAML reads at some 0.4 MB a second."""
+"""Maximum size of a YAML file. All links of 256 devices take 7 MB, and PyYAML reads about 0.4 MB per second."""
 MOST_YAML_NODES = 1_000_000
-"""Most values in a YAML file; all links of 256 devices are half as many, and each takes a kilobyte of memory."""
+"""Maximum number of values in a YAML file. All links of 256 devices need half as many. Each takes a kilobyte of
+memory."""
 LONGEST_NUMBER = 10_000
-"""Most bits of an integer, some 3,000 digits."""
+"""Maximum number of bits in an integer: about 3,000 digits."""
 MOST_COPIES = 100_000
-"""Most nodes that the aliases of a YAML file may repeat; ten lines of nested aliases can mean a billion."""
+"""Maximum number of nodes that YAML aliases may repeat. Ten lines of nested aliases can expand to a billion."""
 MOST_SHOWN = 10_000
-"""Values of a list after which a YAML file need not be read on: no file of ours is a list."""
+"""A YAML file whose top level is a list is given up after this many values: none of our files is a list."""
 MOST_LEVELS = 100
-"""Most collections inside each other in a YAML file."""
+"""Maximum nesting of collections in a YAML file."""
 LONGEST_SCALAR = 100_000
-"""Most characters of one value in a YAML file."""
+"""Maximum number of characters in one value of a YAML file."""
 VERSION = 1
-"""Of all formats with keys."""
+"""Version of all formats that have keys."""
 UNREADABLE = "cannot be read"
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's loader on libyaml, ten times as fast; wheels of PyYAML have it."""
+"""PyYAML's loader on libyaml, which PyYAML's wheels include. It is ten times as fast."""
 
 
 class Section(BaseModel):
-    """A mapping in a file. It refuses unknown keys, and names the nearest known one."""
+    """A mapping in a file. It refuses unknown keys and suggests the nearest known one."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True, defer_build=True
@@ -68,22 +69,23 @@ class Section(BaseModel):
 
 @cache  # a network may have tens of thousands of sections
 def _keys_with_booleans(kind: type[Section]) -> dict[str, bool]:
-    """Every key that a section may have, by name and by alias -> whether its value may be a boolean."""
+    """Return every key of a section, by name and alias, and whether its value may be a boolean."""
     named = [(name, field) for name, field in kind.model_fields.items()]
     named += [(field.alias, field) for field in kind.model_fields.values() if field.alias]
     return {name: bool in (field.annotation, *get_args(field.annotation)) for name, field in named}
 
 
 class _NoMapping(Exception):
-    """What a file holds instead."""
+    """Raised with what a file holds if that is not a mapping."""
 
 
 def _refuse_hostile(text: str) -> None:
-    """Read event by event, without a tree; raises YAMLError, RecursionError or _NoMapping where it would take long."""
+    """Scan YAML event by event, without building a tree. Raises YAMLError, RecursionError or _NoMapping if parsing it
+    would take too long."""
     nodes, copies, is_list = 0, 0, False
     sizes: dict[str | None, int] = {}
     within: list[tuple[str | None, int]] = []
-    """Of the collections that are open: the anchor, and the number of nodes before it."""
+    """For each open collection, its anchor and the number of nodes before it."""
     for event in yaml.parse(text, Loader=FAST):
         problem = ""
         is_list = is_list or (isinstance(event, yaml.SequenceStartEvent) and not nodes)
@@ -119,7 +121,7 @@ def _refuse_hostile(text: str) -> None:
 
 
 class _Loader(FAST):  # type: ignore[misc]  # which of two it is depends on how PyYAML was built
-    """A stricter SafeLoader: PyYAML's keeps the last of two equal keys and leaks some errors."""
+    """A stricter SafeLoader. PyYAML's keeps the last of two equal keys and lets some errors escape."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -152,7 +154,7 @@ def _load_yaml(text: str) -> Any:
 
 
 def read_bytes(path: Path, most: int | None = None, advice: str = "") -> bytes:
-    """All bytes of a file; raises FileError where it is missing, not readable or too large."""
+    """Return all bytes of a file. Raises FileError if it is missing, unreadable or too large."""
     with explained(str(path), UNREADABLE):
         if path.exists() and not path.is_file():
             raise FileError(f"{path}: cannot be read: it is no ordinary file")
@@ -163,7 +165,7 @@ def read_bytes(path: Path, most: int | None = None, advice: str = "") -> bytes:
 
 
 def read_text(path: Path, most: int | None = None, advice: str = "") -> str:
-    """All text of a UTF-8 file, without the byte order mark that spreadsheets write."""
+    """Return the text of a UTF-8 file, without the byte order mark that spreadsheets write."""
     try:
         return read_bytes(path, most, advice).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -173,9 +175,10 @@ def read_text(path: Path, most: int | None = None, advice: str = "") -> str:
 
 
 def cells_of(text: str, path: Path, n_before: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of each row of CSV that is not empty; ``n_before`` lines of the file stand before the text.
+    """Yield the line number and the cells of each non-empty CSV row. ``n_before`` lines come before the text in the
+    file.
 
-    Raises FileError, with the line.
+    Raises FileError with the line number.
     """
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -187,25 +190,25 @@ def cells_of(text: str, path: Path, n_before: int = 0) -> Iterator[tuple[int, li
 
 
 def shipped(name: str) -> Path:
-    """A folder of the repository: inside an installed package, next to the package in a checkout."""
+    """Return a folder that comes with the lab: inside an installed package, or next to the package in a checkout."""
     package = Path(__file__).parents[1]
     return package / name if (package / name).is_dir() else package.parent / name
 
 
 def title_of(path: Path) -> str:
-    """A file's name without its suffix, as the name of a topology or schedule that the file does not name."""
+    """Return a file's name without its suffix: the default name of its topology or schedule."""
     return "".join(c if is_plain(c) else "?" for c in path.stem[:LONGEST_NAME])
 
 
 def read_mapping(path: Path, *, list_as: str = "") -> dict[str, Any]:
-    """The mapping that a .yaml, .yml or .json file holds; with ``list_as``, a list alone is what this key holds."""
+    """Read the mapping in a .yaml, .yml or .json file. With ``list_as``, a bare list becomes the value of that key."""
     is_json = path.suffix.lower() == ".json"
     text = read_text(path) if is_json else read_text(path, MOST_YAML_BYTES, " as YAML; JSON may be larger")
     return mapping_of(text, path, is_json=is_json, list_as=list_as)
 
 
 def mapping_of(text: str, path: Path, *, is_json: bool = False, list_as: str = "") -> dict[str, Any]:
-    """The mapping that the text of a file, or of one of its YAML documents, holds; as ``read_mapping``."""
+    """Return the mapping in the text of a file or of one of its YAML documents, as ``read_mapping`` does."""
     try:
         data = json.loads(text) if is_json else _load_yaml(text)
     except json.JSONDecodeError as error:
@@ -227,7 +230,7 @@ def mapping_of(text: str, path: Path, *, is_json: bool = False, list_as: str = "
 
 @contextlib.contextmanager
 def located(where: str) -> Iterator[None]:
-    """Put ``where`` at the beginning of the message of every LabError that the block raises."""
+    """Prefix the message of every LabError raised in the block with ``where``."""
     try:
         yield
     except LabError as error:
@@ -235,7 +238,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def require_version(data: dict[str, Any], key: str, where: str) -> None:
-    """Raise FileError for a file of another kind, or of a version that this release does not read."""
+    """Raise FileError for a file of another kind, or of a version that this release cannot read."""
     if key not in data:
         found = next((k for k in data if str(k).startswith("dtfm_")), None)
         hint = f"it holds a {str(found).removeprefix('dtfm_')}" if found else f"first line '{key}: {VERSION}'"
@@ -245,7 +248,7 @@ def require_version(data: dict[str, Any], key: str, where: str) -> None:
 
 
 def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
-    """``data`` as a value of ``kind``, a Section or a dataclass, which has the key ``version`` where one is named.
+    """Return ``data`` as a value of ``kind``, a Section or a dataclass. ``version`` names its version key, if any.
 
     Raises FileError in one line.
     """
@@ -267,12 +270,12 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
 
 
 def dump(value: Any) -> Any:
-    """A dataclass in plain JSON types; the inverse of ``parse``."""
+    """Return a dataclass in plain JSON types. The inverse of ``parse``."""
     return TypeAdapter(type(value)).dump_python(value, mode="json")
 
 
 def ending_of(path: str | os.PathLike[str], endings: Sequence[str]) -> str:
-    """The ending of a file's name, in small letters. Raises FileError where it is none of these."""
+    """Return the suffix of a file's name in lower case. Raises FileError unless it is one of ``endings``."""
     file = Path(path)
     if (ending := file.suffix.lower()) not in endings:
         raise FileError(f"{file.name} ends in {ending or 'nothing'}; wanted one of {', '.join(endings)}")
@@ -281,7 +284,7 @@ def ending_of(path: str | os.PathLike[str], endings: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def explained(what: str, cannot: str = "cannot be written") -> Iterator[None]:
-    """Raise FileError, in one line, where the system or another library refuses what the block does."""
+    """Raise FileError, in one line, if the system or another library refuses what the block does."""
     try:
         yield
     except FileError:
@@ -293,7 +296,7 @@ def explained(what: str, cannot: str = "cannot be written") -> Iterator[None]:
 
 
 def write_yaml(path: str | os.PathLike[str], data: Any) -> Path:
-    """Write a mapping as YAML, its keys in their order. Raises FileError where it is too large to be read again."""
+    """Write a mapping as YAML, with its keys in order. Raises FileError if the file would be too large to read back."""
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     if len(text) > MOST_YAML_BYTES:
         raise FileError(f"{path}: would have {len(text)} bytes; wanted at most {MOST_YAML_BYTES} as YAML, or JSON")
@@ -301,7 +304,7 @@ def write_yaml(path: str | os.PathLike[str], data: Any) -> Path:
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False) -> Path:
-    """``write_bytes`` of text in UTF-8."""
+    """Write text in UTF-8 with ``write_bytes``."""
     with explained(str(path)):
         return write_bytes(path, text.encode("utf-8"), private=private)
 
@@ -309,9 +312,8 @@ def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False
 def write_bytes(path: str | os.PathLike[str], data: bytes, *, private: bool = False) -> Path:
     """Write a file, all or nothing: a reader never sees half a file, and a failure leaves the old one.
 
-    With ``private`` only its owner can read it, from the moment it is made.
-
-    Links are followed, and devices and pipes such as /dev/stdout are written to; neither are replaced.
+    With ``private``, only its owner can read it, from the moment it is created. Symbolic links are followed. Devices
+    and pipes such as /dev/stdout are written to directly; they are not replaced.
     """
     path = Path(path)
     if not path.name:
@@ -342,7 +344,7 @@ def _owners_alone(path: str, flags: int) -> int:
 
 
 def reason_of(error: BaseException, most: int = 120) -> str:
-    """What the system or another library says of an error, in one line of ``most`` characters."""
+    """Return the system's or another library's error message in one line of up to ``most`` characters."""
     text = str(getattr(error, "strerror", None) or getattr(error, "problem", None) or error)
     if isinstance(error, KeyError):
         text = f"knows no {text}"

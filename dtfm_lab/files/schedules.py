@@ -1,9 +1,9 @@
 """Schedules as text and as CSV.
 
-``.txt`` has a first line ``dtfm_schedule 1 NAME``, then a line for each device of a pipeline with its passes in order,
-such as ``0F0 0F1 0B0 0B1``. ``.csv`` is the compute-only format of torch.distributed.pipelining: a row for each rank, a
-pass in each cell, and empty cells where a rank is idle. Both may hold any number of blanks and empty cells, and are
-written without. CSV holds no name, so such a schedule has the name of its file.
+``.txt`` begins with the line ``dtfm_schedule 1 NAME``, followed by one line per device of a pipeline with its passes in
+order, such as ``0F0 0F1 0B0 0B1``. ``.csv`` is the compute-only format of torch.distributed.pipelining: one row per
+rank, one pass per cell, and empty cells while a rank is idle. Extra blanks and empty cells are accepted and not
+written. CSV holds no name, so the schedule takes the name of its file.
 """
 
 import csv
@@ -22,7 +22,7 @@ ENDINGS = (".csv", ".txt")
 
 
 def save_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> Path:
-    """Write a schedule in the format that the path's ending names; raises FileError."""
+    """Write a schedule in the format that the path's suffix names. Raises FileError."""
     path = Path(path)
     if ending_of(path, ENDINGS) == ".csv":
         rows = io.StringIO()
@@ -33,9 +33,9 @@ def save_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> Path:
 
 
 def load_schedule(path: str | os.PathLike[str]) -> Schedule:
-    """A schedule from a ``.txt`` or ``.csv`` file.
+    """Read a schedule from a ``.txt`` or ``.csv`` file.
 
-    Raises FileError, with the place in the file, for a word that is no pass, and if the passes make no valid schedule.
+    Raises FileError, with the place in the file, if a word is not a pass or the passes do not form a valid schedule.
     """
     path = Path(path)
     if ending_of(path, ENDINGS) == ".csv":
@@ -55,7 +55,7 @@ def load_schedule(path: str | os.PathLike[str]) -> Schedule:
 
 
 def _pass(word: str, where: str) -> Action:
-    """The computation that a word stands for."""
+    """Return the computation that a word stands for."""
     try:
         action = Action.parse(word)
     except ScheduleError as error:
@@ -66,7 +66,7 @@ def _pass(word: str, where: str) -> Action:
 
 
 def _words(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:
-    """The name, and line number and words of each line after the first."""
+    """Return the name, and the line number and words of each line after the first."""
     first, *lines = read_text(path).splitlines() or [""]
     kind, version, name = (part.strip() for part in (first.split(maxsplit=2) + 3 * [""])[:3])
     if kind != HEADER:
@@ -78,7 +78,7 @@ def _words(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:
 
 
 def _cells(path: Path) -> list[tuple[int, list[str]]]:
-    """Row number and cells of each row."""
+    """Return the row number and cells of each row."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         return list(enumerate(reader, start=1))

@@ -1,4 +1,4 @@
-"""The file of a sweep's rows, from which an interrupted one continues: a line of JSON for each row that is done."""
+"""The file of a sweep's rows, one line of JSON per finished row. An interrupted sweep continues from it."""
 
 import json
 import os
@@ -15,20 +15,20 @@ FORMAT = {"dtfm_sweep_rows": 1}
 
 
 class SweepRows:
-    """Rows by key. A row is on its way to the disk when ``keep`` returns, so a killed process loses none.
+    """Rows by key. When ``keep`` returns, the row is on its way to disk, so a killed process loses none.
 
-    What is left of a line that was being written is dropped. One sweep at a time may use a file.
+    A partially written line is dropped. Only one sweep at a time may use a file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open the file, or make it. Raises FileError where it is another one, or in use."""
+        """Open or create the file. Raises FileError if it is another kind of file or in use."""
         if not isinstance(path, str | os.PathLike):
             raise FileError(f"resume is {shortened(path)}; wanted the path of a file of rows, there or not")
         self._name = os.fspath(path)
         with explained(self._name, "cannot be opened"):
             self._file: FileIO = open(path, "a+b", buffering=0)  # noqa: SIM115  closed by ``close``
         self._lines: dict[str, int] = {}
-        """Where in the file each row was that was read."""
+        """Position in the file of each row that was read."""
         try:
             if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
                 raise FileError(f"{self._name} is no ordinary file; wanted one, or a new path")
@@ -54,17 +54,17 @@ class SweepRows:
         return len(self._rows)
 
     def where(self, key: str) -> str:
-        """Return the file and the line of a row that was read, for errors."""
+        """Return the file and line of a row that was read, for errors."""
         return f"{self._name}, line {self._lines[key]}"
 
     def keep(self, key: str, row: Mapping[str, Any]) -> None:
-        """Write a row, of plain values."""
+        """Write a row of plain values."""
         if key not in self._rows:
             self._write({"key": key, **row})
             self._rows[key] = dict(row)
 
     def close(self) -> None:
-        """Wait until all is on the disk."""
+        """Wait until everything is on disk."""
         if not self._file.closed:
             os.fsync(self._file.fileno())
             self._file.close()

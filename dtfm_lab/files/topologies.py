@@ -1,14 +1,13 @@
-"""Topologies by name, or from and to files: the end of a file's name decides its format.
+"""Load topologies by name or from files, and save them. The suffix of a file decides its format.
 
 | suffix                                      | holds                                            |
 | ------------------------------------------- | ------------------------------------------------ |
 | .yaml, .yml, .json                          | everything, as people write it                   |
-| .npz                                        | everything, dense, the quickest by far           |
-| .csv                                        | links and names: one row a directed link         |
+| .npz                                        | everything, dense; by far the fastest            |
+| .csv                                        | links and names: one row per directed link       |
 | .latency_ms.csv with .bandwidth_gbps.csv    | links and names: two matrices                    |
 
-Milliseconds and Gbit/s come back exactly where they were milliseconds and Gbit/s once, else to the
-last bit or two of a float.
+Numbers that were once milliseconds and Gbit/s come back exactly. Others come back to the last bit or two of a float.
 """
 
 import os
@@ -27,14 +26,14 @@ from dtfm_lab.files.reading import reason_of, shipped
 
 
 class TopologyFormat(Protocol):
-    """A file format for topologies: a module, or an object, with these three names."""
+    """A file format for topologies: a module or an object with these three names."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What the names of its files end in, in lower case, with the leading dot."""
+        """Suffixes of its file names, in lower case, with the leading dot."""
 
     def read(self, path: Path, /) -> Topology:
-        """The topology of a file. Raises LabError, with the file's name, if it holds none; FileError if it is empty."""
+        """Read a topology. Raises LabError, naming the file, if it holds none, and FileError if it is empty."""
 
     def write(self, topology: Topology, path: Path, /) -> Path:
         """Write the topology and return the path. Raises FileError if it cannot be written."""
@@ -45,7 +44,7 @@ def _is_format(entry: object) -> bool:
 
 
 def _own_formats() -> dict[str, Any]:
-    """The modules ``topology_<name>`` of this folder that are formats, by name."""
+    """Return the modules ``topology_<name>`` of this folder that are formats, by name."""
     names = [module.name for module in iter_modules([str(Path(__file__).parent)])]
     modules = {name: import_module(f"dtfm_lab.files.{name}") for name in names if name.startswith("topology_")}
     formats = {name: module for name, module in modules.items() if _is_format(module)}
@@ -55,14 +54,14 @@ def _own_formats() -> dict[str, Any]:
 FORMATS: Registry[TopologyFormat] = Registry(
     "topology format", group="dtfm_lab.topology_formats", entries=_own_formats(), fits=_is_format
 )
-"""Every known format. If a file's name ends in the suffixes of two formats, the longer suffix decides."""
+"""Every known format. If a file name ends in the suffixes of two formats, the longer suffix wins."""
 
 NETWORKS: Registry[Callable[[], Topology]] = Registry("network", group="dtfm_lab.networks")
-"""Networks of plug-ins: functions that make a Topology."""
+"""Networks from plug-ins: functions that return a Topology."""
 
 
 class MachineReader(Protocol):
-    """Makes a network of several files that tell of machines, such as outputs of tools."""
+    """Builds a network from several files that describe machines, such as the output of tools."""
 
     def __call__(
         self,
@@ -76,11 +75,11 @@ class MachineReader(Protocol):
 
 
 MACHINE_READERS: Registry[MachineReader] = Registry("reader of machines", group="dtfm_lab.machine_readers")
-"""What reads a list of files: the first entry."""
+"""Readers for lists of files. The first entry is used."""
 
 
 def topology_names() -> list[str]:
-    """Names of the networks that come with the lab, or with a plug-in."""
+    """Return the names of the networks that come with the lab or with plug-ins."""
     return sorted({*(path.stem for path in shipped("topologies").glob("*.yaml")), *NETWORKS})
 
 
@@ -91,12 +90,12 @@ def load_topology(
     peak_tflops: Mapping[str, float] | None = None,
     memory_gib: Mapping[str, float] | None = None,
 ) -> Topology:
-    """A topology by name (see ``topology_names``) or from a file of one of ``topology_suffixes``.
+    """Return a topology by name (see ``topology_names``) or from a file with one of ``topology_suffixes``.
 
-    A list of files goes to the first of ``MACHINE_READERS``, with ``at``, ``peak_tflops`` and ``memory_gib``.
+    A list of files is passed to the first of ``MACHINE_READERS``, with ``at``, ``peak_tflops`` and ``memory_gib``.
 
-    Raises FileError (unreadable, broken, unknown key, unknown suffix), TopologyError (missing or
-    impossible link) or UnknownName; each says where.
+    Raises FileError (unreadable, broken, unknown key, unknown suffix), TopologyError (missing or impossible link) or
+    UnknownName. Each error says where.
     """
     if isinstance(name_or_path, list | tuple) and MACHINE_READERS:
         read = next(iter(MACHINE_READERS.values()))
@@ -120,7 +119,7 @@ def load_topology(
 
 
 def save_topology(topology: Topology, path: str | os.PathLike[str]) -> Path:
-    """Write a topology in the format that the path's suffix names; raises FileError for another suffix."""
+    """Write a topology in the format that the path's suffix names. Raises FileError for another suffix."""
     path = Path(path)
     if (found := _format_of(path)) is not None:
         return found.write(topology, path)
@@ -129,12 +128,12 @@ def save_topology(topology: Topology, path: str | os.PathLike[str]) -> Path:
 
 
 def topology_suffixes() -> list[str]:
-    """What the name of a topology's file may end in."""
+    """Return the suffixes that a topology file may have."""
     return sorted(suffix for each in FORMATS.values() for suffix in each.suffixes)
 
 
 def _plug_in_network(name: str) -> Topology:
-    """The network of a plug-in; raises TopologyError where it cannot be made."""
+    """Return a plug-in's network. Raises TopologyError if the plug-in fails."""
     try:
         made = NETWORKS[name]()
     except Exception as error:  # a plug-in may raise anything

@@ -1,10 +1,11 @@
-"""Topologies as CSV, names and links only: a list with one row for each directed link, or two matrices.
+"""Topologies as CSV, with names and links only: a list with one row per directed link, or two matrices.
 
-The first row of a list holds ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in any order among any
-others, as ``Topology.to_frame`` has them. Matrices are two files, ``NAME.latency_ms.csv`` beside
-``NAME.bandwidth_gbps.csv``, whose rows send to their columns: bare, or with names in the first row and column.
-``latency_s`` and ``bandwidth_bytes_per_s`` are read in both, too, and never written. Diagonals are not read. CSV holds
-no GPUs, regions, hosts, prices, times by message size or spread of the links: devices are read as V100s in no region.
+The first row of a list holds ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in any order and among
+other columns, as in ``Topology.to_frame``. Matrices are two files, ``NAME.latency_ms.csv`` and
+``NAME.bandwidth_gbps.csv``. Their rows send to their columns. They are bare, or have names in the first row and column.
+Both forms also accept ``latency_s`` and ``bandwidth_bytes_per_s``, which are never written. Diagonals are ignored. CSV
+holds no GPUs, regions, hosts, prices, times by message size or spread of the links. Devices are read as V100s without a
+region.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MATRICES = SPEEDS[: len(LINKS)]
 
 
 def read(path: Path) -> Topology:
-    """The topology of a list of links, or of a matrix and its companion; raises FileError or TopologyError."""
+    """Read the topology of a list of links, or of a matrix and its companion. Raises FileError or TopologyError."""
     import pandas as pd  # takes a while to load
 
     if named := _matrix_of(path):
@@ -45,7 +46,7 @@ def read(path: Path) -> Topology:
 
 
 def write(topology: Topology, path: Path) -> Path:
-    """Write links and names. Matrices are written as both files, and the given path is returned."""
+    """Write links and names. Matrices are written as both files. Return the given path."""
     for name in topology.names:
         if name != name.strip():
             raise FileError(f"{path}: cannot hold the device name {name!r}; wanted no blanks around it")
@@ -61,7 +62,7 @@ def write(topology: Topology, path: Path) -> Path:
 
 
 def _matrix_of(path: Path) -> str | None:
-    """Which matrix a path names, if any."""
+    """Return which matrix a path names, if any."""
     return next((what for what in SPEEDS if path.stem.lower().endswith(f".{what}")), None)
 
 
@@ -70,7 +71,7 @@ def _beside(path: Path, named: str, what: str) -> Path:
 
 
 def _matrix(path: Path) -> pd.DataFrame:
-    """The numbers of a matrix, zero on its diagonal, labelled where its first row names the devices."""
+    """Return a matrix with zeros on the diagonal, labelled if its first row names the devices."""
     import pandas as pd  # takes a while to load
 
     rows = list(_rows(path))
@@ -96,7 +97,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _rows(path: Path) -> Iterator[list[str]]:
-    """Cells of each row that is not empty. Raises FileError unless there are rows, and all have equally many cells."""
+    """Yield the cells of each non-empty row. Raises FileError if there are no rows or their lengths differ."""
     wanted = 0
     for line, cells in cells_of(read_text(path), path):
         if not wanted and len(cells) == 1 and (stray := next((c for c in ";\t|" if c in cells[0]), None)):

@@ -1,13 +1,18 @@
-"""Topologies as NumPy archives (.npz), which hold everything as dense arrays, never pickled, and are read quickest.
+"""Topologies as NumPy archives (.npz). They hold everything as dense arrays, never pickled, and are the fastest to
+read.
 
-An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may hold ``names`` and
-the devices' ``region``, ``host``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour``, (N,), and
-``position``, (N, 2) with NaN for none; single texts ``name`` and ``description``, and the number
-``link_spread``; ``estimates``, (E, 4), each 0 for links inside hosts or 1 for those between, and the bandwidth that is
-estimated, its least and its most in bytes a second; and, of a measured network,
-``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN where a pair was not measured. Arrays may also be named,
-and counted, in SI (``latency_s``, ``bandwidth_bytes_per_s``, ``message_s``) and a device's numbers as ``peak_tflops``
-and ``memory_gib``. Sizes are checked in the archive's directory before anything is unpacked.
+An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may also hold:
+
+- ``names`` and the devices' ``region``, ``host``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and
+  ``price_per_hour``, (N,), and ``position``, (N, 2) with NaN for none
+- the texts ``name`` and ``description``, and the number ``link_spread``
+- ``estimates``, (E, 4): 0 for links inside hosts or 1 for those between hosts, then the estimated bandwidth, its
+  minimum and its maximum in bytes per second
+- for a measured network, ``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN for pairs that were not
+  measured
+
+Arrays may also be in SI (``latency_s``, ``bandwidth_bytes_per_s``, ``message_s``), and a device's numbers may be
+``peak_tflops`` and ``memory_gib``. Sizes are checked in the archive's directory before anything is unpacked.
 """
 
 import io
@@ -27,7 +32,7 @@ from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
 
 COLUMNS = {"names": "names", "region": "regions", "host": "hosts", "gpu": "gpu"}
-"""Texts, one for each device -> the keywords of ``Topology.from_matrices``."""
+"""Text arrays with one entry per device -> the keywords of ``Topology.from_matrices``."""
 NUMBERS = ("peak_flop_per_s", "peak_tflops", "memory_bytes", "memory_gib", "price_per_hour")
 GROUPS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 SINGLE = ("name", "description", "link_spread")
@@ -38,12 +43,12 @@ LARGEST_BYTES = {
     **dict.fromkeys((*SINGLE, "estimates"), 2**20),
     **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
 }
-"""Most bytes of each array, unpacked, its header included."""
+"""Maximum size of each array in bytes, unpacked, including its header."""
 suffixes = (".npz",)
 
 
 def read(path: Path) -> Topology:
-    """The topology of an archive; raises FileError or TopologyError."""
+    """Read the topology in an archive. Raises FileError or TopologyError."""
     data = read_bytes(path)
     with located(path.name):
         try:

@@ -1,6 +1,6 @@
-"""Turns a topology into the mapping that ``topology_yaml`` reads back.
+"""Turn a topology into the mapping that ``topology_yaml`` reads.
 
-People read these files, so the commonest speeds are written as defaults and the rest as exceptions.
+People read these files, so the most common speeds are written as defaults and the rest as exceptions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Speed = tuple[float, float]
 
 
 def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, Any]:
-    """A mapping from which ``topology_from_mapping`` makes an equal topology.
+    """Return a mapping from which ``topology_from_mapping`` makes an equal topology.
 
-    Its matrices come back exactly where they were milliseconds and Gbit/s once, else to the last bit or two of a
-    float. NICs stand for links where that saves lines. Without ``hosts`` it says no speed inside a host, which
-    the canvas cannot draw.
+    Numbers that were once milliseconds and Gbit/s come back exactly; others to the last bit or two of a float. NICs
+    replace links if that saves lines. Without ``hosts``, speeds inside hosts are left out, because the canvas cannot
+    draw them.
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
@@ -55,7 +55,7 @@ def _estimate(estimate: BandwidthEstimate) -> dict[str, Any]:
 
 
 def _measured(topology: Topology) -> dict[str, Any]:
-    """Times by message size, with an entry for each measured directed link; empty where none was measured."""
+    """Return times by message size with one entry per measured directed link; empty if none was measured."""
     if topology.message_bytes is None or topology.message_s is None:
         return {}
     names, times = topology.names, to_ms(topology.message_s)
@@ -67,14 +67,14 @@ def _measured(topology: Topology) -> dict[str, Any]:
 
 
 def _nics(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(N,) the narrowest uplinks and the narrowest downlinks that cap no link below its bandwidth."""
+    """Return (N,) the narrowest uplinks and downlinks that do not reduce any link's bandwidth."""
     apart = gbps.copy()
     np.fill_diagonal(apart, 0.0)
     return apart.max(axis=1), apart.max(axis=0)
 
 
 def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> FloatArray:
-    """(N, N) bandwidths between regions before NICs cap them: the widest that no NIC explains."""
+    """Return (N, N) bandwidths between regions before NICs cap them: the largest that no NIC explains."""
     lines = np.full_like(gbps, gbps[~np.eye(len(gbps), dtype=bool)].max())
     members = {r: [i for i, region in enumerate(region_of) if region == r] for r in region_of}
     for a, b in product(members, members):
@@ -87,7 +87,8 @@ def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> F
 def _entries(
     topology: Topology, latency_ms: FloatArray, gbps: FloatArray, *, hosts: bool, cap_gbps: FloatArray | None = None
 ) -> dict[str, Any]:
-    """The file's ``default``, ``regions`` and ``between``, whose bandwidths NICs may cap, ``hosts`` and ``links``."""
+    """Return the file's ``default``, ``regions``, ``between``, ``hosts`` and ``links``. NICs may cap their
+    bandwidths."""
     n = len(topology)
     region_of, host_of = _codes([d.region for d in topology.devices]), _codes([d.host for d in topology.devices])
     if cap_gbps is None:
@@ -142,7 +143,8 @@ def _entries(
 
 
 def _links(names: Sequence[str], wrong: BoolArray, real: _Speeds) -> list[dict[str, Any]]:
-    """A line for each pair of devices whose speed no other line says, both ways in one where they are alike."""
+    """Return one line for each pair of devices whose speed no other line states; one for both directions if they are
+    equal."""
     links: list[dict[str, Any]] = []
     for i, j in np.argwhere(np.triu(wrong | wrong.T)).tolist():
         apart = [(a, b) for a, b in ((i, j), (j, i)) if wrong[a, b]]
@@ -155,12 +157,13 @@ def _links(names: Sequence[str], wrong: BoolArray, real: _Speeds) -> list[dict[s
 
 @dataclass(frozen=True, eq=False)
 class _Speeds:
-    """The speeds of all ordered pairs as numbers, because a network of thousands of devices has millions of pairs."""
+    """The speeds of all ordered pairs as integer codes, because a network of thousands of devices has millions of
+    pairs."""
 
     codes: IntArray
-    """(N, N) number of each pair's speed, in the order in which they first come."""
+    """(N, N) code of each pair's speed, in order of first appearance."""
     latencies_ms: FloatArray
-    """Of each number."""
+    """Latency for each code."""
     bandwidths_gbps: FloatArray
 
     @classmethod
@@ -176,11 +179,11 @@ class _Speeds:
         return self._speed(int(self.codes[i, j]))
 
     def commonest(self, chosen: BoolArray, grid: Any = ...) -> Speed | None:
-        """The commonest speed of these pairs, of all or of a part of the matrix; None where there is none."""
+        """Return the most common speed of these pairs, in all or a part of the matrix; None if there are none."""
         return self.most_common(self.codes[grid][chosen])
 
     def most_common(self, codes: IntArray) -> Speed | None:
-        """The commonest of these speeds, of equally common ones the first; None where there is none."""
+        """Return the most common of these speeds (the first if tied); None if there are none."""
         if not codes.size:
             return None
         flat = codes.ravel()
@@ -193,14 +196,14 @@ class _Speeds:
 
 
 def _codes(names: Sequence[str]) -> IntArray:
-    """(N,) a number for each name, -1 for an empty one."""
+    """Return (N,) an integer code for each name, -1 for an empty one."""
     import pandas as pd  # takes a while to load
 
     return np.asarray(pd.factorize(np.array([name or None for name in names], dtype=object))[0])
 
 
 def _members(topology: Topology) -> dict[str, list[int]]:
-    """The devices of each host, in the order of first devices; those without a host are left out."""
+    """Return the devices of each host, ordered by first device. Devices without a host are left out."""
     return by_key((device.host, i) for i, device in enumerate(topology.devices) if device.host)
 
 

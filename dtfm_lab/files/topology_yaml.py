@@ -1,7 +1,7 @@
-"""Topologies in YAML and JSON as people write them, which hold everything.
+"""Topologies in YAML and JSON as people write them. These formats hold everything.
 
-First come the sections of a file, with their keys, units and defaults; then how the speed of every link follows from
-them. ``topology_writing`` writes what is read here.
+First come the sections of a file, with their keys, units and defaults. Then follows how every link's speed is derived
+from them. ``topology_writing`` writes what is read here.
 """
 
 import json
@@ -44,11 +44,11 @@ UNITS = {what: other for what, (other, _) in OTHER_UNIT.items()} | {
     "uplink_bytes_per_s": "uplink_gbps",
     "downlink_bytes_per_s": "downlink_gbps",
 }
-"""Keys in SI -> the keys of the sections below, in the units that people write."""
+"""Keys in SI -> the keys of the sections below, in the usual units."""
 
 
 class UnitSection(Section):
-    """A section whose numbers may also be given in SI, under names that say so."""
+    """A section whose numbers may also be given in SI, under names that include the unit."""
 
     @model_validator(mode="before")
     @classmethod
@@ -67,7 +67,7 @@ class UnitSection(Section):
 
 
 def _written(what: str, value: Any) -> Any:
-    """A number, or a list of numbers, in SI in the unit that people write; raises ValueError for anything else."""
+    """Convert a number, or a list of numbers, from SI to the usual unit. Raises ValueError for anything else."""
     if what == "message_s" and isinstance(value, list):
         return [_written("latency_s", each) for each in value]
     if (number := as_number(value)) is None:
@@ -80,60 +80,60 @@ class SpeedSection(UnitSection):
     """Speed of a link."""
 
     latency_ms: float = Field(ge=0, allow_inf_nan=False)
-    """Milliseconds that a message of no length takes, one way."""
+    """Milliseconds of an empty message, one way."""
     bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
     """Gbit/s."""
 
 
 class HardwareSection(UnitSection):
-    """What a device has, or all devices of a region unless they say otherwise."""
+    """Hardware of a device, or the default for all devices of a region."""
 
     gpu: Name | None = None
-    """Name of the GPU; peak and memory follow from it where the table of hardware has it."""
+    """Name of the GPU. It sets peak and memory if the hardware table has it."""
     host: Name | None = None
     """Machine whose NIC the devices share."""
     peak_tflops: float | None = Field(default=None, gt=0)
-    """Most TFLOP/s of a device."""
+    """Peak TFLOP/s of a device."""
     memory_gib: float | None = Field(default=None, gt=0)
     """Memory of a device in GiB."""
     price_per_hour: float | None = Field(default=None, ge=0)
-    """Dollars an hour."""
+    """US dollars per hour."""
     uplink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Most Gbit/s that leave the device, over whatever link of a region or the default."""
+    """Maximum Gbit/s that leave the device over links of a region or the default."""
     downlink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Most Gbit/s that reach the device, over whatever link of a region or the default."""
+    """Maximum Gbit/s that reach the device over links of a region or the default."""
 
 
 class DeviceSection(HardwareSection):
     """One device."""
 
     name: Name
-    """Its own name, which no other device has."""
+    """Name, unique among devices."""
     region: Name | None = None
-    """Region that it is in; the one under which it stands, where it stands under one."""
+    """Region that it is in. A device listed under a region is in that region."""
     position: tuple[float, float] | None = None
     """Latitude and longitude in degrees, for maps."""
     gpus: int = Field(default=1, ge=1)
-    """GPUs that act as one device, whose numbers are of all of them together."""
+    """Number of GPUs that act as one device. The device's numbers are their totals."""
     inner: SpeedSection | None = None
     """Speed between two of its GPUs."""
 
 
 class RegionSection(HardwareSection):
-    """Devices with the same speed between each two of them."""
+    """Devices with the same speed between any two of them."""
 
     name: Name
-    """Its own name, which no other region has."""
+    """Name, unique among regions."""
     count: int | None = Field(default=None, ge=1, le=MOST_DEVICES)
-    """Number of devices, named after the region, such as Oslo-0."""
+    """Number of devices that are named after the region, such as Oslo-0."""
     per_host: int | None = Field(default=None, ge=1)
-    """Devices of a host: the region's devices are counted into hosts of so many."""
+    """Devices per host. The region's devices are grouped into hosts of this size."""
     inside_host: SpeedSection | None = None
     """Speed between two devices of a host."""
     devices: Annotated[list[DeviceSection], FailFast()] = Field(default_factory=list)
-    """Devices with names of their own, besides those that are counted."""
+    """Devices with their own names, in addition to the counted ones."""
     latency_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Milliseconds that a message of no length takes between two devices of the region, one way."""
+    """Milliseconds of an empty message between two devices of the region, one way."""
     bandwidth_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Gbit/s between two devices of the region."""
 
@@ -149,12 +149,12 @@ class OneWaySection(SpeedSection):
     """Speed in one direction."""
 
     source: Name | None = Field(default=None, alias="from")
-    """Where messages come from."""
+    """Sender."""
     target: Name | None = Field(default=None, alias="to")
-    """Where messages go."""
+    """Receiver."""
 
     def ends(self, pair: tuple[str, str] | None, noun: str) -> tuple[str, str]:
-        """Source and target, or both ends of the pair; raises TopologyError unless exactly one of both is given."""
+        """Return source and target, or both ends of the pair. Raises TopologyError unless exactly one form is given."""
         if pair is not None and self.source is None and self.target is None:
             return pair
         if pair is None and self.source is not None and self.target is not None:
@@ -167,18 +167,18 @@ class BetweenSection(OneWaySection):
     """Speed between the devices of two regions."""
 
     regions: tuple[Name, Name] | None = None
-    """Both regions, where both directions have this speed."""
+    """Both regions, if both directions have this speed."""
 
 
 class LinkSection(OneWaySection):
     """Speed of a single link."""
 
     between: tuple[Name, Name] | None = None
-    """Both devices, where both directions have this speed."""
+    """Both devices, if both directions have this speed."""
 
 
 class MeasuredLinkSection(UnitSection):
-    """Times of messages over one link, in one direction."""
+    """Measured message times of one link, in one direction."""
 
     source: Name = Field(alias="from")
     """Device that sends."""
@@ -189,25 +189,25 @@ class MeasuredLinkSection(UnitSection):
 
 
 class MeasuredSection(Section):
-    """What was measured of a network."""
+    """Measurements of a network."""
 
     message_bytes: list[float]
-    """Sizes of the messages, growing."""
+    """Message sizes, increasing."""
     links: Annotated[list[MeasuredLinkSection], FailFast()]
-    """A line for each direction of each link that was measured."""
+    """One line per measured direction of a link."""
 
 
 class EstimateSection(Section):
-    """A bandwidth that nobody measured, of all links of the kind that have it."""
+    """A bandwidth that nobody measured. It applies to all links of the kind that have this bandwidth."""
 
     links: Literal["inside hosts", "between hosts"]
-    """Links between two devices of a host, or all others."""
+    """Links between two devices of a host, or all other links."""
     bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
-    """What these links have."""
+    """Bandwidth of these links."""
     least_gbps: float = Field(gt=0, allow_inf_nan=False)
-    """The least that it may be."""
+    """The lowest that it may be."""
     most_gbps: float = Field(gt=0, allow_inf_nan=False)
-    """The most that it may be."""
+    """The highest that it may be."""
 
 
 class TopologyFile(Section):
@@ -216,27 +216,27 @@ class TopologyFile(Section):
     dtfm_topology: int
     """Version of the format."""
     name: Name | None = None
-    """Name of the network; that of the file where not given."""
+    """Name of the network; the file's name by default."""
     description: str = ""
-    """What it is and where its numbers are from."""
+    """What the network is and where its numbers come from."""
     link_spread: float = Field(default=LINK_SPREAD, ge=0, le=MOST_SPREAD)
-    """How sure the links are: one standard deviation of the logarithm of the seconds of their messages."""
+    """Uncertainty of the links: the standard deviation of the logarithm of their messages' seconds."""
     estimates: list[EstimateSection] = Field(default_factory=list, max_length=100)
-    """Which bandwidths nobody measured, and how far each may be off."""
+    """Bandwidths that nobody measured, each with the range that it may lie in."""
     typical_prices: bool = False
-    """Whether devices without a price have the typical one of their GPU."""
+    """True if devices without a price get the typical price of their GPU."""
     default: SpeedSection | None = None
-    """Speed of links for which nothing else is said."""
+    """Speed of links that nothing else describes."""
     regions: Annotated[list[RegionSection], FailFast()] = Field(default_factory=list)
     """Groups of devices that are near each other."""
     devices: Annotated[list[DeviceSection], FailFast()] = Field(default_factory=list)
-    """Devices, each with its region or none."""
+    """Devices, each with a region or none."""
     hosts: Annotated[list[HostSection], FailFast()] = Field(default_factory=list)
     """Speeds between two devices of a host."""
     between: Annotated[list[BetweenSection], FailFast()] = Field(default_factory=list)
     """Speeds between regions."""
     links: Annotated[list[LinkSection], FailFast()] = Field(default_factory=list)
-    """Speeds of single links, which come before all others."""
+    """Speeds of single links. They take precedence over all others."""
     measured: MeasuredSection | None = None
     """Measured times of messages of several sizes."""
 
@@ -261,9 +261,9 @@ class TopologyFile(Section):
 def topology_from_mapping(
     data: dict[str, Any], *, where: str = "topology", name: str = "drawn", empty_regions: bool = False
 ) -> Topology:
-    """A topology from what a YAML file holds; ``where`` begins every error message.
+    """Return the topology that a YAML file's mapping describes. ``where`` begins every error message.
 
-    A region without devices is refused unless ``empty_regions``, because more often than not its count is missing.
+    A region without devices is refused unless ``empty_regions``, because usually its count is missing.
     """
     file = parse(TopologyFile, data, where, version="dtfm_topology")
     with located(where):
@@ -330,7 +330,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
 
 
 def _inside_hosts(file: TopologyFile, devices: list[Device], latency_ms: FloatArray, gbps: FloatArray) -> None:
-    """Fill in the speeds between two devices of one host, where the file gives them."""
+    """Fill in the speeds between two devices of one host that the file states."""
     members = by_key((device.host, i) for i, device in enumerate(devices) if device.host)
     speeds: dict[str, SpeedSection] = {}
     for region in file.regions:
@@ -352,7 +352,7 @@ def _refuse_empty_regions(file: TopologyFile, topology: Topology) -> None:
 
 
 def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
-    """The fields of a Topology for times by message size, with NaN for pairs that have none."""
+    """Return the fields of a Topology for times by message size, with NaN for pairs without any."""
     if measured is None:
         return {}
     n_sizes = len(measured.message_bytes)
@@ -377,7 +377,7 @@ def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict
 def _region_speeds(
     file: TopologyFile, regions: dict[str, RegionSection], devices: list[Device]
 ) -> tuple[FloatArray, FloatArray]:
-    """(N, N) latency_ms and bandwidth_gbps from regions and the default; NaN where these give none."""
+    """Return (N, N) latency_ms and bandwidth_gbps from regions and the default; NaN if neither states them."""
     n = len(devices)
     latency_ms, gbps = np.full((n, n), np.nan), np.full((n, n), np.nan)
     if file.default:
@@ -404,7 +404,7 @@ def _region_speeds(
 
 
 def _region_sections(region: RegionSection) -> list[DeviceSection]:
-    """The region's devices, counted ones first, each with its region."""
+    """Return the region's devices with their region, counted ones first."""
     for section in region.devices:
         if section.region not in (None, region.name):
             raise TopologyError(f"device {section.name} stands under region {region.name} but says {section.region}")
@@ -419,7 +419,7 @@ def _region_sections(region: RegionSection) -> list[DeviceSection]:
 
 
 def _value(what: str, section: DeviceSection, region: RegionSection | None) -> Any:
-    """The device's own value of a field, or if it has none its region's."""
+    """Return the device's own value of a field, or else its region's."""
     value = getattr(section, what)
     return value if value is not None or region is None else getattr(region, what)
 
@@ -450,12 +450,12 @@ def _refuse(error: Exception) -> NoReturn:
 
 
 def read(path: Path) -> Topology:
-    """The topology of a YAML or JSON file; raises FileError, TopologyError or UnknownName."""
+    """Read the topology in a YAML or JSON file. Raises FileError, TopologyError or UnknownName."""
     return topology_from_mapping(read_mapping(path), where=path.name, name=title_of(path))
 
 
 def write(topology: Topology, path: Path) -> Path:
-    """Write everything, the commonest speeds as defaults."""
+    """Write everything, with the most common speeds as defaults."""
     data = topology_to_mapping(topology)
     if path.suffix.lower() == ".json":
         return write_text(path, json.dumps(data, indent=1) + "\n")

@@ -1,8 +1,9 @@
-"""Traces as versioned JSON, a list for each column; their losses as CSV; and for chrome://tracing and ui.perfetto.dev.
+"""Traces as versioned JSON with one list per column, their losses as CSV, and files for chrome://tracing and
+ui.perfetto.dev.
 
-In the Trace Event Format ("Trace Event Format", Google, catapult project) every device is a process, in stage order,
-every lane a thread, every action an "X" event, and every message an arrow from "s" to "f". Events of one thread must
-not overlap, so a lane whose messages do is drawn as several threads. Iterations follow each other.
+In the Trace Event Format ("Trace Event Format", Google, catapult project) every device is a process, in stage order.
+Every lane is a thread, every action an "X" event, and every message an arrow from "s" to "f". Events of one thread must
+not overlap, so a lane with overlapping messages becomes several threads. Iterations follow each other.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ Event = dict[str, Any]
 
 MESSAGE = "message"
 CATEGORIES = {"pass": (*PASSES, Kind.PART), "synchronisation": SYNCHRONISATION, "step": (Kind.STEP,)}
-"""Kinds of each category; all others are messages between stages."""
+"""Kinds of action by category. All others are messages between stages."""
 LANES = tuple(Lane)
 LONGEST_NS = 2.0**53
-"""Longest trace, 104 days. Viewers count in nanoseconds, of which a float cannot hold every one beyond this."""
+"""Longest trace: 104 days. Viewers count in nanoseconds, and beyond this a float cannot represent every one."""
 COLUMNS = ("iteration", "replica", "action", "start_s", "end_s")
 """The columns that every trace has."""
 
 
 PLANNED = {each.name for each in fields(TracedPlan)}
-"""Keys of a context that are of the plan: a file holds them beside the others."""
+"""Keys of a context that belong to the plan. A file holds them next to the others."""
 
 FORMER_KEYS = {"cards": "nics"}
-"""Keys of a context as files of earlier versions name them."""
+"""Old names of context keys in files of earlier versions."""
 
 
 def context_to_mapping(context: RunContext) -> dict[str, Any]:
-    """The context in plain JSON types, as files hold it: what is of the plan beside the rest."""
+    """Return the context in plain JSON types, in the form that files hold: the plan's fields next to the rest."""
     data: dict[str, Any] = dump(context)
     planned: dict[str, Any] = data.pop("plan")
     return data | planned
 
 
 def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
-    """Read what ``context_to_mapping`` wrote; errors name the keys as the file has them."""
+    """Read what ``context_to_mapping`` wrote. Errors name the keys as the file has them."""
     if isinstance(data, Mapping):
         own = {FORMER_KEYS.get(key, key): value for key, value in data.items() if key not in PLANNED}
         if "queueing" in own:
@@ -97,11 +98,11 @@ ContextOfFile = Annotated[RunContext, WrapValidator(_context_of), _FlatSchema()]
 
 
 class TraceFile(Section):
-    """The keys of a trace file; ``Trace`` describes the columns."""
+    """The keys of a trace file. ``Trace`` documents the columns."""
 
     dtfm_trace: int
     iteration_s: float = 0.0
-    """Mean seconds of an iteration, for people; it is not read back."""
+    """Average seconds of an iteration, for people. It is not read back."""
     context: ContextOfFile
     actions: tuple[Action, ...]
     iteration: Annotated[list[int], FailFast()]
@@ -113,7 +114,7 @@ class TraceFile(Section):
 
 
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """Write a trace, all or nothing; returns the path."""
+    """Write a trace, all or nothing. Return the path."""
     columns = {name: getattr(trace, name) for name in (*COLUMNS, "after")}
     data = {"dtfm_trace": 1, "iteration_s": trace.iteration_s, "context": context_to_mapping(trace.context)}
     data["actions"] = [list(action) for action in trace.actions]
@@ -122,13 +123,14 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
-    """The trace of a file. Raises FileError, in one line, if the file holds none."""
+    """Read the trace in a file. Raises FileError, in one line, if there is none."""
     path = Path(path)
     return trace_from_mapping(read_mapping(path), where=path.name)
 
 
 def trace_from_mapping(data: dict[str, Any], *, where: str) -> Trace:
-    """The trace in what a file holds; ``where`` names it in errors. Raises FileError, in one line, if it holds none."""
+    """Return the trace in a file's mapping. ``where`` names it in errors. Raises FileError, in one line, if there is
+    none."""
     file = parse(TraceFile, data, where, version="dtfm_trace")
     try:
         arrays = {
@@ -142,11 +144,11 @@ def trace_from_mapping(data: dict[str, Any], *, where: str) -> Trace:
 
 
 def losses(trace: Trace) -> pd.DataFrame:
-    """One row for every number of iterations done: iteration, training_loss, held_out_loss, unigram_entropy.
+    """Return one row per number of finished iterations: iteration, training_loss, held_out_loss, unigram_entropy.
 
-    All three are in nats a byte. Both losses of a row are those of the same parameters: iteration i begins with the
-    parameters after i iterations, so the first row precedes any step and the last has no training loss. Values that
-    were not measured are NaN. Raises TraceError where nothing was trained.
+    All three are in nats per byte. Both losses of a row belong to the same parameters: iteration i begins with the
+    parameters after i iterations. So the first row precedes any step, and the last has no training loss. Values that
+    were not measured are NaN. Raises TraceError if nothing was trained.
     """
     import pandas as pd  # takes a while to load
 
@@ -166,12 +168,12 @@ def losses(trace: Trace) -> pd.DataFrame:
 
 
 def save_losses(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """Write ``losses`` as CSV with a header; returns the path."""
+    """Write ``losses`` as CSV with a header. Return the path."""
     return write_text(path, losses(trace).to_csv(index=False, lineterminator="\n"))
 
 
 def save_chrome_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """Write a file that chrome://tracing and ui.perfetto.dev open; raises TraceError for more than 104 days."""
+    """Write a file for chrome://tracing and ui.perfetto.dev. Raises TraceError for more than 104 days."""
     context = asdict(trace.context)
     context |= context.pop("plan")
     shown = {key: value for key, value in context.items() if key not in ("profile", "orders", "versions")}
@@ -189,7 +191,7 @@ def save_chrome_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 
 def chrome_events(trace: Trace) -> list[Event]:
-    """All events: names of processes and threads first, then actions and messages, iteration by iteration."""
+    """Return all events: names of processes and threads first, then actions and messages, iteration by iteration."""
     start_ns, end_ns = _nanoseconds(trace)
     process = _processes(trace)
     thread, threads = _threads(trace, process, start_ns, end_ns)
@@ -210,9 +212,9 @@ def chrome_events(trace: Trace) -> list[Event]:
 
 
 def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Start and end of each row in whole nanoseconds, so that rows that touch in seconds touch here, too.
+    """Return the start and end of each row in whole nanoseconds. Rows that touch in seconds still touch.
 
-    Each iteration begins where the one before ended.
+    Each iteration begins where the previous one ended.
     """
     which = np.unique(trace.iteration, return_inverse=True)[1]
     began_s = np.concatenate([[0.0], np.cumsum(trace.iteration_ends_s)[:-1]])[which]
@@ -225,8 +227,8 @@ def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def _microseconds(nanoseconds: IntArray) -> FloatArray:
-    """Microseconds, the format's unit, rounded so that viewers that multiply by 1000 and truncate get the same
-    nanoseconds."""
+    """Return microseconds, the format's unit, rounded so that viewers that multiply by 1000 and truncate recover the
+    same nanoseconds."""
     microseconds: FloatArray = nanoseconds / 1e3
     short = (microseconds * 1e3).astype(np.int64) < nanoseconds
     microseconds[short] = np.nextafter(microseconds[short], np.inf)
@@ -234,7 +236,7 @@ def _microseconds(nanoseconds: IntArray) -> FloatArray:
 
 
 def _processes(trace: Trace) -> IntArray:
-    """The number of each row's device, from 1, because viewers reserve 0 for the idle process."""
+    """Return the number of each row's device, from 1. Viewers reserve 0 for the idle process."""
     devices = trace.context.devices
     position = np.array([action.stage % len(devices) for action in trace.actions])[trace.action]
     processes: IntArray = position * len(devices[0]) + trace.replica + 1
@@ -244,9 +246,9 @@ def _processes(trace: Trace) -> IntArray:
 def _threads(
     trace: Trace, process: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> tuple[IntArray, list[tuple[int, int, str]]]:
-    """The thread of each row, and for each thread its number, process and name.
+    """Return the thread of each row, and each thread's number, process and name.
 
-    Threads are numbered after the processes, because viewers take a thread with its process's number for the main
+    Threads are numbered after the processes, because viewers treat a thread with its process's number as the main
     thread.
     """
     lane = np.array([LANES.index(action.lane) for action in trace.actions])[trace.action]
@@ -265,7 +267,7 @@ def _threads(
 
 
 def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """The sublane of each interval: the first that is free at its start. Intervals are sorted by start."""
+    """Return the sublane of each interval: the first one that is free at its start. Intervals are sorted by start."""
     if (start_ns[1:] >= end_ns[:-1]).all():
         return np.zeros(len(start_ns), dtype=np.int64)
     sublane: list[int] = []
@@ -281,7 +283,8 @@ def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
 
 
 def _described(action: Action) -> tuple[str, str, Event]:
-    """Name, category and arguments of an action. Viewers choose colours by name, so it holds no micro-batch number."""
+    """Return an action's name, category and arguments. Viewers choose colours by name, so it has no micro-batch
+    number."""
     kind, m = action.kind, action.microbatch
     category = next((name for name, kinds in CATEGORIES.items() if kind in kinds), MESSAGE)
     args: Event = {"action": str(action), "stage": action.stage}
@@ -291,7 +294,8 @@ def _described(action: Action) -> tuple[str, str, Event]:
 
 
 def _process_names(trace: Trace) -> Iterator[Event]:
-    """Names of the devices, in stage order: their first stage and all others that they were traced with."""
+    """Yield the names of the devices in stage order: the devices at the start and all later replacements in the
+    trace."""
     devices = trace.context.devices
     traced = {action.stage for action in trace.actions} | set(range(len(devices)))
     for position, group in enumerate(devices):

@@ -1,7 +1,8 @@
-"""The state of the lab as one versioned JSON file: network, job, plan, traces, and the settings of its controls; or of
-network, job, plan and tab as a link, packed, after the ``#`` of an address, which no request carries.
+"""The state of the lab as one versioned JSON file, or packed into a link.
 
-A link leaves out traces, and the settings of panels that name files of whoever made it.
+The file holds network, job, plan, traces and the settings of all controls. A link holds network, job, plan and tab
+after the ``#`` of an address, which no request sends to a server. It leaves out traces, and settings that name files of
+whoever made the link.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from dtfm_lab.files.traces import COLUMNS, ContextOfFile, context_to_mapping
 T = TypeVar("T")
 
 MOST_ROWS = 1_000_000
-"""Most rows of a trace that is kept; they take some ten megabytes."""
+"""Maximum number of rows of a trace that is kept. They take about ten megabytes."""
 COMPRESSION_LEVEL = 1
-"""Level of zlib, its quickest; slower levels save little here."""
+"""zlib's fastest level. Slower levels save little here."""
 SAME = {"same": "plan"}
-"""What a file holds in place of a network that is the plan's."""
+"""What a file holds instead of a network that equals the plan's."""
 
 
 class PackedColumn(Section):
-    """An array, compressed: little-endian bytes by zlib, in base64."""
+    """A compressed array: little-endian bytes, zlib, base64."""
 
     dtype: Literal["<i8", "<f8"]
     length: int
@@ -54,16 +55,16 @@ class PackedColumn(Section):
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> PackedColumn:
-        """The array as a column; whole numbers become 64-bit, all others doubles."""
+        """Pack an array. Integers become 64-bit; everything else becomes doubles."""
         dtype: Literal["<i8", "<f8"] = "<f8" if values.dtype.kind == "f" else "<i8"
         raw = np.ascontiguousarray(values, dtype=dtype).tobytes()
         packed = base64.b64encode(zlib.compress(raw, COMPRESSION_LEVEL)).decode("ascii")
         return cls(dtype=dtype, length=len(values), zlib=packed)
 
     def unpacked(self, dtype: str) -> npt.NDArray[Any]:
-        """The array, of the dtype that is wanted. No more is decompressed than ``length`` announces.
+        """Return the array in this dtype. No more is decompressed than ``length`` announces.
 
-        Raises FileError where the column is damaged.
+        Raises FileError if the column is damaged.
         """
         if self.dtype != dtype:
             raise FileError(f"holds {self.dtype}; wanted {dtype}")
@@ -82,7 +83,7 @@ class PackedColumn(Section):
 
 
 class PackedTrace(Section):
-    """A trace, its columns packed."""
+    """A trace with packed columns."""
 
     context: ContextOfFile
     actions: tuple[Action, ...]
@@ -95,7 +96,7 @@ class PackedTrace(Section):
 
 
 def _trace_to_mapping(trace: Trace) -> dict[str, Any] | None:
-    """The trace in plain JSON types; None where it is too long to be kept."""
+    """Return the trace in plain JSON types; None if it is too long to keep."""
     if len(trace) > MOST_ROWS:
         return None
     columns = {name: getattr(trace, name) for name in (*COLUMNS, "after")}
@@ -120,7 +121,8 @@ def _trace_from_mapping(data: Any) -> Trace:
 
 
 def _validator(noun: type[T], name: str, read: Callable[[Any], T]) -> PlainValidator:
-    """Accepts None, a noun as it is, and what a file holds of it; errors become pydantic's, which add the place."""
+    """Return a validator that accepts None, the noun itself, or its form in a file. Errors become pydantic's, which add
+    the place."""
 
     def validate(value: Any) -> T | None:
         if value is None or isinstance(value, noun):
@@ -146,7 +148,7 @@ KeptTrace = Annotated[Trace | None, _validator(Trace, "trace", _trace_from_mappi
 
 
 class WorkspaceState(Section):
-    """What the lab holds, and what a workspace file holds of it. None means "not yet"."""
+    """What the lab holds, in memory and in a workspace file. None means "not yet"."""
 
     topology: KeptTopology = None
     job: KeptJob = None
@@ -154,17 +156,17 @@ class WorkspaceState(Section):
     schedule: str = "gpipe"
     queueing: Annotated[str, BeforeValidator(partial(current_name, "queueing"))] = "pairs"
     choices: dict[str, Any] = Field(default_factory=dict)
-    """Field of the plan's job -> value that the what-if panel has in its place."""
+    """Field of the plan's job -> the value that the what-if panel uses instead."""
     predicted: KeptTrace = None
     measured: KeptTrace = None
     pane: str = ""
-    """Name of the step whose result is shown; empty where unknown."""
+    """Name of the step whose result is shown; empty if unknown."""
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of each panel by its name, in plain JSON values."""
+    """Settings of each panel by its name, as plain JSON values."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What a file does not keep of the state, a sentence each."""
+        """What a file does not keep of the state, one sentence each."""
         return tuple(
             f"the {what} trace has {len(trace):,} rows and is not kept (up to {MOST_ROWS:,} are)"
             for what, trace in (("predicted", self.predicted), ("measured", self.measured))
@@ -173,7 +175,7 @@ class WorkspaceState(Section):
 
 
 def workspace_to_mapping(state: WorkspaceState) -> dict[str, Any]:
-    """The state in plain JSON types. A trace of more than MOST_ROWS is left out, and ``left_out`` says so."""
+    """Return the state in plain JSON types. A trace of more than MOST_ROWS is left out, and ``left_out`` says so."""
     data = {"dtfm_workspace": 1} | state.model_dump() | {"left_out": list(state.left_out)}
     if state.plan is not None and data["topology"] == data["plan"]["topology"]:
         data["topology"] = dict(SAME)
@@ -181,7 +183,8 @@ def workspace_to_mapping(state: WorkspaceState) -> dict[str, Any]:
 
 
 def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") -> WorkspaceState:
-    """The state from a file's keys. Raises FileError, in one line, for another kind or version or damaged values."""
+    """Return the state in a file's mapping. Raises FileError, in one line, for another kind or version or damaged
+    values."""
     require_version(data, "dtfm_workspace", where)
     same = data.get("topology") == SAME
     for_people = ("dtfm_workspace", "left_out", *(["topology"] if same else []))
@@ -198,8 +201,10 @@ def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") ->
 
 
 def save_workspace(state: WorkspaceState, path: str | os.PathLike[str]) -> Path:
-    """Write the state, all or nothing: an older file stays as it was if anything goes wrong. Raises FileError, also for
-    a setting that JSON cannot hold."""
+    """Write the state, all or nothing: if anything fails, an older file stays as it was.
+
+    Raises FileError, also for a setting that JSON cannot hold.
+    """
     try:
         text = json.dumps(workspace_to_mapping(state)) + "\n"
     except (TypeError, ValueError) as error:
@@ -208,13 +213,14 @@ def save_workspace(state: WorkspaceState, path: str | os.PathLike[str]) -> Path:
 
 
 def load_workspace(path: str | os.PathLike[str]) -> WorkspaceState:
-    """The state of a workspace file. Raises FileError, in one line, as ``workspace_from_mapping`` does."""
+    """Read the state in a workspace file. Raises FileError, in one line, as ``workspace_from_mapping`` does."""
     path = Path(path)
     return workspace_from_mapping(read_mapping(path), where=path.name)
 
 
 def _check_choices(state: WorkspaceState) -> None:
-    """Refuse names that do not exist. The schedule may be a user's own, and the job checks the values of choices."""
+    """Refuse names that do not exist. A user may have registered the schedule, and the job checks the values of
+    choices."""
     plain("the chosen schedule", state.schedule)
     if state.queueing not in QUEUEING:
         raise unknown("queueing", state.queueing, QUEUEING)
@@ -226,15 +232,15 @@ def _check_choices(state: WorkspaceState) -> None:
 
 MARK = "#dtfm-lab="
 MOST_CHARACTERS = 100_000
-"""Longest link. A shell takes no word of more than 128 KiB; 64 devices take some 10,000 characters."""
+"""Maximum length of a link. A shell accepts no word above 128 KiB; 64 devices take about 10,000 characters."""
 MOST_BYTES = 4_000_000
-"""Most bytes that a link is unpacked to: a short one may stand for gigabytes."""
+"""Maximum number of bytes that a link may unpack to: a short link could expand to gigabytes."""
 LINKED = ("network", "plan")
 """Panels whose settings a link holds."""
 
 
 def link_of(state: WorkspaceState) -> str:
-    """Return the part of a link that holds the state, from its ``#`` on. Raises FileError where it is too long."""
+    """Return the part of a link that holds the state, starting with ``#``. Raises FileError if it is too long."""
     settings = {name: state.settings[name] for name in LINKED if name in state.settings}
     kept = state.model_copy(update={"predicted": None, "measured": None, "settings": settings})
     text = json.dumps(workspace_to_mapping(kept), separators=(",", ":"))
@@ -246,7 +252,7 @@ def link_of(state: WorkspaceState) -> str:
 
 
 def state_from_link(link: str) -> WorkspaceState:
-    """Return the state that a link holds, whatever address stands before it; raises FileError in one line."""
+    """Return the state in a link, whatever address precedes it. Raises FileError in one line."""
     _, mark, packed = link.strip().partition(MARK)
     if not mark:
         raise FileError(f"the link holds no lab; wanted an address with {MARK}… at its end")
@@ -262,7 +268,7 @@ def state_from_link(link: str) -> WorkspaceState:
 
 
 def _unpacked(packed: str) -> bytes:
-    """Raises ValueError or zlib.error where it is damaged, and FileError where it would be huge."""
+    """Unpack a link. Raises ValueError or zlib.error if it is damaged, and FileError if the result would be huge."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", packed):
         raise ValueError
     decompressor = zlib.decompressobj()

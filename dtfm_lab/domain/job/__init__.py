@@ -1,6 +1,6 @@
-"""Models as rows of layers, jobs that cut them, and the presets of both by name.
+"""Models as sequences of layers, jobs that cut them into stages, and presets of both.
 
-A Job fixes stages, replicas, micro-batches and how messages are compressed; message sizes follow from it.
+A Job fixes stages, replicas, micro-batches and compression. Message sizes follow from it.
 """
 
 from dtfm_lab.domain.job.job import Job

@@ -33,46 +33,48 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
-"""Fields with a count for each stage or replica."""
+"""Fields that hold one count per stage or per replica."""
 _SIZES = ("given_gradient_bytes", "given_hop_bytes")
 _SIZED_BY = {"model", "n_stages", "n_replicas", "global_batch"}
-"""Fields on which message sizes depend, which are those of a stage's gradient and of a replica's mini-batch."""
+"""Fields that change the size of a stage's gradient or of a replica's mini-batch, and so the message sizes."""
 _AHEAD_BY = {
     *("n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage"),
     *("recompute", "checkpointing", "attention", "sequence_parallel", "gradient_dtype", "tensor_parallel", "sharding"),
     *("context_parallel", "expert_parallel"),
     *MEMORY_ONLY,
 }
-"""Fields for which a planner chose how many forwards each stage runs ahead: the schedule, and what memory holds."""
+"""Fields that decide how many forwards each stage may run ahead: the schedule, and what fits into memory."""
 
 
 SETTLED = {"sharding": "none", "synchronisation": "sharded", "overlap": False}
-"""What a placement is priced with if its job leaves these to a planner: the paper's."""
+"""Values used to price a placement whose job leaves these fields to a planner: the paper's choices."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job(JobOptions):
     """One training iteration of a model, cut into stages, replicas and micro-batches.
 
-    Stages, replicas and the micro-batch may be left open: a planner chooses them, and the job of its plan has them.
+    You may leave stages, replicas and the micro-batch open. A planner then chooses them, and the job of its plan holds
+    the chosen values.
 
     Raises
     ------
     JobError
-        A count below 1, a batch that is no whole number of micro-batches or has fewer than replicas, more stages than
-        blocks, a cut that is none of the model, micro-batches per replica that are not those of the batch, choices
-        that contradict each other.
+        A count is below 1. The batch is not a whole number of micro-batches, or has fewer micro-batches than replicas.
+        There are more stages than blocks, or ``blocks_per_stage`` does not add up to the model. The micro-batches per
+        replica do not add up to the batch. Or choices contradict each other.
     UnknownName
-        An unknown dtype, synchronisation or compression. (Schedules are looked up when used.)
+        A dtype, synchronisation or compression is unknown. (Schedules are looked up when used.)
     """
 
     model: ModelSpec | None
     """None for a job that is only priced."""
     global_batch: Annotated[int, BATCH]
     given_gradient_bytes: Annotated[float | None, GRADIENT] = None
-    """Size of one stage's gradient for the communication cost, instead of the model's."""
+    """Size of one stage's gradient for the communication cost, if it should differ from the model's."""
     given_hop_bytes: Annotated[float | None, HOP] = None
-    """Size of a replica's whole mini-batch over one boundary for the communication cost, instead of the model's."""
+    """Size of a replica's whole mini-batch at one boundary for the communication cost, if it should differ from the
+    model's."""
 
     def __post_init__(self) -> None:
         plain("job", self.name)
@@ -105,10 +107,11 @@ class Job(JobOptions):
     def from_bytes(
         cls, n_stages: int, n_replicas: int, gradient_bytes: float, activation_bytes: float, name: str = "bytes"
     ) -> Job:
-        """A job that is priced, not simulated or run: the two message sizes of the paper's cost model.
+        """Return a job that can be priced but not simulated or run, from the two message sizes of the paper's cost
+        model.
 
-        ``gradient_bytes`` is one stage's gradient, whole (c_dp); ``activation_bytes`` what a replica
-        sends over one stage boundary for its whole mini-batch (c_pp).
+        ``gradient_bytes`` is one stage's whole gradient (c_dp). ``activation_bytes`` is what a replica sends over
+        one stage boundary for its whole mini-batch (c_pp).
         """
         return cls(
             name=name,
@@ -123,46 +126,46 @@ class Job(JobOptions):
 
     @property
     def left_open(self) -> tuple[str, ...]:
-        """Fields that are left to a planner; recomputation, which is a checkpointing, is named beside it."""
+        """Fields that the job leaves to a planner. Recomputation counts as checkpointing and is named next to it."""
         taken = "checkpointing" if self.recompute else ""
         found = tuple(what for what in LEFT_TO_PLANNERS if getattr(self, what) is None and what != taken)
         return (*found, "recompute") if "checkpointing" in found else found
 
     def freed(self, *fields: str) -> Job:
-        """The job with these fields left to a planner, of those that can be."""
+        """Return the job with these fields left to a planner. Fields that cannot be left open are ignored."""
         return self.with_fields(**{what: False if what == "recompute" else None for what in fields})
 
     @property
     def settled(self) -> Job:
-        """The job with the paper's sharding and averaging where it leaves these to a planner."""
+        """The job with the paper's sharding and averaging in place of values that it leaves to a planner."""
         chosen = {what: value for what, value in SETTLED.items() if getattr(self, what) is None}
         return self.with_fields(**chosen, warmups=self.warmups) if chosen else self
 
     def require_shape(self) -> None:
-        """Raises JobError where stages, replicas or the micro-batch are left to a planner."""
+        """Raise JobError if stages, replicas or the micro-batch are left to a planner."""
         for what in ("n_stages", "n_replicas", "microbatch"):
             if getattr(self, what) is None:
                 raise JobError(f"job {self.name}: {what} is not given; wanted a number, or a plan, which chooses one")
 
     @property
     def schedule_name(self) -> str:
-        """The job's pipeline schedule; that of the paper where it names none."""
+        """The job's pipeline schedule; the paper's if it names none."""
         return PAPERS_SCHEDULE if self.schedule is None else self.schedule
 
     @property
     def gathers_passes(self) -> bool:
-        """Whether replicas exchange gradients, and perhaps parameters, in the passes of every micro-batch."""
+        """True if replicas exchange gradients, and perhaps parameters, during the passes of every micro-batch."""
         return self.sharding in PASSED_ON
 
     @property
     def n_tasklets(self) -> int:
-        """Devices needed: one a stage and replica."""
+        """Number of devices needed: one per stage and replica."""
         self.require_shape()
         return int(self.n_stages * self.n_replicas)
 
     @property
     def n_microbatches(self) -> int:
-        """Micro-batches of an iteration in one pipeline, in the longest where they differ."""
+        """Micro-batches per iteration in one pipeline; in the longest pipeline if they differ."""
         if self.microbatches_per_replica is not None:
             return max(self.microbatches_per_replica)
         self.require_shape()
@@ -170,7 +173,7 @@ class Job(JobOptions):
 
     @cached_property
     def microbatch_counts(self) -> tuple[int, ...]:
-        """(R,) micro-batches of each pipeline in an iteration."""
+        """(R,) micro-batches per iteration of each pipeline."""
         if self.microbatches_per_replica is not None:
             return self.microbatches_per_replica
         self.require_shape()
@@ -178,99 +181,106 @@ class Job(JobOptions):
 
     @property
     def mean_microbatches(self) -> float:
-        """Mean number of micro-batches of a pipeline in an iteration, by which each micro-batch's loss is divided."""
+        """Average number of micro-batches per pipeline and iteration. Each micro-batch's loss is divided by it."""
         return sum(self.microbatch_counts) / len(self.microbatch_counts)
 
     @property
     def gradient_bytes(self) -> float:
-        """One stage's gradient, whole, as the communication cost counts it: of the largest stage."""
+        """Bytes of one stage's whole gradient, as the communication cost counts them: the largest stage's."""
         return max(self.stage_gradient_bytes) if self.given_gradient_bytes is None else self.given_gradient_bytes
 
     @property
     def hop_bytes(self) -> float:
-        """A replica's whole mini-batch over one stage boundary, the widest, as the communication cost counts it.
+        """Bytes of a replica's whole mini-batch over the widest stage boundary, as the communication cost counts them.
 
-        Of the replica with most micro-batches where they differ, as the paper's cost has one size for all pipelines.
+        If replicas have different numbers of micro-batches, the largest counts, because the paper's cost has one size
+        for all pipelines.
         """
         return self.n_microbatches * self.activation_bytes if self.given_hop_bytes is None else self.given_hop_bytes
 
     @cached_property
     def activation_bytes(self) -> float:
-        """Bytes that one micro-batch sends across the widest stage boundary, forward; its gradient is as large."""
+        """Bytes that one micro-batch sends forward across the widest stage boundary. Its gradient is as large."""
         return compressed_bytes(self.activation_elements, self.dtype, self.compression)
 
     @cached_property
     def least_activation_bytes(self) -> float:
-        """The same of the boundary that least crosses, of all at which the model could be cut."""
+        """``activation_bytes`` of the narrowest boundary at which the model could be cut."""
         self.require_shape()
         least = min((layer.output_elements for layer in self.modelled().layers[:-1]), default=0)
         return compressed_bytes(int(self.microbatch * least), self.dtype, self.compression)
 
     @property
     def activation_elements(self) -> int:
-        """Numbers of one micro-batch that cross the widest of the job's stage boundaries. Only those of a module of
-        one's own differ; of one stage, which has none, what it could be cut at counts."""
+        """Numbers of one micro-batch that cross the job's widest stage boundary.
+
+        Boundaries differ only in a torch module of your own. With a single stage there is no boundary, so the widest
+        possible cut counts.
+        """
         widest = self.modelled().boundary_elements
         return max(self.boundary_elements(self.n_stages)) or int(self.microbatch * widest)
 
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
-        """Per stage, bytes of its whole gradient in messages."""
+        """Bytes of each stage's whole gradient, as sent in messages."""
         return tuple(compressed_bytes(n, self.gradients_in, self.gradients_as) for n in self.stage_parameters)
 
     @cached_property
     def stage_parameters(self) -> tuple[int, ...]:
-        """Per stage, the parameters that its devices hold."""
+        """Number of parameters on each stage's devices."""
         self.require_shape()
         return self.parameters_of(self.n_stages)
 
     @property
     def codes_activations(self) -> bool:
-        """Whether messages along the pipeline are compressed at all."""
+        """True if messages along the pipeline are compressed."""
         return self.activation_bytes < compressed_bytes(self.activation_elements, self.dtype, "none")
 
     @property
     def codes_gradients(self) -> bool:
-        """Whether synchronisation's messages are compressed at all."""
+        """True if synchronisation messages are compressed."""
         return self.stage_gradient_bytes[0] < compressed_bytes(self.stage_parameters[0], self.gradients_in, "none")
 
     @property
     def embedding_bytes(self) -> float:
-        """What the first and the last stage send each other where they tie their embeddings: its gradient, never
-        compressed."""
+        """Bytes that the first and last stage exchange if they tie their embeddings: its gradient, never compressed."""
         model = self.modelled()
         return float(model.vocab_size * model.d_model * BYTES_PER_ELEMENT[self.gradients_in])
 
     @property
     def ties_stages(self) -> bool:
-        """Whether the first and the last stage, on different devices, hold one embedding."""
+        """True if the first and last stage are on different devices and share one embedding."""
         self.require_shape()
         return bool(self.modelled().tied and self.n_stages > 1)
 
     @cached_property
     def stage_layers(self) -> tuple[tuple[Layer, ...], ...]:
-        """Per stage, its layers, first stage first."""
+        """Layers of each stage, first stage first."""
         self.require_shape()
         return self.layers_of(self.n_stages)
 
     def layers_of(self, n_stages: int) -> tuple[tuple[Layer, ...], ...]:
-        """Per stage, its layers, with the model cut into so many stages by ``cut``."""
+        """Return the layers of each stage if ``cut`` divides the model into ``n_stages`` stages."""
         counts = self.cut(n_stages)
         model = self.modelled()
         ends = list(accumulate(counts))
         return tuple(model.layers[end - count : end] for count, end in zip(counts, ends, strict=True))
 
     def boundary_elements(self, n_stages: int) -> tuple[int, ...]:
-        """(n_stages + 1) numbers of one micro-batch that cross the boundary before each of so many stages, and behind
-        the last: none at both ends."""
+        """Return (n_stages + 1) numbers of one micro-batch that cross each boundary, for a model in ``n_stages``
+        stages.
+
+        Entry s is the boundary before stage s. Both ends are 0.
+        """
         self.require_shape()
         crossing = [int(self.microbatch * layers[-1].output_elements) for layers in self.layers_of(n_stages)[:-1]]
         return 0, *crossing, 0
 
     def cut(self, n_stages: int) -> tuple[int, ...]:
-        """Layers of each of so many stages, more than the job's ``n_stages`` where devices hold several.
+        """Return the number of layers of each of ``n_stages`` stages, which may exceed the job's if devices hold
+        several.
 
-        Raises JobError where ``blocks_per_stage`` is of another number of stages.
+        Raises JobError if ``blocks_per_stage`` is for another number of stages.
         """
         blocks, model = self.blocks_per_stage, self.modelled()
         if blocks is not None and n_stages != self.n_stages:
@@ -283,7 +293,8 @@ class Job(JobOptions):
         return model.cut(n_stages, blocks)
 
     def parameters_of(self, n_stages: int) -> tuple[int, ...]:
-        """Per stage of so many; a tied head holds a copy of the embedding where that is on another device."""
+        """Return the parameters of each of ``n_stages`` stages. A tied head on another device holds a copy of the
+        embedding."""
         counts = [sum(layer.parameters for layer in layers) for layers in self.layers_of(n_stages)]
         model = self.modelled()
         counts[-1] += model.vocab_size * model.d_model if self.ties_stages else 0
@@ -291,7 +302,7 @@ class Job(JobOptions):
 
     @property
     def tokens(self) -> int:
-        """Tokens of an iteration, over all replicas; samples where a module of one's own is trained."""
+        """Tokens per iteration over all replicas; samples if you train a module of your own."""
         model = self.modelled()
         return self.global_batch * (1 if model.source else model.seq_len)
 
@@ -302,14 +313,14 @@ class Job(JobOptions):
 
     @property
     def flop(self) -> float:
-        """Of a forward and a backward per iteration, over all replicas; nothing is recomputed."""
+        """FLOP of forward and backward per iteration, over all replicas, without recomputation."""
         return self.global_batch * self.modelled().forward_flop * (1 + self.modelled().backward.whole)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a stage: layers, parameters, flop, gradient_bytes and activation_bytes.
+        """Return one row per stage: layers, parameters, flop, gradient_bytes and activation_bytes.
 
-        ``flop`` is forward and backward of the whole mini-batch of one replica, of the one with most micro-batches
-        where they differ; ``activation_bytes`` one micro-batch over the boundary after the stage, 0 after the last.
+        ``flop`` covers forward and backward of one replica's whole mini-batch (the largest if they differ).
+        ``activation_bytes`` is one micro-batch over the boundary after the stage, 0 after the last.
         """
         import pandas as pd  # takes a while to load
 
@@ -326,7 +337,7 @@ class Job(JobOptions):
         return pd.DataFrame(columns).rename_axis("stage")
 
     def modelled(self) -> ModelSpec:
-        """The model, or a JobError where stages or batch do not fit it, or where there is none.
+        """The model. Raises JobError if there is none, or if stages or batch do not fit it.
 
         A job whose message sizes are given can be priced in shapes that its model or batch do not allow.
         """
@@ -343,14 +354,14 @@ class Job(JobOptions):
         return self.model
 
     def with_fields(self, **fields: Any) -> Job:
-        """The job with these fields instead.
+        """Return the job with these fields replaced.
 
-        ``blocks_per_stage``, ``microbatches_per_replica`` and ``warmups`` are dropped with a change of what they were
-        chosen for: another number of stages or blocks, of replicas or micro-batches, another schedule or memory.
-        Micro-batches of another size keep the sequences of each replica where they divide them.
+        ``blocks_per_stage``, ``microbatches_per_replica`` and ``warmups`` are dropped if something they depend on
+        changes: the number of stages, blocks, replicas or micro-batches, the schedule, or memory. If the micro-batch
+        size changes and divides each replica's sequences, every replica keeps its sequences.
 
-        Message sizes that were given for another model, shape or batch are dropped, too, and follow from the model; a
-        job without one keeps them, as those of one stage and of one replica.
+        Message sizes that were given for another model, shape or batch are dropped too, and then follow from the model.
+        A job without a model keeps them.
         """
         changed = {what for what, value in fields.items() if what in _COUNTS or value != getattr(self, what)}
         blocks, model = self.blocks_per_stage, fields.get("model", self.model)
@@ -367,7 +378,7 @@ class Job(JobOptions):
         return replace(self, **dropped | fields)
 
     def _shares_of(self, microbatch: int | None) -> tuple[int, ...] | None:
-        """Micro-batches of each replica for as many sequences as it has, in micro-batches of another size."""
+        """Return each replica's micro-batches if it keeps its sequences but the micro-batch size changes."""
         counts = self.microbatches_per_replica
         if counts is None or self.microbatch is None or not isinstance(microbatch, int) or microbatch < 1:
             return None
@@ -375,8 +386,10 @@ class Job(JobOptions):
         return None if any(n % microbatch for n in sequences) else tuple(n // microbatch for n in sequences)
 
     def shapes(self, n_devices: int) -> list[tuple[int, int]]:
-        """(stages, replicas) that use all of ``n_devices`` and that this job's model and batch allow, with equal shares
-        for all replicas, whatever its own shape is."""
+        """Return all (stages, replicas) that use all ``n_devices`` and that the model and batch allow.
+
+        All replicas get equal shares. The job's own shape does not matter.
+        """
         shapes = [(n_stages, n_devices // n_stages) for n_stages in range(1, n_devices + 1) if not n_devices % n_stages]
         if self.model is None:
             return shapes
@@ -384,10 +397,10 @@ class Job(JobOptions):
         return [(s, r) for s, r in shapes if s <= self.model.n_blocks and not self.global_batch % (r * microbatch)]
 
     def fitted(self, n_devices: int) -> Job:
-        """The job in the most square shape that uses all devices and that its batch allows, or else most of them.
+        """Return the job in the most square shape that uses all devices, or as many as its batch allows.
 
-        Numbers of stages and replicas that are given are kept, and a micro-batch that is not given becomes one
-        sequence. Raises JobError where no shape is left.
+        Given numbers of stages and replicas are kept. If the micro-batch is not given, it becomes one sequence. Raises
+        JobError if no shape is possible.
         """
         own = self.n_stages, self.n_replicas
         shapes: list[tuple[int, int]] = []

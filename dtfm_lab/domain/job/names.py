@@ -1,6 +1,6 @@
-"""Names of models as people type them: the hub's own spellings, nicknames, and the known names that are nearest.
+"""Model names as people type them: the hub's spellings, nicknames, and suggestions for unknown names.
 
-A hub's name is a known model where it differs in what does not change the architecture: the organisation before it,
+A hub's name matches a known model if it differs only in things that do not change the architecture: the organisation,
 case, dots and dashes, and words such as ``Instruct``.
 """
 
@@ -23,21 +23,21 @@ NICKNAMES = {
     **{"deepseek-v2.5": "deepseek-v2", "deepseek-r1-distill-llama-8b": "llama-3.1-8b"},
     **{"deepseek-r1-distill-llama-70b": "llama-3.3-70b"},
 }
-"""Names of known architectures that are written otherwise."""
+"""Alternative names of known architectures."""
 FINE_TUNED = {"instruct", "base", "hf", "chat", "it", "thinking", "coder"}
-"""Words of a name that tell what a model was trained for, and nothing of its architecture."""
+"""Words that say what a model was tuned for, and nothing about its architecture."""
 RELEASES = re.compile(r"v0\.1|v0\.2|v1\.0|\d{4}|\d{6}")
-"""Words that tell when. Mistral's v0.3 has another vocabulary, and is a model of its own."""
+"""Words that say when a model was released. Mistral's v0.3 has another vocabulary and is a model of its own."""
 LEAST_ALIKE, LEAST_OF_FAMILY = 0.75, 0.45
-"""Likeness from which a known name is suggested: any, and one that begins with the same word."""
+"""Minimum similarity for a suggestion: for any name, and for one that begins with the same word."""
 ABOUT_AS_ALIKE = 0.15
-"""Less than this behind the most alike, others are suggested beside it."""
+"""Names whose similarity is within this of the best one are suggested too."""
 MOST_SUGGESTED = 4
 OTHER_MODELS = "another model is read from its config.json (model=PATH) or planned with --module FILE.PY:FUNCTION"
 
 
 def model_named(given: str, known: Collection[str]) -> str:
-    """The known name for what was given, such as ``meta-llama/Llama-3.1-8B-Instruct``, or what was given."""
+    """Return the known name for input such as ``meta-llama/Llama-3.1-8B-Instruct``, or the input itself."""
     if given in known:
         return given
     name = given.strip().casefold()
@@ -55,7 +55,7 @@ def model_named(given: str, known: Collection[str]) -> str:
 
 
 def unknown_model(noun: str, given: object, known: Collection[str]) -> UnknownName:
-    """The error for the name of a model, or of its job, that is not known; names those that are nearest."""
+    """Return the error for an unknown name of a model or its job. It lists the nearest known names."""
     name = str(given)
     near = [repr(each) for each in _nearest(name, known)]
     hint = f"did you mean {', '.join(near)}? " if near else ""
@@ -67,12 +67,12 @@ def unknown_model(noun: str, given: object, known: Collection[str]) -> UnknownNa
 
 
 def _key(name: str) -> tuple[str, ...]:
-    """The words and numbers of a name, however they are joined: of ``Llama-3.1-8B`` llama, 3, 1, 8, b."""
+    """Return the words and numbers of a name, however they are joined: llama, 3, 1, 8, b for ``Llama-3.1-8B``."""
     return tuple(re.findall(r"[a-z]+|\d+", name.casefold()))
 
 
 def _nearest(name: str, known: Collection[str]) -> list[str]:
-    """The known names that are most like this one, the most alike first."""
+    """Return the known names most similar to this one, the most similar first."""
     own = _key(name[:NAME_SHOWN].rpartition("/")[2])
     found = []
     for each in sorted(known):

@@ -1,4 +1,4 @@
-"""The fields of a job that have defaults, each described once: checks, files, command line and signatures follow."""
+"""The job fields that have defaults. Checks, files, command line options and signatures are derived from them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
 OPERATORS = ("usual", "eager", "fused")
 MEMORY_ONLY = ("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights")
-"""Choices that change what is held, or may be, and no seconds but those of ``memory_traffic``."""
+"""Choices that change memory only. They change seconds only if ``memory_traffic`` is set."""
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}
-"""Bytes of a frozen weight of a block; None for those of the job's dtype."""
+"""Bytes per frozen weight of a block; None stands for those of the job's dtype."""
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
 BLOCKWISE = ("selective", "block")
-"""Checkpointings in which each block computes what it has not kept again, one at a time."""
+"""Kinds of checkpointing in which blocks recompute one at a time what they did not keep."""
 MiB = 2**20
 LEFT_TO_PLANNERS = (
     *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
     *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),
 )
-"""Fields that a planner chooses where they are None."""
+"""Fields that a planner chooses if they are None."""
 OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
-"""Fields that hold for one number of devices: where that changes, every plan chooses them."""
+"""Fields that only fit one number of devices. If that number changes, a planner chooses them again."""
 BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
 GRADIENT = Option(
     help="One stage's gradient, as the communication cost counts it.",
@@ -66,10 +66,7 @@ HOP = Option(
 
 @dataclass(frozen=True, kw_only=True)
 class SystemOptions:
-    """How a training system computes and communicates: the choices in which frameworks differ, each off by default.
-
-    With every choice at its default a job predicts what it did before the choice existed.
-    """
+    """How a training system computes and communicates: the choices in which frameworks differ, each off by default."""
 
     transport: Annotated[
         str,
@@ -79,9 +76,10 @@ class SystemOptions:
             choices=TRANSPORTS,
         ),
     ] = "overlapped"
-    """``blocking`` as torch's send: the device computes on when its message has arrived, and the two directions between
-    two devices take turns. ``batched`` as Megatron-LM's: it waits as well, but what two devices send each other at the
-    same time travels at the same time (torch's ``batch_isend_irecv`` puts it into one NCCL group)."""
+    """``blocking`` works like torch's send: the device continues when its message has arrived, and the two directions
+    between two devices take turns. ``batched`` works like Megatron-LM: the device waits as well, but messages that two
+    devices send each other at the same time travel at the same time (torch's ``batch_isend_irecv`` puts them into one
+    NCCL group)."""
     tensor_parallel: Annotated[
         int | None,
         Option(
@@ -95,8 +93,8 @@ class SystemOptions:
         int,
         Option(help="GPUs of one host that share each sequence, a part each.", unit="GPUs", least=1, varies=False),
     ] = 1
-    """Keys and values go round in a ring beside the attention's products (Liu et al. 2023, "Ring Attention with
-    Blockwise Transformers for Near-Infinite Context"), and each GPU has the parameters of its layers whole."""
+    """Keys and values travel around a ring while attention computes (Liu et al. 2023, "Ring Attention with Blockwise
+    Transformers for Near-Infinite Context"). Each GPU holds all parameters of its layers."""
     expert_parallel: Annotated[
         int,
         Option(
@@ -106,9 +104,9 @@ class SystemOptions:
             varies=False,
         ),
     ] = 1
-    """Tokens are sent to their experts and back, all to all (Lepikhin et al. 2020, "GShard", section 3.2); all other
-    parameters are on every GPU. A micro-batch is that of all these GPUs. With tensor and context parallelism a device
-    of a plan stands for the product of the three."""
+    """Tokens are sent to their experts and back, all to all (Lepikhin et al. 2020, "GShard", section 3.2). All other
+    parameters are on every GPU. A micro-batch is shared by all these GPUs. With tensor and context parallelism, a
+    device of a plan stands for the product of the three."""
     sharding: Annotated[
         str | None,
         Option(
@@ -121,9 +119,9 @@ class SystemOptions:
         bool,
         Option(help="Exchange sharded parameters and gradients of neighbouring layers while a layer computes."),
     ] = True
-    """Without it, each layer of a device waits for its own exchanges, as with FSDP's ``limit_all_gathers`` beside
-    adapters that are FSDP units of their own: at most two units are gathered at a time, and the adapters of a layer
-    take both places until it is done."""
+    """If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are FSDP
+    units of their own: at most two units are gathered at a time, and a layer's adapters occupy both places until it
+    is done."""
     overlap: Annotated[
         Flag,
         Option(
@@ -138,16 +136,17 @@ class SystemOptions:
     fragments: Annotated[
         int, Option(help="Parts of the model that replicas average in turn between iterations.", least=1)
     ] = 1
-    """Streaming DiLoCo (Douillard et al. 2025), with local updates (``synchronise_every``): each fragment is averaged
-    once in so many iterations, one fragment after the other, evenly apart. The paper puts every P-th layer into a
-    fragment; here each is the P-th part of every device's parameters, so that all devices send equally much."""
+    """Streaming DiLoCo (Douillard et al. 2025), with local updates (``synchronise_every``). Fragments are averaged one
+    after the other, evenly spaced, each once per ``synchronise_every`` iterations. The paper puts every P-th layer into
+    a fragment. Here each fragment is the P-th part of every device's parameters, so that all devices send equally much.
+    """
     fragment_delay: Annotated[
         int,
         Option(help="Iterations that a fragment's average may take to arrive while training goes on.", least=0),
     ] = 0
-    """With 0 the average is due before the next iteration, as without fragments. With more, a fragment's changes up to
-    an iteration travel beside the passes of the next ones, an equal part in each, and their average is mixed half
-    and half with what the replica has become by then (the paper's tau; its alpha is 1/2)."""
+    """With 0, the average is due before the next iteration, as without fragments. With more, a fragment's changes
+    travel during the passes of the next iterations, an equal part in each. The average is then mixed half and half
+    with the replica's current parameters (the paper's tau; its alpha is 1/2)."""
     checkpointing: Annotated[
         str | None,
         Option(
@@ -155,19 +154,19 @@ class SystemOptions:
             choices=CHECKPOINTINGS,
         ),
     ] = None
-    """``selective`` keeps every other matrix product and the attention's output (torchtitan's of operators), ``block``
-    the input of each block, ``stage`` that of each stage, as ``recompute`` does. A planner chooses one of these;
-    without one, what is not given is ``none``."""
+    """``selective`` keeps every other matrix product and the attention's output (torchtitan's operator mode), ``block``
+    keeps the input of each block, and ``stage`` that of each stage, as ``recompute`` does. If left open, a planner
+    chooses one of these; otherwise it is ``none``."""
     early_stop: Annotated[
         bool, Option(help="A block that is computed again stops where its backward needs nothing more.")
     ] = False
-    """Then the last matrix product of a checkpointed block is not repeated, as nothing reads what it makes: torch's
-    ``checkpoint(early_stop=True)``, and what torch.compile makes of any checkpoint."""
+    """If True, the last matrix product of a checkpointed block is not repeated, because nothing reads its output.
+    torch's ``checkpoint(early_stop=True)`` does this, and so does torch.compile with any checkpoint."""
     attention: Annotated[
         str, Option(help="Whether attention keeps its matrix for the backward (unfused).", choices=ATTENTIONS)
     ] = "fused"
-    """Unfused, a layer keeps 5 a s^2 bytes a sequence more in half precision (Korthikanti et al. 2022, section 4).
-    A V100 has no FlashAttention, so what a framework falls back to decides: Megatron-LM keeps the scores (unfused),
+    """Unfused attention keeps 5 a s^2 more bytes per sequence in half precision (Korthikanti et al. 2022, section 4). A
+    V100 has no FlashAttention, so it depends on the framework's fallback: Megatron-LM keeps the scores (unfused),
     torch's memory-efficient kernel in ``scaled_dot_product_attention`` does not (fused)."""
     operators: Annotated[
         str,
@@ -177,19 +176,19 @@ class SystemOptions:
             choices=OPERATORS,
         ),
     ] = "usual"
-    """Of a gated MLP, fused keeps 3 widths and not 4 (Megatron-LM's SwiGLU: the two halves and their product). Of a
-    head in half precision usual keeps the 4 bytes of the softmax (Korthikanti et al. 2022, section 4.3); eager holds
-    12, as ``cross_entropy`` has log-softmax and two gradients in fp32 at the beginning of the backward; fused 2, the
-    logits that become their own gradient (Liger's, Transformer Engine's)."""
+    """For a gated MLP, ``fused`` keeps 3 widths instead of 4 (Megatron-LM's SwiGLU: the two halves and their product).
+    For a head in half precision, ``usual`` keeps the 4 bytes of the softmax (Korthikanti et al. 2022, section 4.3).
+    ``eager`` holds 12, because ``cross_entropy`` has log-softmax and two gradients in fp32 at the beginning of the
+    backward. ``fused`` keeps 2: the logits, which become their own gradient (Liger, Transformer Engine)."""
     dropout: Annotated[bool, Option(help="Whether a gpt drops out and keeps the masks; other families never do.")] = (
         True
     )
-    """Without it, a gpt's block keeps 16 of 17 widths, and an unfused attention one matrix and not 2.5."""
+    """Without dropout a gpt's block keeps 16 of 17 widths, and an unfused attention keeps one matrix instead of 2.5."""
     sequence_parallel: Annotated[
         bool,
         Option(help="GPUs of a tensor-parallel group split norms, residuals and dropout too, along the sequence."),
     ] = False
-    """Korthikanti et al. 2022, section 4.2.2: then nothing is held whole by every GPU. Messages are as large."""
+    """Korthikanti et al. 2022, section 4.2.2. No GPU then holds a whole copy. Message sizes do not change."""
     reserve_bytes: Annotated[
         float,
         Option(
@@ -201,17 +200,17 @@ class SystemOptions:
     fragmentation: Annotated[
         float, Option(help="Share of the rest that is lost between allocations, below 1.", least=0)
     ] = 0.0
-    """Plans fit what is left of a device's memory behind both. SimuMax counts .06 (its ``mem_factor`` of .94)."""
+    """Plans must fit into the memory that remains after both. SimuMax counts .06 (its ``mem_factor`` is .94)."""
     gradient_dtype: Annotated[
         str | None, Option(help="Precision of gradients where not that of numbers.", choices=BYTES_PER_ELEMENT)
     ] = None
-    """Gradients are kept and exchanged in it. Megatron-LM's are in fp32: with half-precision parameters 18 bytes a
-    parameter, 2 + 4 + 12 (its table of the distributed optimizer)."""
+    """The dtype in which gradients are kept and exchanged. Megatron-LM uses fp32: with half-precision parameters this
+    makes 18 bytes per parameter, 2 + 4 + 12 (its table of the distributed optimizer)."""
     optimizer: Annotated[
         str, Option(help="Adam with moments of 4 bytes (adam) or of one (adam-8bit).", choices=OPTIMIZERS)
     ] = "adam"
-    """With adam-8bit a moment takes one byte (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"; its
-    scale, 4 bytes for 2048 of them, is not counted). The copy of a parameter in half precision stays in fp32."""
+    """With adam-8bit each moment takes one byte (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
+    Its scale, 4 bytes per 2048 moments, is not counted. The fp32 copy of a half-precision parameter stays."""
     frozen_weights: Annotated[
         str,
         Option(
@@ -219,9 +218,9 @@ class SystemOptions:
             choices=FROZEN_BYTES,
         ),
     ] = "same"
-    """Blocks are quantised, the embedding and the head are not. In nf4 with double quantisation a weight takes 4 bits
-    and .127 for its scales (Dettmers et al. 2023, "QLoRA", section 3). To restore a weight takes the time that memory
-    takes to be read and written, where ``memory_traffic`` counts it."""
+    """Blocks are quantised; the embedding and the head are not. In nf4 with double quantisation a weight takes 4 bits
+    and .127 bits for its scales (Dettmers et al. 2023, "QLoRA", section 3). With ``memory_traffic``, restoring a
+    weight takes the time to read and write it in memory."""
     memory_traffic: Annotated[
         bool, Option(help="Count the time of norms, activations and optimiser's step by the memory they move.")
     ] = False
@@ -233,24 +232,24 @@ class SystemOptions:
             least=0,
         ),
     ] = 0.0
-    """A third of it is the least of a forward, two thirds of a backward. 0 with CUDA graphs, or where a GPU computes
-    longer than its host launches. Eager nanotron takes 3.0 ms without and 4.4 ms with tensor parallelism, whatever the
-    size of a block, and several times that where blocking sends of a pipeline between hosts keep the launches from
-    running ahead (Hugging Face, "Ultra-Scale Playbook", 2025, its sweep of 1 to 64 hosts of H100s)."""
+    """A forward takes at least a third of this, a backward two thirds. Use 0 with CUDA graphs, or if a GPU computes
+    longer than its host launches. Eager nanotron takes 3.0 ms without and 4.4 ms with tensor parallelism, whatever
+    the size of a block. It takes several times as long if blocking sends between hosts keep launches from running
+    ahead (Hugging Face, "Ultra-Scale Playbook", 2025, its sweep of 1 to 64 hosts of H100s)."""
     flush_every: Annotated[
         int | None, Option(help="Micro-batches after which gpipe empties its pipeline; all where not given.", least=1)
     ] = None
 
 
 def chosen(options: SystemOptions) -> dict[str, Any]:
-    """The choices that are not at their default, by name."""
+    """Return the choices that differ from their default, by name."""
     found = {one.name: (getattr(options, one.field), one.default) for one in options_of(SystemOptions)}
     return {name: value for name, (value, default) in found.items() if value != default and value != "none"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineOptions:
-    """How a job is cut, scheduled, averaged and compressed: every field has a default."""
+    """How a job is cut, scheduled, averaged and compressed. Every field has a default."""
 
     name: Annotated[str, Option(help="Name of the job.", varies=False)] = "job"
     dtype: Annotated[str, Option(help="Precision of numbers: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT)] = (
@@ -260,7 +259,7 @@ class PipelineOptions:
         str | None,
         Option(help="Pipeline schedule, looked up when used; chosen by the planner where not given.", varies=False),
     ] = None
-    """Where neither the job nor a planner names one, ``schedule_name`` is that of the paper."""
+    """If neither the job nor a planner names one, ``schedule_name`` is the paper's."""
     warmups: Annotated[
         tuple[int, ...] | None,
         Option(
@@ -277,10 +276,10 @@ class PipelineOptions:
     synchronise_every: Annotated[
         int, Option(help="Iterations; between two, replicas step alone.", unit="iterations", least=1)
     ] = 1
-    """With 1, replicas average their gradients before each step. With more, each takes its steps alone (local
-    updates). With H, in every H-th iteration, after the step, they average the changes of their parameters since
-    these were last equal, and add the average to the parameters of that time, which makes them equal again, to the bit.
-    Compression rounds the changes. The optimiser's state stays with each replica; the two ends of a tied embedding
+    """With 1, replicas average their gradients before each step. With H > 1, each replica takes its steps alone (local
+    updates). After the step of every H-th iteration, replicas average how much their parameters have changed since they
+    were last equal, and add the average to those earlier parameters. This makes all replicas equal again, bit for bit.
+    Compression rounds the changes. Each replica keeps its own optimizer state. The two ends of a tied embedding
     exchange its gradient in every iteration."""
     compression: Annotated[
         str, Option(help="What messages are rounded to on their way, where that is smaller.", choices=COMPRESSIONS)
@@ -291,8 +290,8 @@ class PipelineOptions:
     codec_bytes_per_s: Annotated[
         float, Option(help="Bytes that a device rounds, or restores, in a second.", unit="bytes/s", above=0)
     ] = 100e9
-    """Counted uncompressed. The default is a guess: a fused kernel reads and writes memory once, and shares its
-    bandwidth with everything else."""
+    """Counted in uncompressed bytes. The default is a guess: a fused kernel reads and writes memory once, and shares
+    its bandwidth with everything else."""
     recompute: Annotated[
         bool, Option(help="Keep a stage's input only, and repeat its forward before its backward.")
     ] = False
@@ -301,8 +300,8 @@ class PipelineOptions:
         tuple[int, ...] | None,
         Option(help="Blocks of each stage, first stage first; even where not given.", varies=False),
     ] = None
-    """Schedules that interleave cut the model into more stages, always evenly, and are refused where this is given and
-    is not the even cut."""
+    """Interleaved schedules cut the model into more stages, always evenly. They are refused if this field gives an
+    uneven cut."""
     microbatches_per_replica: Annotated[
         tuple[int, ...] | None,
         Option(help="Micro-batches of each pipeline; as even as they divide where not given.", varies=False),
@@ -311,9 +310,9 @@ class PipelineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions(SystemOptions, PipelineOptions):
-    """What a job, a job's file and the keywords of ``load_job`` have in common.
+    """The fields that a job, a job file and the keywords of ``load_job`` share.
 
-    A field that is added to either base is one of the file, of the command line and of the signatures, too.
+    A field added to either base class also appears in files, on the command line and in signatures.
     """
 
     n_stages: Annotated[
@@ -342,22 +341,22 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def shaped(self) -> bool:
-        """Whether stages, replicas and micro-batch are all given."""
+        """True if stages, replicas and micro-batch are all given."""
         return None not in (self.n_stages, self.n_replicas, self.microbatch)
 
     @property
     def data_gpus(self) -> int:
-        """GPUs of a device's group that compute different tokens with the same parameters, but for experts."""
+        """GPUs in a device's group that process different tokens with the same parameters (apart from experts)."""
         return self.context_parallel * self.expert_parallel
 
     @property
     def group_gpus(self) -> int:
-        """GPUs of a host that one device of a plan stands for."""
+        """Number of GPUs of a host that one device of a plan stands for."""
         return (self.tensor_parallel or 1) * self.data_gpus
 
     @property
     def checkpoints(self) -> str:
-        """The checkpointing in effect: ``stage`` where either field says so, ``none`` where neither says anything."""
+        """The checkpointing in effect: ``stage`` if either field says so, ``none`` if neither says anything."""
         return "stage" if self.recompute else self.checkpointing or "none"
 
     @property
@@ -367,25 +366,25 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def gradients_as(self) -> str:
-        """The compression of what replicas exchange."""
+        """The compression of synchronisation messages."""
         return self.compression if self.gradient_compression is None else self.gradient_compression
 
     @property
     def averages_every(self) -> int:
-        """Iterations from one in which replicas average something to the next: all parameters, or a fragment's part."""
+        """Iterations between two averages: of all parameters, or of one fragment after another."""
         return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
 
     @property
     def averaged_share(self) -> float:
-        """Fraction of the parameters, or their gradients, that replicas average in such an iteration."""
+        """Fraction of the parameters (or gradients) that replicas average in such an iteration."""
         return 1 / (self.fragments * max(self.fragment_delay, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobChanges(JobOptions):
-    """The keywords of ``load_job`` and ``with_job``, and the keys of a job's file: each may be left out.
+    """The keywords of ``load_job`` and ``with_job``, and the keys of a job file. Each may be left out.
 
-    The class checks nothing: values that are given become fields of a Job, which checks them.
+    This class checks nothing. Given values become fields of a Job, which checks them.
     """
 
     model: Annotated[
@@ -403,7 +402,7 @@ class JobChanges(JobOptions):
 
 
 def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
-    """Bytes that so many numbers take in a message: as they are, or compressed where that is smaller."""
+    """Return the bytes of ``n_elements`` numbers in a message: uncompressed, or compressed if that is smaller."""
     plain_bytes = n_elements * BYTES_PER_ELEMENT[dtype]
     coded_bytes = {
         "none": plain_bytes,
@@ -418,13 +417,13 @@ def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
 
 
 PAPERS_SCHEDULE = "gpipe"
-"""What DT-FM runs."""
+"""The schedule that DT-FM runs."""
 PASSED_ON = ("zero-2", "zero-3")
-"""Shardings with which replicas exchange gradients, and perhaps parameters, in the passes of every micro-batch."""
+"""Kinds of sharding in which replicas exchange gradients, and perhaps parameters, during every micro-batch's passes."""
 
 
 def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
-    """What contradicts what among a job's fields, in words."""
+    """Yield one sentence for each contradiction among a job's fields."""
     if job.sharding not in (None, "none"):
         if job.synchronisation not in (None, *BY_SHARDS):
             yield (
@@ -467,7 +466,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
 
 
 def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
-    """What context and expert parallelism cannot divide, or stand beside."""
+    """Yield one sentence for each thing that context or expert parallelism cannot divide or combine with."""
     context, experts = job.context_parallel, job.expert_parallel
     if context * experts == 1:
         return
@@ -494,7 +493,7 @@ def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
 
 
 def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:
-    """Choices that need numbers which the model's layers do not give, in words."""
+    """Yield one sentence for each choice that needs numbers missing from the model's layers."""
     wanted = {
         "attention_elements": ("attention unfused", job.attention == "unfused"),
         "selective_elements": ("checkpointing selective", job.checkpointing == "selective"),
@@ -510,7 +509,7 @@ def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:
 
 
 def check_batch(job: JobOptions, global_batch: int) -> None:
-    """Raises JobError where the batch is no whole number of micro-batches, or has fewer than replicas."""
+    """Raise JobError if the batch is not a whole number of micro-batches, or has fewer than replicas."""
     n_microbatches, over = divmod(global_batch, job.microbatch)
     replicas = 1 if job.n_replicas is None else job.n_replicas
     if over:
@@ -540,7 +539,7 @@ def check_batch(job: JobOptions, global_batch: int) -> None:
 
 
 def checked_counts(job: JobOptions, model: ModelSpec | None, what: str, given: object) -> tuple[int, ...]:
-    """The counts of a field with one for each stage or replica; raises JobError where they are none of this job."""
+    """Return the counts of a field with one entry per stage or replica. Raises JobError if they do not fit this job."""
     per, n, least = ("replica", job.n_replicas, 1) if what == "microbatches_per_replica" else ("stage", job.n_stages, 0)
     if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
         raise JobError(f"job {job.name}: {what} is {shortened(given)}; wanted a count for each {per}")

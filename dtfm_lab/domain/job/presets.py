@@ -8,23 +8,23 @@ from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import GB, GiB
 
 GPT_VOCABULARY = 50257
-"""Tokens of GPT-2 and GPT-3 (Radford et al. 2019)."""
+"""Vocabulary size of GPT-2 and GPT-3 (Radford et al. 2019)."""
 
 TINY = gpt(name="tiny", n_layers=8, d_model=128, n_heads=4, seq_len=64, vocab_size=256, tied=False)
-"""1.7 million parameters on bytes of text: trains on a laptop's CPU within seconds."""
+"""1.7 million parameters on bytes of text. It trains on a laptop's CPU within seconds."""
 
 SMALL = gpt(name="small", n_layers=8, d_model=256, n_heads=4, seq_len=64, vocab_size=256, tied=False)
-"""6.5 million parameters on bytes of text: after some ten seconds on a laptop's CPU its loss is below the entropy of
-the bytes' frequencies."""
+"""6.5 million parameters on bytes of text. After about ten seconds on a laptop's CPU, its loss falls below the entropy
+of the bytes' frequencies."""
 
 
 def _gpt2(name: str, n_layers: int, d_model: int, n_heads: int) -> ModelSpec:
-    """Radford et al. 2019, table 2; heads from the published checkpoints."""
+    """Return a GPT-2 model: Radford et al. 2019, table 2, with the heads of the published checkpoints."""
     return gpt(name=name, n_layers=n_layers, d_model=d_model, n_heads=n_heads, seq_len=1024, vocab_size=GPT_VOCABULARY)
 
 
 def _gpt3(name: str, n_layers: int, d_model: int, n_heads: int) -> ModelSpec:
-    """Brown et al. 2020, table 2.1. Its alternating sparse attention counts as dense."""
+    """Return a GPT-3 model: Brown et al. 2020, table 2.1. Its alternating sparse attention counts as dense."""
     return gpt(name=name, n_layers=n_layers, d_model=d_model, n_heads=n_heads, seq_len=2048, vocab_size=GPT_VOCABULARY)
 
 
@@ -39,8 +39,7 @@ def _llama(name: str, *row: int, **variant: bool) -> ModelSpec:
 DEEPSEEK_HEADS = {"kv_rank": 512, "nope_dim": 128, "rope_dim": 64, "value_dim": 128}
 
 GPT3_XL = _gpt3("gpt3-xl", 24, 2048, 16)
-"""1.3 billion parameters, DT-FM section 4.1. 16 heads of 128, where the paper's table has 24, which
-do not divide 2048."""
+"""1.3 billion parameters, DT-FM section 4.1. It has 16 heads of 128, because the paper's 24 do not divide 2048."""
 
 _MODELS = (
     TINY,
@@ -163,25 +162,25 @@ _MODELS = (
 )
 
 MODELS: dict[str, ModelSpec] = {model.name: model for model in _MODELS}
-"""Models by name, each with the sequence length it was trained on; ``ModelSpec.with_seq_len`` changes that."""
+"""Models by name, each with the sequence length it was trained on. ``ModelSpec.with_seq_len`` changes that."""
 
 DTFM_GRADIENT_BYTES = 1.3 * 4 * 3 / 24 * GB
-"""1.3 billion parameters of 4 bytes, 3 of 24 layers a stage, in the public code's "GB"."""
+"""1.3 billion parameters of 4 bytes, 3 of 24 layers per stage, in the public code's "GB"."""
 
 DTFM_HOP_BYTES = 2024 * 2048 * 2 * (1.25e5 / 2048) / GiB * GB
-"""A replica's activations. The public code writes 2024 where 2048 is meant and uses a GiB figure as GB;
-kept as it is, because published costs rest on it."""
+"""Activations of one replica. The public code has 2024 where 2048 is meant, and uses a GiB figure as GB. Both are kept,
+because published costs depend on them."""
 
 
 BATCHES = {
     **{"llama-2-7b": 1024, "llama-2-13b": 1024, "llama-2-70b": 1024},  # Touvron et al. 2023: 4 million tokens
     **{"qwen3-30b-a3b": 1024, "deepseek-v3": 4096},  # DeepSeek's report: from 3072 to 15360
 }
-"""Sequences per iteration of a model's job, 512 where not named, as Radford et al. 2019 have it."""
+"""Sequences per iteration of each model's job (512 if not listed, as in Radford et al. 2019)."""
 
 
 OPEN: dict[str, Any] = dict.fromkeys(("tensor_parallel", "sharding", "synchronisation", "overlap"))
-"""What a planner chooses of a job that pins nothing, of the fields whose defaults are values."""
+"""Fields with non-None defaults that a planner chooses for a job that pins nothing."""
 
 
 def _job(model: ModelSpec) -> Job:
@@ -211,7 +210,10 @@ JOBS: Registry[Job] = Registry(
     entries={job.name: job for job in (*map(_job, _MODELS), *_JOBS)},
     fits=lambda entry: isinstance(entry, Job),
 )
-"""``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, which are for its shape and batch, and
-simulated as GPT3-XL, whose sizes it has in other shapes and batches. ``gpt3-xl`` follows its own sizes throughout;
-``tiny`` and ``small`` are for real runs on one machine. Every other model is a job of its name, with batches of 0.5
-to 17 million tokens. ``gpt3-xl`` and these leave everything that a launch can choose to the planner."""
+"""Jobs by name.
+
+``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, which fit its shape and batch. It is simulated as
+GPT3-XL, and other shapes use the model's own sizes. ``gpt3-xl`` uses its own sizes throughout. ``tiny`` and ``small``
+are for real runs on one machine. Every other model has a job of its name, with batches of 0.5 to 17 million tokens.
+These jobs and ``gpt3-xl`` leave everything that a launch can choose to the planner.
+"""

@@ -1,16 +1,15 @@
-"""What a layer keeps for its backward and computes again there, under a job's attention and checkpointing; and what it
-keeps of weights that are not trained.
+"""What a layer keeps for its backward, what it recomputes, and what frozen weights take in memory.
 
-With ``selective`` and ``block`` checkpointing a block keeps less than its operators need, and computes the rest again,
-one block at a time; the embedding and the head are not checkpointed, as in torchtitan and Megatron-LM. With ``stage``
-whole stages are: what is left then is no sum over layers, and ``memory_intervals`` counts it.
+With ``selective`` and ``block`` checkpointing, a block keeps less than its operators need and recomputes the rest, one
+block at a time. Embedding and head are not checkpointed, as in torchtitan and Megatron-LM. With ``stage``
+checkpointing, whole stages are recomputed. What remains is then not a sum over layers; ``costs.memory`` counts it.
 
-With context and expert parallelism every GPU of a group has tokens of its own, and activations are those of all.
-Parameters are held once more by each of them, but for experts, which are split among expert-parallel GPUs.
+With context and expert parallelism, every GPU of a group has its own tokens, and activations are the sum over all. Each
+GPU holds its own copy of the parameters, except for experts, which are split among expert-parallel GPUs.
 
-With tensor parallelism numbers are those of all GPUs of a group. Norms, residuals and dropout are not divided: every
-GPU holds them whole (Korthikanti et al. 2022, section 4.2.1: 10 of the 34 bytes a token and width of a gpt), unless
-they are cut along the sequence (section 4.2.2).
+With tensor parallelism, numbers are totals over the GPUs of a group. Norms, residuals and dropout are not divided:
+every GPU holds them whole (Korthikanti et al. 2022, section 4.2.1: 10 of the 34 bytes per token and width of a gpt),
+unless they are cut along the sequence (section 4.2.2).
 """
 
 from __future__ import annotations
@@ -27,35 +26,35 @@ from dtfm_lab.domain.schedule.synchronisation import LAST
 from dtfm_lab.domain.units import IntArray
 
 WHOLE_WIDTHS = {"gpt": 5, "llama": 4, "moe": 4}
-"""Widths of a block's held numbers a token that every GPU of a group holds: input and output of both norms, and in a
-gpt two dropout masks of half a number each."""
+"""Widths per token that every GPU of a group holds whole: input and output of both norms, and in a gpt two dropout
+masks of half a number each."""
 WHOLE_SHARE = 10 / 34
-"""Share of a block's held numbers that every GPU of a group holds, in other families: that of a gpt."""
+"""Share of a block's held numbers that every GPU of a group holds whole, for other families: a gpt's share."""
 
 
 DROPOUT_WIDTHS = {"gpt": 1}
-"""Widths of a block's held numbers a token that are masks of dropout: two, of half a number each."""
+"""Widths per token that a block holds as dropout masks: two masks of half a number each."""
 DROPOUT_SHARE = {"gpt": 3 / 5}
-"""Of what an unfused attention keeps, its dropout's share: mask and output, 1.5 of 2.5 numbers."""
+"""Dropout's share of what unfused attention keeps: mask and output, 1.5 of 2.5 numbers."""
 USUAL_LOGITS = 2
-"""Numbers that families count for each logit: in half precision the 4 bytes of the softmax."""
+"""Numbers that families count for each logit: in half precision, the 4 bytes of the softmax."""
 
 
 def frozen_bytes(job: Job, layer: Layer) -> float:
-    """Bytes of a layer's weights that are held and not trained."""
+    """Return the bytes of a layer's weights that are held but not trained."""
     plain_bytes = BYTES_PER_ELEMENT[job.dtype]
     own = FROZEN_BYTES[job.frozen_weights] if layer.kind is LayerKind.BLOCK else None
     return layer.frozen_elements * (plain_bytes if own is None else min(own, plain_bytes))
 
 
 def copied_elements(job: Job, layer: Layer) -> int:
-    """Parameters, trained and not, that a group holds of a layer beyond one copy."""
+    """Return how many parameters of a layer, trained or not, a group holds beyond one copy."""
     beside = layer.parameters - layer.expert_elements
     return (job.data_gpus - 1) * beside + (job.context_parallel - 1) * layer.expert_elements
 
 
 def whole_elements(job: Job, layer: Layer) -> int:
-    """Of a layer's held numbers of one sequence, those that every GPU of a group holds: they are not divided."""
+    """Return how many of a layer's held numbers of one sequence every GPU of a group holds whole."""
     model = job.modelled()
     width = model.boundary_elements
     if layer.kind is LayerKind.EMBEDDING:
@@ -69,7 +68,7 @@ def whole_elements(job: Job, layer: Layer) -> int:
 
 
 def needed_elements(job: Job, layer: Layer) -> int:
-    """Numbers that the backward of one sequence needs, whether kept or computed again."""
+    """Return how many numbers the backward of one sequence needs, kept or recomputed."""
     held = layer.held_elements + _beside(job, layer)
     if job.attention == "unfused":
         share = 0.0 if job.dropout else DROPOUT_SHARE.get(job.modelled().family, 0.0)
@@ -79,12 +78,12 @@ def needed_elements(job: Job, layer: Layer) -> int:
 
 
 def _masks(job: Job) -> int:
-    """Widths a token that a block does not keep without dropout."""
+    """Return the widths per token that a block saves if dropout is off."""
     return 0 if job.dropout else DROPOUT_WIDTHS.get(job.modelled().family, 0)
 
 
 def _beside(job: Job, layer: Layer) -> int:
-    """Numbers of one sequence that the job's operators hold beyond the usual ones; below 0 where they hold less."""
+    """Return how many more numbers of one sequence the job's operators hold than the usual ones; negative if fewer."""
     model = job.modelled()
     if layer.kind is LayerKind.HEAD:
         if layer.held_elements < USUAL_LOGITS * layer.output_elements:
@@ -105,7 +104,8 @@ def _beside(job: Job, layer: Layer) -> int:
 
 
 def kept_elements(job: Job, layer: Layer) -> int:
-    """Numbers of one sequence that are kept from the layer's forward on; all that are needed but for checkpoints."""
+    """Return how many numbers of one sequence are kept after the layer's forward. Without checkpointing, all that are
+    needed."""
     needed = needed_elements(job, layer)
     if layer.kind is not LayerKind.BLOCK or job.checkpoints not in BLOCKWISE:
         return needed
@@ -118,18 +118,21 @@ def kept_elements(job: Job, layer: Layer) -> int:
 
 
 def _copies(job: Job) -> int:
-    """Further GPUs of a group, each with a copy of what is not divided."""
+    """Return the number of further GPUs in a group, each with a copy of what is not divided."""
     return whole_copies(job) - 1
 
 
 def whole_copies(job: Job) -> int:
-    """GPUs of a group that each hold what is not divided: one, together, where it is cut along the sequence."""
+    """Return how many copies a group holds of what is not divided: one per GPU, or one in total if cut along the
+    sequence."""
     return 1 if job.sequence_parallel else job.tensor_parallel or 1
 
 
 def last_product_flop(model: ModelSpec, layer: Layer) -> float:
-    """FLOP of one sequence of the product that ends a block, from the MLP's width to the model's; 0 where its width is
-    not told by the layer, as of one with experts."""
+    """Return the FLOP of one sequence in a block's last product, from the MLP's width to the model's.
+
+    0 if the layer does not tell the MLP's width, as with experts.
+    """
     if model.family not in ("gpt", "llama") or not layer.attention_elements:
         return 0.0
     tokens, width = model.seq_len, model.d_model
@@ -143,10 +146,10 @@ def last_product_flop(model: ModelSpec, layer: Layer) -> float:
 
 
 def repeated_flop(job: Job, layer: Layer) -> float:
-    """FLOP of one sequence that the layer's backward repeats of its forward.
+    """Return the forward FLOP of one sequence that the layer repeats in its backward.
 
-    Selective checkpointing keeps a fused attention's output. Of an unfused attention it keeps that output, too, and
-    computes its matrices again, which takes the product of queries and keys: half of the attention's FLOP.
+    Selective checkpointing keeps the output of attention. An unfused attention recomputes its matrices, which takes the
+    product of queries and keys: half of the attention's FLOP.
     """
     if job.checkpoints == "stage":
         return layer.forward_flop
@@ -159,9 +162,9 @@ def repeated_flop(job: Job, layer: Layer) -> float:
 
 
 def moved_elements(job: Job, layer: Layer) -> float:
-    """Numbers of one sequence that operators other than matrix products read and write in a forward.
+    """Return how many numbers of one sequence operators other than matrix products read and write in a forward.
 
-    Each matrix that an unfused attention keeps is written by one operator, from another of its size.
+    Each matrix that an unfused attention keeps is written by one operator that reads another matrix of its size.
     """
     moved = layer.moved_elements + (2 * layer.attention_elements if job.attention == "unfused" else 0)
     copies = _copies(job)
@@ -176,8 +179,8 @@ def moved_elements(job: Job, layer: Layer) -> float:
 
 
 def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
-    """Bytes that a send carries: a micro-batch's activations, a share of a gradient or, where replicas split the
-    optimiser's states, of the parameters, or a tied embedding's gradient."""
+    """Return the bytes of a message: a micro-batch's activations, a share of a gradient, a tied embedding's gradient,
+    or, if replicas split the optimizer states, a share of the parameters."""
     kind = step.action.kind
     if kind in ACROSS_STAGES:
         return boundary_bytes(job, schedule.n_stages)[int(boundary_of(kind, step.action.stage))]
@@ -188,33 +191,33 @@ def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
 
 
 def boundary_of(kind: Kind, stage: int | IntArray) -> Any:
-    """The boundaries that messages of this kind cross at these stages, as ``Job.boundary_elements`` counts them."""
+    """Return the boundaries that these messages cross, numbered as in ``Job.boundary_elements``."""
     return stage + (ACROSS_STAGES[kind] > 0)
 
 
 @lru_cache(maxsize=64)
 def boundary_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """(n_stages + 1) bytes that one micro-batch sends over each of ``Job.boundary_elements``."""
+    """Return (n_stages + 1) bytes that one micro-batch sends over each boundary of ``Job.boundary_elements``."""
     return tuple(compressed_bytes(n, job.dtype, job.compression) for n in job.boundary_elements(n_stages))
 
 
 @lru_cache(maxsize=64)
 def device_gradient_elements(job: Job, n_stages: int) -> tuple[int, ...]:
-    """Parameters of all stages of each position in the pipeline, the model cut into ``n_stages``."""
+    """Return the parameters at each position of the pipeline, for a model cut into ``n_stages`` stages."""
     counts = job.parameters_of(n_stages)
     return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
 
 
 @lru_cache(maxsize=64)
 def device_expert_elements(job: Job, n_stages: int) -> tuple[int, ...]:
-    """Of these, those of experts."""
+    """Return the expert parameters at each position of the pipeline."""
     counts = [sum(layer.expert_elements for layer in layers) for layers in job.layers_of(n_stages)]
     return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
 
 
 @lru_cache(maxsize=64)
 def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """Bytes in messages of the gradients of all stages of each position in the pipeline."""
+    """Return the bytes of gradient messages at each position of the pipeline, over all its stages."""
     return tuple(
         compressed_bytes(n, job.gradients_in, job.gradients_as) for n in device_gradient_elements(job, n_stages)
     )
@@ -222,8 +225,11 @@ def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=64)
 def device_average_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """Bytes in messages of what comes back of the gradients of each position: their averages, or, where replicas split
-    the optimiser's states, the parameters stepped with them, which are never compressed."""
+    """Return the bytes that come back for the gradients at each position of the pipeline.
+
+    These are averaged gradients. If replicas split the optimizer states, they are updated parameters, which are never
+    compressed.
+    """
     if job.sharding in (None, "none"):
         return device_gradient_bytes(job, n_stages)
     return tuple(compressed_bytes(n, job.dtype, "none") for n in device_gradient_elements(job, n_stages))
@@ -231,11 +237,10 @@ def device_average_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=64)
 def buckets_of(job: Job, schedule: Schedule) -> tuple[tuple[Bucket, ...], ...]:
-    """By position in the pipeline, the buckets in the order in which they become ready; empty without overlap.
+    """Return each position's buckets in the order in which they become ready; empty without overlap.
 
-    Layers are added from the last to the first, over the stages of a device in the order of their last backwards, and
-    a bucket is closed once it holds ``bucket_bytes``, as torch's DistributedDataParallel closes its own. A layer is
-    never cut.
+    Layers are added from last to first, over the stages of a device in the order of their last backwards. A bucket is
+    closed once it holds ``bucket_bytes``, as in torch's DistributedDataParallel. Layers are never split.
     """
     if not job.overlap:
         return ()
@@ -247,7 +252,7 @@ def _of_device(job: Job, schedule: Schedule, position: int) -> tuple[Bucket, ...
     whole, full = job.parameters_of(schedule.n_stages), job.bucket_bytes / BYTES_PER_ELEMENT[job.gradients_in]
     n_elements = max(sum(whole[stage] for stage in last), 1)
     held: list[tuple[int, dict[int, float]]] = [(0, {})]
-    """Of each bucket, its parameters and the fraction of each stage's last backward."""
+    """For each bucket, its parameters and the fraction of each stage's last backward."""
     for stage, kind in last.items():
         layers = stages[stage]
         counts = [layer.parameters for layer in layers]
@@ -263,7 +268,7 @@ def _of_device(job: Job, schedule: Schedule, position: int) -> tuple[Bucket, ...
 
 
 def _last_backwards(schedule: Schedule, position: int) -> dict[int, Kind]:
-    """The kind of each stage's last backward, the stages of a device in the order of these."""
+    """Return the kind of each stage's last backward, in the order in which the device runs them."""
     last: dict[int, Kind] = {}
     for action in schedule.programs[position]:
         if action.kind in LAST:
@@ -273,8 +278,11 @@ def _last_backwards(schedule: Schedule, position: int) -> dict[int, Kind]:
 
 
 def _fractions(job: Job, layers: tuple[Layer, ...], *, recomputes: bool) -> list[float]:
-    """Of each layer, the fraction of a backward that it takes, by its FLOP, with those of a block computed again before
-    its own; where the stage is, the last layer begins with recomputing all."""
+    """Return the fraction of a backward that each layer takes, by its FLOP.
+
+    A recomputed block's forward counts just before its own backward. If the whole stage is recomputed, that counts at
+    the last layer.
+    """
     flops = [layer.forward_flop for layer in layers]
     backward = job.modelled().backward.whole
     if recomputes and job.checkpoints in BLOCKWISE:

@@ -1,10 +1,10 @@
-"""Convert frames, graphs and labelled matrices to devices and (N, N) arrays in SI; errors name the link.
+"""Convert frames, graphs and labelled matrices to devices and (N, N) arrays in SI units. Errors name the link.
 
-Numbers may be given in either of two units, the one people write or SI, told apart by their names.
+A number may be given in SI or in the unit that people usually write. The name of the field says which one.
 
-A network may have measured times of messages of several sizes beyond latency and bandwidth. Between two measured
-sizes the time is linear; a smaller message takes as long as the smallest, a larger one continues the line through the
-last two. A pair that was not measured has NaN, and its times follow from latency and bandwidth.
+A network may also hold measured times of messages of several sizes. Between two measured sizes the time is
+interpolated. Smaller messages take as long as the smallest one. Larger ones continue the line through the last two
+sizes. A pair that was not measured has NaN, and its times follow from latency and bandwidth.
 """
 
 from __future__ import annotations
@@ -31,33 +31,34 @@ OTHER_UNIT: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "peak_flop_per_s": ("peak_tflops", lambda tflops: tflops * TERA),
     "memory_bytes": ("memory_gib", lambda gib: gib * GiB),
 }
-"""Names in SI -> the name in the unit that people write, and the function from that unit to SI."""
+"""SI name -> the name in the usual unit, and the function that converts that unit to SI."""
 LINKS = ("latency_s", "bandwidth_bytes_per_s")
 SPEEDS = (*(OTHER_UNIT[what][0] for what in LINKS), *LINKS)
-"""The same in the units that people write, and in SI."""
+"""Names of link speeds: in the usual units, then in SI."""
 MISSPELT = 0.85
-"""Share of letters in common from which an attribute's name is taken for a misspelt one."""
+"""An attribute whose letters match a known name to at least this ratio is taken for a misspelling of it."""
 FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
-"""Arguments of ``from_matrices`` with one entry for each device, and the fields that they give."""
+"""Arguments of ``from_matrices`` that hold one entry per device, and the device field that each one sets."""
 GROUP_FIELDS = {"gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s"}
-"""Fields that only devices of several GPUs have."""
+"""Fields that only devices with several GPUs have."""
 DEVICE_ATTRIBUTES = dict.fromkeys(field for field in Device.__dataclass_fields__ if field != "name")
 
 
 class GivenValue(NamedTuple):
-    """A number, or an array of numbers, as it was given."""
+    """A number, or an array of numbers, as the user gave it."""
 
     name: str
-    """Its name, which holds the unit."""
+    """Its name, which includes the unit."""
     value: Any
     in_si: Callable[[Any], Any]
     """Converts the checked value to the SI unit."""
 
 
 def either(what: str, given: Mapping[str, Any], thing: str = "", wanted: str = "") -> GivenValue:
-    """What ``given`` holds under the SI name ``what`` or under the name in the other unit; None counts as not given.
+    """Return the value that ``given`` holds under the SI name ``what`` or under the name in the other unit.
 
-    Raises TopologyError, which begins with ``thing``, where both or neither are given.
+    None counts as not given. Raises TopologyError, with ``thing`` at the beginning of its text, if both or neither are
+    given.
     """
     other, convert = OTHER_UNIT[what]
     found = [name for name in (what, other) if given.get(name) is not None]
@@ -72,7 +73,10 @@ def either(what: str, given: Mapping[str, Any], thing: str = "", wanted: str = "
 
 
 def fields_in_si(fields: Mapping[str, Any], known: Mapping[str, Any], thing: str = "") -> dict[str, Any]:
-    """The fields of devices that are among ``known``, in SI; what is no number stays, for Device to refuse."""
+    """Return those device fields that are in ``known``, converted to SI.
+
+    A value that is not a number is passed on unchanged, for ``Device`` to refuse.
+    """
     kept = {name: value for name, value in fields.items() if name in known}
     for what, (other, convert) in OTHER_UNIT.items():
         if what in known and other in fields:
@@ -83,12 +87,12 @@ def fields_in_si(fields: Mapping[str, Any], known: Mapping[str, Any], thing: str
 
 
 def is_column(value: object) -> bool:
-    """Whether a value is a list of values, one for each device."""
+    """Return True if the value is a list with one entry per device."""
     return isinstance(value, list | tuple | np.ndarray) or is_of_pandas("Series", value)
 
 
 def changes_in_si(given: Mapping[str, Any], thing: str) -> dict[str, Any]:
-    """The latency_s and bandwidth_bytes_per_s of a link that may be given in either unit; None where not given."""
+    """Return ``latency_s`` and ``bandwidth_bytes_per_s`` of a link given in either unit; None for what is missing."""
     changes: dict[str, Any] = dict.fromkeys(LINKS)
     for what in LINKS:
         if given.get(what) is not None or given.get(OTHER_UNIT[what][0]) is not None:
@@ -106,7 +110,7 @@ def _same(value: Any) -> Any:
 
 
 def labels_of_matrices(matrices: Iterable[GivenValue]) -> list[str] | None:
-    """Device names of labelled matrices: their index, unless that is a mere range."""
+    """Return the device names of labelled matrices: their index, or None if the index is just a range."""
     names: list[str] | None = None
     for what, given, _ in matrices:
         if is_of_pandas("DataFrame", given) and not is_of_pandas("RangeIndex", given.index):
@@ -117,7 +121,8 @@ def labels_of_matrices(matrices: Iterable[GivenValue]) -> list[str] | None:
 
 
 def devices_of_columns(n: int, columns: dict[str, Any], fields: dict[str, Any]) -> tuple[Device, ...]:
-    """``n`` devices from columns with an entry for each, and from fields with one value for all, or one for each."""
+    """Return ``n`` devices. ``columns`` hold one entry per device; ``fields`` hold one value for all, or one per
+    device."""
     if stray := set(fields) - {*Device.__dataclass_fields__, "peak_tflops", "memory_gib"}:
         raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
     fields = fields_in_si(fields, Device.__dataclass_fields__)
@@ -136,9 +141,9 @@ def devices_of_columns(n: int, columns: dict[str, Any], fields: dict[str, Any]) 
 
 
 def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArray]:
-    """Names in the order of their first row, latency_s and bandwidth_bytes_per_s, NaN on the diagonals.
+    """Return device names in the order of their first row, latency_s and bandwidth_bytes_per_s (NaN on the diagonals).
 
-    Raises TopologyError for two devices without a row.
+    Raises TopologyError if a pair of devices has no row.
     """
     import pandas as pd  # takes a while to load
 
@@ -186,7 +191,7 @@ def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArr
 
 
 def frame_of_links(names: Sequence[str], latency_s: FloatArray, bandwidth_bytes_per_s: FloatArray) -> pd.DataFrame:
-    """One row a directed link, as ``links_of_frame`` reads it, in the units that people write."""
+    """Return one row per directed link, in the usual units, as ``links_of_frame`` reads it."""
     import pandas as pd  # takes a while to load
 
     i, j = np.nonzero(~np.eye(len(names), dtype=bool))
@@ -196,7 +201,7 @@ def frame_of_links(names: Sequence[str], latency_s: FloatArray, bandwidth_bytes_
 
 
 def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray, FloatArray]:
-    """Devices, latency_s and bandwidth_bytes_per_s of a graph that has exactly one edge each way for every pair."""
+    """Return devices, latency_s and bandwidth_bytes_per_s of a graph with exactly one edge each way for every pair."""
     import networkx as nx  # takes a while to load
 
     if not isinstance(graph, nx.Graph):
@@ -233,7 +238,8 @@ def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray
 def graph_of_links(
     devices: Sequence[Device], links: Mapping[str, FloatArray], attributes: Mapping[str, Any]
 ) -> nx.DiGraph[str]:
-    """The graph whose nodes carry the devices' fields, and whose edges carry their entries of these (N, N) matrices."""
+    """Return the graph whose nodes carry the devices' fields and whose edges carry the entries of these (N, N)
+    matrices."""
     import networkx as nx  # takes a while to load
 
     graph: nx.DiGraph[str] = nx.DiGraph(**attributes)
@@ -248,7 +254,7 @@ def graph_of_links(
 
 
 def _refuse_misspelt(node: str, data: dict[str, Any]) -> None:
-    """Raises TopologyError for an attribute that is a device's but for case or a letter; others are ignored."""
+    """Raise TopologyError if an attribute looks like a misspelt device field. Other unknown attributes are ignored."""
     known = {*DEVICE_ATTRIBUTES, "peak_tflops", "memory_gib", "name"}
     for attribute in data:
         near = difflib.get_close_matches(str(attribute).casefold(), known, n=1, cutoff=MISSPELT)

@@ -1,4 +1,4 @@
-"""One accelerator, its peak, memory and price, and the table of common ones; links belong to the topology."""
+"""One accelerator with its peak FLOP/s, memory and price, and the table of common GPUs."""
 
 import csv
 import math
@@ -22,21 +22,21 @@ class Hardware:
     """One row of the table: a kind of device."""
 
     peak: Mapping[str, float]
-    """Dense FLOP/s by dtype (integer operations for int8); a dtype without hardware units is absent."""
+    """Dense FLOP/s by dtype (integer operations for int8). A dtype without hardware support has no entry."""
     memory_bytes: float
     memory_bytes_per_s: float
-    """Bandwidth of the memory."""
+    """Memory bandwidth."""
     price_per_hour: float
-    """US dollars to rent one for an hour; 0 where none is for rent."""
+    """US dollars to rent one for an hour; 0 if none is for rent."""
     source: str
-    """Source of the peaks, the memory, its bandwidth and the watts."""
+    """Source of the peaks, the memory, its bandwidth and the power."""
     price_source: str = ""
     watts: float | None = None
-    """Power of the board at full load, its maker's figure, entered without looking each up; None where not sure."""
+    """Board power at full load, as stated by the maker. Entered from memory of the data sheet; None if unsure."""
 
     @property
     def peak_flop_per_s(self) -> float:
-        """FLOP/s in half precision, in which training runs; in fp32 for CPUs."""
+        """FLOP/s in half precision, which training uses; in fp32 for CPUs."""
         return self.peak.get("fp16", self.peak["fp32"])
 
     def peak_of(self, dtype: str) -> float:
@@ -65,12 +65,14 @@ def _hardware() -> dict[str, Hardware]:
 
 
 HARDWARE = _hardware()
-"""Data sheets and whitepapers are NVIDIA's where no other maker is named; "halved" where they state tensor figures with
-sparsity only. A GeForce with fp32 accumulation does twice its fp32 in half precision on its tensor cores, as much in
-tf32 and eight times as much in int8.
-Watts are those of the whole computer for Apple's (Mac Studio at the wall, Apple's support page 102027), of the whole
-module for a GH200; what a GPU is set to may be less.
-Prices are what was listed, per GPU; they move by the month and between sellers, often by a factor of two."""
+"""The table of GPUs.
+
+Data sheets and whitepapers are NVIDIA's unless another maker is named. "halved" marks tensor figures that the maker
+states only with sparsity. A GeForce with fp32 accumulation does twice its fp32 rate in half precision on its tensor
+cores, the same in tf32 and eight times as much in int8. Power is that of the whole computer for Apple (Mac Studio at
+the wall, Apple's support page 102027) and of the whole module for a GH200. A GPU may be configured to use less. Prices
+are list prices per GPU. They change monthly and differ between sellers, often by a factor of two.
+"""
 
 
 OTHER_NAMES = {
@@ -84,14 +86,14 @@ OTHER_NAMES = {
     "RTX 8000": "Quadro RTX 8000",
     "RTX PRO 6000": "RTX PRO 6000 Blackwell",
 }
-"""Further names of rows of the table."""
+"""Other names for rows of the table."""
 
 MAKERS_WORDS = "nvidia", "tesla", "geforce", "amd", "instinct", "radeon", "apple"
-"""Before a GPU's own name."""
+"""Words that may come before a GPU's own name."""
 
 
 def _bare(gpu: str) -> str:
-    """The letters and digits of a GPU's name in lower case, without the makers' words before it."""
+    """Return the letters and digits of a GPU's name in lower case, without the maker's words."""
     words = re.findall(r"[^\W_]+", gpu.casefold())
     while len(words) > 1 and words[0] in MAKERS_WORDS:
         words.pop(0)
@@ -103,8 +105,10 @@ _SPELLINGS = {_bare(gpu): gpu for gpu in (*HARDWARE, *OTHER_NAMES)}
 
 @lru_cache(maxsize=256)
 def spelling_of(gpu: str) -> str | None:
-    """The name of the table that differs from this one at most in case, blanks and hyphens, or in its maker's
-    words before it (``a100``, ``RTX4090``, ``NVIDIA T4``); None for a GPU that is not in the table."""
+    """Return the table's spelling of a GPU's name (``a100``, ``RTX4090``, ``NVIDIA T4``), or None if it has no row.
+
+    Case, blanks, hyphens and the maker's words at the beginning do not matter.
+    """
     return _SPELLINGS.get(_bare(gpu))
 
 
@@ -112,17 +116,17 @@ NOISE = re.compile(
     rf"{'|'.join(MAKERS_WORDS)}|quadro|generation|workstation|server|edition|gpu|sxm\d?|oam|vf|hgx|dgxs?|nvlink|nvl\d+|ac|mega|"
     r"active|pcie|hbm\d?e?|3e|\d+gb|\d{2,3}g"
 )
-"""Words of a driver's name of a GPU that are no part of the table's name."""
+"""Words in a driver's name of a GPU that the table's names leave out."""
 MEMORY_WORD = re.compile(r"(\d{1,5})gb")
 OTHER_WORDS = {"a800": "a100", "h800": "h100", "mi325": "mi325x"}
-"""Words of a driver's name, and those of the table that stand for them."""
+"""Words in a driver's name, and the table's words for the same GPU."""
 
 
 def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None:
-    """The hardware table's name of a GPU such as ``NVIDIA A100-SXM4-40GB``, of which no word is left unexplained.
+    """Return the table's name for a driver's name such as ``NVIDIA A100-SXM4-40GB``.
 
-    Of rows that differ in their memory alone, the one nearest ``memory_bytes``, or else what the name says. None for a
-    GPU that is not in the table, such as the Ti, Super, Laptop or MIG form of one that is.
+    If rows differ only in their memory, choose the one nearest to ``memory_bytes``, or the size in the name. Return
+    None if any word of the name is unexplained, such as Ti, Super, Laptop or MIG, unless the table has that variant.
     """
     name = _row_of(driver_name)  # rtx4090, as a cluster's manager may write it
     if name is not None and "fp16" in HARDWARE[name].peak and (memory_bytes is None or len(_variants(name)) == 1):
@@ -141,7 +145,7 @@ def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None
 
 
 def variants_of(driver_name: str) -> tuple[str, ...]:
-    """The table's rows that a driver's name may mean: they differ in their memory alone, and it does not say it."""
+    """Return the table's rows that a driver's name may mean. They differ only in their memory."""
     known = known_gpu(driver_name)
     if known is None or any(MEMORY_WORD.fullmatch(word) for word in _words(driver_name)):
         return ()
@@ -151,7 +155,7 @@ def variants_of(driver_name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _variants(row: str) -> tuple[str, ...]:
-    """The rows of the table whose names differ from this one's in their memory alone, itself among them."""
+    """Return the rows whose names differ from this one only in their memory size, including the row itself."""
     own = {word for word in _words(row) if not MEMORY_WORD.fullmatch(word)}
     return tuple(k for k in HARDWARE if {word for word in _words(k) if not MEMORY_WORD.fullmatch(word)} == own)
 
@@ -161,39 +165,39 @@ def _words(name: str) -> set[str]:
 
 
 def hardware_of(gpu: str) -> Hardware | None:
-    """The table's row of a GPU, by any spelling of ``spelling_of``; None for one that is not in the table."""
+    """Return the table's row of a GPU, in any spelling that ``spelling_of`` accepts; None if there is no row."""
     name = _row_of(gpu)
     return None if name is None else HARDWARE[name]
 
 
 def _row_of(gpu: str) -> str | None:
-    """The name of the table's row of a GPU, by any spelling; None for one that is not in the table."""
+    """Return the name of a GPU's row, in any spelling; None if the table has no row for it."""
     name = spelling_of(gpu)
     return None if name is None else OTHER_NAMES.get(name, name)
 
 
 def typical_price(gpu: str) -> float:
-    """US dollars an hour that the table has for a GPU; 0 where it has none, or the GPU by another name only."""
+    """Return the table's US dollars per hour for a GPU; 0 if the table has no price."""
     row = HARDWARE.get(spelling_of(gpu) or "")
     return 0.0 if row is None else row.price_per_hour
 
 
 def hardware_fields(gpu: object) -> dict[str, float]:
-    """The peak and memory of a GPU in the table, as fields of a Device; empty for a GPU that is not in it."""
+    """Return the peak and memory of a GPU as fields of a Device; empty if the table does not have it."""
     known = hardware_of(gpu) if isinstance(gpu, str) else None
     return {} if known is None else {"peak_flop_per_s": known.peak_flop_per_s, "memory_bytes": known.memory_bytes}
 
 
 PAPERS_GPU = "V100"
 OF_THE_GPU = cast(float, None)
-"""Default of a number that a device then takes from the table of hardware."""
+"""Default for a number that a device takes from the hardware table."""
 
 MOST_NAMED = 12
-"""GPUs of the table that a refusal names, which stays one line."""
+"""Number of GPUs that an error message names at most, so that it stays on one line."""
 LONGEST_NAME = 200
-"""Most characters of the name of a device, region, GPU or topology."""
+"""Maximum number of characters in the name of a device, region, GPU or topology."""
 MOST_DEVICES = 4096
-"""Most devices of a network. Networks are dense: so many fill matrices of 134 MB each."""
+"""Maximum number of devices in a network. Networks are dense: 4,096 devices fill matrices of 134 MB each."""
 
 
 NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
@@ -204,7 +208,7 @@ NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "inner_latency_s": (lambda number: 0 <= number < math.inf, "0 or more"),
     "inner_bandwidth_bytes_per_s": (lambda number: number > 0, "a number above 0"),
 }
-"""Numbers of a device: which are allowed, in a function and in words."""
+"""Number fields of a device, each with a check and the allowed range as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,33 +218,34 @@ class Device:
     Raises
     ------
     TopologyError
-        An empty or unprintable name, a number that is none or out of range.
+        A name is empty or unprintable, or a value is not a number or is out of range.
     UnknownName
-        A GPU that is not in the table, without peak or memory of its own.
+        The GPU is not in the table, and peak or memory is missing.
     """
 
     name: str
     region: str = ""
     gpu: str = PAPERS_GPU
-    """A GPU of the table of hardware, in any case, which gives the numbers below that are left out; or a name of one's
-    own, with both numbers."""
+    """A GPU of the hardware table, in any spelling, which then supplies the numbers that you leave out. Or any name of
+    your own, with both numbers."""
     peak_flop_per_s: float = OF_THE_GPU
-    """FLOP/s in half precision, by default those of the table."""
+    """FLOP/s in half precision; the table's by default."""
     memory_bytes: float = OF_THE_GPU
-    """Bytes, by default those of the table."""
+    """Memory in bytes; the table's by default."""
     price_per_hour: float = 0.0
-    """US dollars for an hour; 0 where unknown."""
+    """US dollars per hour; 0 if unknown."""
     position: tuple[float, float] | None = None
-    """Position on the canvas, without meaning for any cost."""
+    """Position on the canvas. It affects no cost."""
     host: str = ""
-    """The machine in which it stands: devices of one host share its NIC. Empty where it has one of its own."""
+    """The machine that holds the device. Devices of one host share its NIC. Empty if the device has a NIC of its own.
+    """
     gpus: int = 1
-    """GPUs of one host that act as one, by tensor, context and expert parallelism. ``peak_flop_per_s``,
-    ``memory_bytes`` and ``price_per_hour`` are of all of them together. ``Topology.grouped`` makes such devices."""
+    """GPUs of one host that act as one device through tensor, context or expert parallelism. ``peak_flop_per_s``,
+    ``memory_bytes`` and ``price_per_hour`` are their totals. ``Topology.grouped`` makes such devices."""
     inner_latency_s: float = 0.0
-    """Seconds, one way, between two of its GPUs."""
+    """Latency in seconds, one way, between two of its GPUs."""
     inner_bandwidth_bytes_per_s: float = math.inf
-    """Bytes per second between two of its GPUs, infinite where there is one."""
+    """Bytes per second between two of its GPUs; infinite if it has only one."""
 
     def __post_init__(self) -> None:
         # plain types, so that equal devices write and hash alike whatever array they came from
@@ -264,13 +269,15 @@ class Device:
             object.__setattr__(self, "position", parts)
 
     def with_gpu(self, gpu: str, **numbers: float) -> Self:
-        """The device with another GPU and that one's peak and memory, or the ``numbers`` given; ``replace`` would keep
-        those of the old one."""
+        """Return the device with another GPU and that GPU's peak and memory, or with the given ``numbers``.
+
+        ``dataclasses.replace`` would keep the numbers of the old GPU.
+        """
         fields: dict[str, Any] = {"gpu": gpu, "peak_flop_per_s": OF_THE_GPU, "memory_bytes": OF_THE_GPU}
         return replace(self, **fields | numbers)
 
     def _fill_in(self) -> None:
-        """Take a number that is not given from the table, and the GPU's name as the table spells it."""
+        """Fill missing numbers from the table, and spell the GPU's name as the table does."""
         missing = [what for what in ("peak_flop_per_s", "memory_bytes") if getattr(self, what) is OF_THE_GPU]
         if not missing:
             return
@@ -300,7 +307,7 @@ class Device:
 
 
 def check_text(what: str, text: str) -> None:
-    """Raises TopologyError unless the text fits into one line of any error and any file."""
+    """Raise TopologyError unless the text fits on one line of any error message and any file."""
     if len(text) > LONGEST_NAME:
         raise TopologyError(
             f"{what} {shortened(text)} has {counted(len(text), 'character')}; wanted at most {LONGEST_NAME:,}"
@@ -310,25 +317,28 @@ def check_text(what: str, text: str) -> None:
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text has no control characters, line ends or lone surrogates."""
+    """Return True if the text has no control characters, line breaks or lone surrogates."""
     return not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff" for c in text)
 
 
 def nics_of(hosts: Sequence[str]) -> IntArray | None:
-    """(N,) the first device of each device's host, itself for those without; None where no host has several."""
+    """Return (N,) the index of the first device of each device's host; None if no host has several devices.
+
+    A device without a host gets its own index.
+    """
     first: dict[str, int] = {}
     nic_of = np.array([first.setdefault(host, i) if host else i for i, host in enumerate(hosts)])
     return None if (nic_of == np.arange(len(hosts))).all() else nic_of
 
 
 def check_count(n: int) -> None:
-    """Raises TopologyError for too many devices, before anything of size (N, N) is made."""
+    """Raise TopologyError if there are too many devices, before anything of size (N, N) is allocated."""
     if n > MOST_DEVICES:
         raise TopologyError(f"{counted(n, 'device')}; wanted at most {MOST_DEVICES:,}")
 
 
 def as_number(value: Any) -> float | None:
-    """A real number as a float; None for anything else, text and truth values included."""
+    """Return a real number as a float; None for anything else, including text and booleans."""
     if isinstance(value, str | bytes | bool):
         return None
     try:
@@ -338,7 +348,7 @@ def as_number(value: Any) -> float | None:
 
 
 def matrix_of(what: str, given: Any) -> FloatArray:
-    """Anything rectangular and numeric as an array of floats."""
+    """Return anything rectangular and numeric as an array of floats."""
     try:
         if not np.iscomplexobj(given):
             return np.asarray(given, dtype=float)
@@ -348,7 +358,7 @@ def matrix_of(what: str, given: Any) -> FloatArray:
 
 
 def shortened(value: object) -> str:
-    """A value as short text for an error of one line."""
+    """Return a value as short text for a one-line error message."""
     try:
         text = repr(value.item() if isinstance(value, np.generic) else value)
     except (ValueError, RecursionError):  # an integer of thousands of digits; nested too deeply
@@ -365,13 +375,14 @@ def shortened(value: object) -> str:
 
 
 MOST_GPUS = 8
-"""Most GPUs of a group among ``group_sizes``."""
+"""Maximum number of GPUs per group in ``group_sizes``."""
 
 
 def groups_of(name: str, devices: Sequence[Device], gpus: object) -> list[list[int]]:
-    """Indices of the devices of each group: every ``gpus`` of a host that are alike. Those left over are left out.
+    """Return the device indices of each group of ``gpus`` identical devices of one host. Devices left over are skipped.
 
-    Raises TopologyError, with the network's name, where no host has so many or devices are groups of another size.
+    Raises TopologyError, naming the network, if no host has that many, or if devices already are groups of another
+    size.
     """
     if isinstance(gpus, bool) or not isinstance(gpus, int | np.integer) or gpus < 1:
         raise TopologyError(f"groups of {shortened(gpus)} GPUs; wanted a whole number, 1 or more")
@@ -392,7 +403,10 @@ def groups_of(name: str, devices: Sequence[Device], gpus: object) -> list[list[i
 
 
 def group_sizes(devices: Sequence[Device]) -> list[int]:
-    """Powers of two up to 8 of which some host has a group, 1 among them; of groups, their own size."""
+    """Return the powers of two up to 8 (including 1) for which some host has a group.
+
+    For devices that already are groups, return their size.
+    """
     sizes = {device.gpus for device in devices}
     if sizes != {1}:
         return sorted(sizes)
@@ -401,7 +415,7 @@ def group_sizes(devices: Sequence[Device]) -> list[int]:
 
 
 def group_device(devices: Sequence[Device], members: list[int], latency_s: FloatArray, bandwidth: FloatArray) -> Device:
-    """The devices of a group as one, named after its first; inner links are the slowest of theirs."""
+    """Merge the devices of a group into one, named after its first. Its inner link is the slowest link between them."""
     first, n = devices[members[0]], len(members)
     if n == 1:
         return first
@@ -419,7 +433,7 @@ def group_device(devices: Sequence[Device], members: list[int], latency_s: Float
 
 
 def between_groups(best: np.ufunc, matrix: FloatArray, groups: list[list[int]]) -> FloatArray:
-    """(G, G) the best of a matrix over the devices of each two groups, all of one size."""
+    """Return (G, G) the best entry of a matrix over the devices of every two groups. All groups have the same size."""
     order, size = np.concatenate(groups), len(groups[0])
     if not np.array_equal(order, np.arange(len(matrix))):
         matrix = matrix[np.ix_(order, order)]
@@ -429,7 +443,7 @@ def between_groups(best: np.ufunc, matrix: FloatArray, groups: list[list[int]]) 
 
 
 def _by_host(devices: Sequence[Device]) -> list[list[int]]:
-    """Devices that may form groups: of one host, alike. One without a host is alone."""
+    """Return lists of identical devices of one host, which may form groups. A device without a host is alone."""
     alike = by_key(
         ((d.host or i, d.region, d.gpu, d.peak_flop_per_s, d.memory_bytes, d.price_per_hour), i)
         for i, d in enumerate(devices)

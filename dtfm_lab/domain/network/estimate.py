@@ -1,4 +1,4 @@
-"""A bandwidth that nobody measured, and how far it may be off."""
+"""A bandwidth that nobody measured, with the range that it may lie in."""
 
 import math
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from dtfm_lab.domain.network.device import as_number, shortened
 from dtfm_lab.domain.units import to_gbps
 
 WHERE = INSIDE, BETWEEN = ("inside hosts", "between hosts")
-"""Links between two devices of a host, and all others."""
+"""Links between two devices of one host, and all other links."""
 
 
 @dataclass(frozen=True)
 class BandwidthEstimate:
-    """A rule's bandwidth for links that nothing tells. A link that has another one by now is no estimate any more.
+    """A rule's bandwidth for links that no source states. A link whose bandwidth was changed is no longer an estimate.
 
-    Raises TopologyError for numbers out of order.
+    Raises TopologyError if the numbers are out of order.
     """
 
     where: str
     """One of ``WHERE``."""
     bandwidth_bytes_per_s: float
-    """What the rule says, and such links have."""
+    """The bandwidth that the rule gives these links."""
     least_bytes_per_s: float
-    """The least that it may be, as machines of the kind are built and sold."""
+    """The lowest bandwidth that machines of this kind are sold with."""
     most_bytes_per_s: float
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A network on the ends of what its estimated bandwidths may be, so that no conclusion depends on one in silence."""
+"""A network with its estimated bandwidths at either end of their range, to show which conclusions depend on them."""
 
 import math
 from dataclasses import replace
@@ -10,27 +10,30 @@ from dtfm_lab.domain.network.estimate import INSIDE, BandwidthEstimate
 from dtfm_lab.domain.network.topology import Topology
 
 NEAR = 1e-9
-"""Share by which a link's bandwidth may differ from its estimate's: that of a file, in Gbit/s."""
+"""Relative difference up to which a link still counts as estimated. Files store bandwidth in Gbit/s, which rounds."""
 ENDS = {True: "as fast as they may be", False: "as slow as they may be"}
-"""What the links are at either end of their estimates, for ``at_their_ends(most=...)``."""
+"""Words for both ends of the range, by the argument ``most`` of ``at_their_ends``."""
 MOST_SHOWN = 4
-"""Most estimates that a note names."""
+"""Maximum number of estimates that a note lists."""
 
 
 def estimated(topology: Topology) -> tuple[BandwidthEstimate, ...]:
-    """The estimates that some link of the network still has."""
+    """Return the estimates that still apply to some link of the network."""
     return tuple(estimate for estimate in topology.estimates if _links(topology, estimate).any())
 
 
 def estimates_of(topology: Topology) -> str:
-    """The estimated links of a network, each with its range; empty where all are measured or stated."""
+    """Describe the estimated links of a network with their ranges; empty if every link is measured or stated."""
     found = [str(one) for one in estimated(topology)]
     more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
     return f"Nobody measured these links: {', '.join(found[:MOST_SHOWN])}{more}" if found else ""
 
 
 def at_their_ends(topology: Topology, *, most: bool) -> Topology:
-    """The network with all estimated links as fast, or as slow, as they may be, those inside a group of GPUs too."""
+    """Return the network with all estimated links at the fast (``most``) or the slow end of their range.
+
+    This includes links inside groups of GPUs.
+    """
     bandwidth, devices = topology.bandwidth_bytes_per_s.copy(), topology.devices
     for estimate in topology.estimates:
         end = estimate.most_bytes_per_s if most else estimate.least_bytes_per_s
@@ -47,7 +50,7 @@ def at_their_ends(topology: Topology, *, most: bool) -> Topology:
 
 
 def _links(topology: Topology, estimate: BandwidthEstimate) -> npt.NDArray[np.bool_]:
-    """(N, N) whether a link is one of those that an estimate is of."""
+    """Return (N, N) True for the links that an estimate applies to."""
     hosts = np.array([device.host or f"\0{i}" for i, device in enumerate(topology.devices)])
     is_inside = hosts[:, None] == hosts[None, :]
     alike = np.isclose(topology.bandwidth_bytes_per_s, estimate.bandwidth_bytes_per_s, rtol=NEAR, atol=0)

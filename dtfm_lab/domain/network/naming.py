@@ -1,6 +1,6 @@
-"""Short names for sets of devices: by host, by region, by a run of numbered names, or by kind.
+"""Short names for sets of devices: by host, by region, by runs of numbered names, or by kind.
 
-``host-2 to host-16 and 5 of host-1`` stands for 125 names that nobody would read.
+``host-2 to host-16 and 5 of host-1`` replaces a list of 125 names.
 """
 
 import re
@@ -12,21 +12,21 @@ from dtfm_lab.domain.registry import listed
 from dtfm_lab.domain.units import by_key, counted
 
 FEW_NAMES = 4
-"""Devices up to which each is named: as many as fit into a sentence."""
+"""Up to this many devices are listed by name: as many as fit into a sentence."""
 MOST_PARTS = 4
-"""Hosts, regions or runs of names up to which each is named; more are counted."""
+"""Up to this many hosts, regions or runs are listed by name. More are counted."""
 NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
-"""A name with its last number."""
+"""Matches a name and the last number in it."""
 SHORTEST_RUN = 3
-"""Names from which a run is written as its two ends."""
+"""From this many names on, a run is written as its two ends."""
 
 
 def set_words(devices: Sequence[Device], members: Iterable[int], few: int = FEW_NAMES, most: int = MOST_PARTS) -> str:
-    """Name a set of a network's devices in at most ``few`` names or ``most`` parts; empty for an empty set.
+    """Describe a set of devices in at most ``few`` names or ``most`` parts; empty text for an empty set.
 
-    Parts are hosts where devices name any, else regions, else runs of numbered names, else kinds of GPU, whichever
-    comes first with few enough parts. A host or region without a count is in the set as a whole. Devices that stand for
-    several GPUs, of which a host's first names all, are always named by host.
+    The parts are hosts if devices name any, else regions, else runs of numbered names, else kinds of GPU: the first of
+    these that needs few enough parts. A host or region without a count belongs to the set as a whole. Devices that
+    stand for several GPUs are always described by host, because each one carries only the name of its first GPU.
     """
     chosen = sorted(set(members))
     names = [devices[i].name for i in chosen]
@@ -42,8 +42,7 @@ def set_words(devices: Sequence[Device], members: Iterable[int], few: int = FEW_
 
 
 def count_words(devices: Sequence[Device], members: Iterable[int]) -> str:
-    """Say how many devices of a network a set has, and which: ``8 of 128: all of host-16``; GPUs where devices stand
-    for several each."""
+    """Say how many devices are in a set, and which: ``8 of 128: all of host-16``. Count GPUs if devices are groups."""
     chosen = set(members)
     several = any(device.gpus > 1 for device in devices)
     n, total = sum(devices[i].gpus for i in chosen), sum(device.gpus for device in devices)
@@ -53,9 +52,9 @@ def count_words(devices: Sequence[Device], members: Iterable[int]) -> str:
 
 
 def parts_of(group_of: Sequence[str], members: Sequence[int], gpus: Sequence[int]) -> list[str]:
-    """Name the groups, such as hosts, that hold some members: whole groups first, as runs, then parts of others.
+    """Describe the groups (such as hosts) that hold some members: whole groups first, as runs, then parts of others.
 
-    ``group_of`` has the group of every device, ``gpus`` its GPUs. One whole group alone is ``all of host-16``.
+    ``group_of`` has the group of every device, ``gpus`` its number of GPUs. A single whole group is ``all of host-16``.
     """
     whole_size = Counter(group_of)
     found = Counter(group_of[i] for i in members)
@@ -74,12 +73,12 @@ def parts_of(group_of: Sequence[str], members: Sequence[int], gpus: Sequence[int
 
 
 def name_words(names: Sequence[str], most: int = FEW_NAMES) -> str:
-    """Name many things of which only names are known: ``host-1 to host-16 and spare``."""
+    """Describe many things of which only the names are known: ``host-1 to host-16 and spare``."""
     return listed(names if len(names) <= most else in_ranges(names), most)
 
 
 def in_ranges(names: Sequence[str]) -> list[str]:
-    """The names in order, with each run of three or more numbers as its two ends: ``host-2 to host-16``."""
+    """Return the names in order, with each run of at least three numbers shortened to ``host-2 to host-16``."""
     found: list[str] = []
     runs: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for name in dict.fromkeys(names):

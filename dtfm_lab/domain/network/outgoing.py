@@ -1,6 +1,6 @@
-"""The links on which one device sends, one message after the other: what real runs and slow interpreters follow.
+"""The links on which one device sends, one message after the other. Real runs and reference simulators use it.
 
-``Links`` says how long a message takes; here it waits for its turn.
+``Links`` says how long a message takes. Here a message also waits for its turn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dtfm_lab.domain.network.topology import Links
 
 
 class Passage(NamedTuple):
-    """One message on its link: its bytes leave from start_s to end_s and arrive latency_s later."""
+    """One message on its link. Its bytes leave from ``start_s`` to ``end_s`` and arrive ``latency_s`` later."""
 
     start_s: float
     end_s: float
@@ -28,7 +28,7 @@ class Passage(NamedTuple):
 
 
 class OutgoingLinks:
-    """The links of one sending device, with the time at which each is free again; no NIC of a shared host."""
+    """The links of one sender, with the time at which each is free again. It does not model a NIC shared by a host."""
 
     def __init__(self, links: Links, device: int) -> None:
         self._links, self._device = links, device
@@ -45,8 +45,8 @@ class OutgoingLinks:
         """Send ``n_bytes`` to device ``to``, not before ``ready_s``.
 
         Call it in the order in which messages become ready. A message sent ``in_turn`` also waits until the previous
-        one sent so has arrived. The wait for the receiver's NIC is not computed here, so where there are NICs,
-        ``ready_s`` must not be before the last byte of that previous message came in.
+        message sent that way has arrived. The wait for the receiver's NIC is not modelled here. With NICs, ``ready_s``
+        must not be before the last byte of that previous message came in.
         """
         queue = 0 if self._one_nic else to
         start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)

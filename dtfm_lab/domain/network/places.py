@@ -1,19 +1,19 @@
-"""Coordinates of regions by name, for maps and estimated links; no cost depends on them.
+"""Coordinates of regions by name, for maps and estimated links. No cost depends on them.
 
-Latitudes and longitudes in degrees, rounded to 0.1, from the GeoNames gazetteer (geonames.org, CC BY 4.0). Of
-cities that share a name, the largest. Codes and names of regions as Amazon's documentation lists them; where
-those name a state or a country, the point is a city in it, which need not be where the machines are.
+Latitudes and longitudes are in degrees, rounded to 0.1, from the GeoNames gazetteer (geonames.org, CC BY 4.0). If
+several cities share a name, the largest counts. Region codes and names are those of Amazon's documentation. If a region
+is named after a state or a country, the point is a city in it, which need not be where the machines are.
 
-Latency and bandwidth of a link are estimated from nothing but the distance of its ends, by a rule with four
-constants, fitted to the 45 pairs of AWS regions in DT-FM's config.py (2022) by least squares
-of logarithms. Latencies are one way, as that code charges them to each message.
+Latency and bandwidth of a link are estimated from the distance alone, by a rule with four constants. They were fitted
+to the 45 pairs of AWS regions in DT-FM's config.py (2022) by least squares of logarithms. Latencies are one way, as
+that code charges them to each message.
 
-- latency = 5.6 ms + 3.0 x great circle / (200,000 km/s, light in fibre). The factor is cables' detours, and, by
-  its size, that these latencies look like round trips.
-- bandwidth = 78 Mbit / latency, at most 1.05 Gbit/s: the rate of one stream whose window is 9.75 MB.
+- latency = 5.6 ms + 3.0 x great circle / (200,000 km/s, light in fibre). The factor covers the detours of cables.
+  Its size suggests that the published latencies are round trips.
+- bandwidth = 78 Mbit / latency, at most 1.05 Gbit/s: the rate of one stream with a window of 9.75 MB.
 
-Over the 45 pairs the rule's latency is off by 15 % at the median and by 43 % at most (Seoul to Europe takes a
-long way round), its bandwidth by 12 % and 66 %.
+Over the 45 pairs the rule's latency is off by 15 % at the median and 43 % at most (traffic from Seoul to Europe takes a
+long detour). Its bandwidth is off by 12 % and 66 %.
 """
 
 import csv
@@ -29,19 +29,19 @@ from dtfm_lab.domain.network.streams import streams_bandwidth
 from dtfm_lab.domain.units import from_gbps
 
 CODE = re.compile(r"\b([a-z]{2}-[a-z]+-\d)[a-z]?\b")
-"""Code of a region, with an optional letter of a zone."""
+"""Matches a region's code, with an optional letter of a zone."""
 EARTH_RADIUS_M = 6_371_008.8
-"""Mean radius, IUGG."""
+"""Mean radius (IUGG)."""
 FIBRE_M_PER_S = 2.0e8
-"""Speed of light in glass, about two thirds of that in a vacuum."""
+"""Speed of light in glass, about two thirds of the speed in vacuum."""
 DETOUR = 3.0
-"""Fitted length of a message's way as a multiple of the great circle."""
+"""Length of a message's path as a multiple of the great circle (fitted)."""
 OVERHEAD_S = 5.6e-3
 """Latency at distance 0, in seconds."""
 WINDOW_BYTES = 78e6 / 8
-"""Bytes of one stream in flight at once."""
+"""Bytes of one stream that are in flight at a time (fitted)."""
 MOST_BYTES_PER_S = from_gbps(1.05)
-"""Bandwidth limit of near pairs, in bytes per second."""
+"""Bandwidth limit of nearby pairs, in bytes per second (fitted)."""
 
 
 class Place(NamedTuple):
@@ -54,9 +54,9 @@ class Place(NamedTuple):
 
 
 def find_place(region: str) -> Place | None:
-    """Place of a city, a region or its code; None for any other name.
+    """Return the place of a city, a region or a region's code; None for any other name.
 
-    Case, accents and punctuation do not count, nor do a number or a zone's letter at the end: ``zurich``,
+    Case, accents and punctuation do not matter, nor does a number or a zone's letter at the end: ``zurich``,
     ``Sao-Paulo``, ``us-west-2``, ``aws:eu-west-1b``, ``Tokyo 2``, ``US East (N. Virginia)``.
     """
     places = _places()
@@ -67,7 +67,7 @@ def find_place(region: str) -> Place | None:
 
 
 def place_names() -> list[str]:
-    """The cities that ``find_place`` can find, without their other names."""
+    """Return the cities that ``find_place`` knows, without their alternative names."""
     return [name for name, _ in _cities()]
 
 
@@ -76,7 +76,7 @@ def _name(region: str) -> str:
 
 
 def _words(name: str) -> str:
-    """Lower-case words of plain letters and digits: ``São Paulo`` and ``sao_paulo`` are one."""
+    """Return lower-case words of plain letters and digits, so that ``São Paulo`` equals ``sao_paulo``."""
     letters = (c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     return " ".join(re.findall(r"[^\W_]+", "".join(letters).casefold()))
 
@@ -107,7 +107,7 @@ class Link(NamedTuple):
 
 
 def great_circle_m(a: Place, b: Place) -> float:
-    """Metres along the globe, taken as a sphere: within 0.6 % of the ellipsoid."""
+    """Return metres along the globe, taken as a sphere, which is within 0.6 % of the ellipsoid."""
     north_a, north_b = radians(a.latitude), radians(b.latitude)
     half_north, half_east = (north_b - north_a) / 2, radians(b.longitude - a.longitude) / 2
     haversine = sin(half_north) ** 2 + cos(north_a) * cos(north_b) * sin(half_east) ** 2
@@ -115,7 +115,7 @@ def great_circle_m(a: Place, b: Place) -> float:
 
 
 def link_over(distance_m: float) -> Link:
-    """The rule's link over a distance."""
+    """Return the rule's link over a distance."""
     latency_s = OVERHEAD_S + DETOUR * distance_m / FIBRE_M_PER_S
     # the rule's latency is as long as a round trip
     reached = streams_bandwidth(MOST_BYTES_PER_S, latency_s, window_bytes=WINDOW_BYTES)
@@ -123,5 +123,5 @@ def link_over(distance_m: float) -> Link:
 
 
 def link_between(a: Place, b: Place) -> Link:
-    """The rule's link between two places, the same in both directions."""
+    """Return the rule's link between two places. Both directions are equal."""
     return link_over(great_circle_m(a, b))

@@ -1,8 +1,8 @@
 """How fast TCP moves bytes: what one stream reaches over a distance, and what several reach together.
 
-A sender may have one window of bytes under way. It then waits until the receiver has acknowledged them, a round trip
-later. So a stream moves at most a window per round trip, however fast the link is, and several streams add up until
-they fill the link (RFC 9293, section 3.8.6; RFC 7323, section 1.1).
+A sender may have one window of unacknowledged bytes in flight. Then it waits for an acknowledgement, one round trip
+later. So a stream moves at most one window per round trip, however fast the link is. Several streams add up until they
+fill the link (RFC 9293, section 3.8.6; RFC 7323, section 1.1).
 """
 
 import math
@@ -18,7 +18,7 @@ LINUX_WINDOW_BYTES = 3.0 * MiB
 """Largest window of a stream between Linux hosts: half of the 6 MiB to which a receiver's buffer grows by default
 (``tcp_rmem`` and ``tcp_adv_win_scale`` in the kernel's ip-sysctl; kernels of 2025 let it grow to 32 MB)."""
 INITIAL_WINDOW_BYTES = 10 * 1460.0
-"""Bytes with which a stream begins: ten segments (RFC 6928)."""
+"""Bytes in a stream's first window: ten segments (RFC 6928)."""
 
 
 def streams_bandwidth(
@@ -27,10 +27,11 @@ def streams_bandwidth(
     n_streams: int = 1,
     window_bytes: float | FloatArray = LINUX_WINDOW_BYTES,
 ) -> FloatArray:
-    """Bytes/s of several TCP streams over a link: a window per round trip each, and the link's own at most.
+    """Return the bytes/s of several TCP streams over a link: one window per round trip each, up to the link's
+    bandwidth.
 
-    Numbers, or arrays of one shape. Windows in an array are taken as they are. Raises TopologyError unless there is a
-    stream with a window.
+    Arguments are numbers or arrays of one shape. Raises TopologyError unless there is at least one stream with a
+    window.
     """
     if isinstance(n_streams, bool) or not isinstance(n_streams, int | np.integer) or n_streams < 1:
         raise TopologyError(f"TCP streams of a link are {shortened(n_streams)}; wanted a whole number, 1 or more")
@@ -41,9 +42,9 @@ def streams_bandwidth(
 
 
 def slow_start_s(round_trip_s: float, window_bytes: float = LINUX_WINDOW_BYTES) -> float:
-    """Seconds that a new stream is behind one whose window is open: it doubles what it sends every round trip.
+    """Return the seconds by which a new stream lags behind one whose window is fully open.
 
-    It takes log2(window / first window) round trips to open, and sends about one window meanwhile (RFC 5681, section
-    3.1).
+    A new stream doubles what it sends every round trip. It needs log2(window / first window) round trips to open its
+    window, and sends about one window meanwhile (RFC 5681, section 3.1).
     """
     return round_trip_s * max(math.log2(window_bytes / INITIAL_WINDOW_BYTES) - 1, 0.0)

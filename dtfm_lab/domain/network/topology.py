@@ -1,4 +1,4 @@
-"""Networks: devices, the latency and bandwidth of the links between them, and when messages move over these."""
+"""Networks: devices, the latency and bandwidth of the links between them, and when messages move over the links."""
 
 from __future__ import annotations
 
@@ -49,44 +49,42 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_SIZES = 64
-"""Most sizes of measured messages; each is a matrix."""
+"""Maximum number of measured message sizes. Each size needs a matrix."""
 MOST_TIMES = 2**26
-"""Most times, over pairs and sizes: half a gigabyte."""
+"""Maximum number of measured times over all pairs and sizes: half a gigabyte."""
 LARGEST = 1e30
-"""Most seconds, bytes and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
+"""Maximum seconds, bytes and bytes/s; 1 / LARGEST is the minimum bytes/s. Beyond it, transfer times overflow floats."""
 LINK_SPREAD = 0.1
-"""Spread of links that state none: a guess of how far a long transfer is from a bandwidth measured once."""
+"""Spread of links that state none. A guess: how far a long transfer is from a bandwidth that was measured once."""
 MOST_SPREAD = 3.0
-"""Largest spread, with which one in six messages takes twenty times as long."""
+"""Maximum spread. At this value, one in six messages takes twenty times as long as the median."""
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
     """The paper's communication graph: N devices and two N x N link matrices.
 
-    Entry ``[i, j]`` describes the link from device i to device j. The diagonal is the link of a
-    device to itself: latency 0, bandwidth infinite.
+    Entry ``[i, j]`` describes the link from device i to device j. The diagonal is the link of a device to itself:
+    latency 0, bandwidth infinite.
 
-    Links need not be symmetric, but every exchange of training goes both ways: a gradient shard
-    leaves over i -> j and comes back, averaged, over j -> i; activations cross a stage boundary one
-    way and their gradients, as large, the other. The communication cost therefore charges a pair
-    the sum of both directions (``round_trip_s``): it is the same for (i, j) and (j, i), transposing
-    both matrices changes no plan, and the stages' order has no direction. A change of one direction
-    counts half of the same change of both. A simulated or real message is one way and takes its own
+    Links need not be symmetric, but every exchange in training goes both ways. A gradient shard travels over i -> j and
+    returns, averaged, over j -> i. Activations cross a stage boundary one way, and their gradients, which are as large,
+    cross it the other way. The communication cost therefore charges a pair the sum of both directions
+    (``round_trip_s``). It is the same for (i, j) and (j, i), and transposing both matrices changes no plan. Changing
+    one direction counts half as much as changing both. A simulated or real message goes one way and takes its own
     direction's time.
 
-    A measured network may hold the times of messages of several sizes. Simulated and emulated messages
-    then take these times (``transfer_s``); the communication cost, which is the paper's, still follows
-    from latency and bandwidth.
+    A network may hold measured times of messages of several sizes. Simulated and emulated messages then use these times
+    (``transfer_s``). The communication cost, which is the paper's, still uses latency and bandwidth.
 
-    Devices of one host share its NIC: their messages to other hosts leave one at a time, and come in one at a
-    time. Messages within the host take the pair's own link. The communication cost does not count this wait.
+    Devices of one host share its NIC. Their messages to other hosts leave one at a time and arrive one at a time.
+    Messages within the host use the pair's own link. The communication cost does not include this wait.
 
     Raises
     ------
     TopologyError
-        Two devices of one name, a matrix of another shape, a link without bandwidth or with a
-        negative or missing latency; impossible measured times.
+        Two devices have the same name, a matrix has another shape, a link has no bandwidth or a negative or missing
+        latency, or measured times are impossible.
     """
 
     devices: tuple[Device, ...]
@@ -97,13 +95,14 @@ class Topology:
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
     estimates: tuple[BandwidthEstimate, ...] = field(default=(), kw_only=True)
-    """Bandwidths that nobody measured, and how far each may be off."""
+    """Bandwidths that nobody measured, each with the range that it may lie in."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
-    """One standard deviation of the logarithm of the seconds of all messages; only an iteration's interval follows."""
+    """Standard deviation of the logarithm of every message's seconds. Only the interval around an iteration uses it."""
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
-    """(K,) increasing sizes at which messages were timed; None where none were."""
+    """(K,) increasing message sizes that were timed; None if none were."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
-    """(N, N, K) seconds from the first byte offered to the last delivered, the latency at least; NaN if not timed."""
+    """(N, N, K) seconds from the first byte offered to the last byte delivered, at least the latency; NaN if not timed.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
@@ -135,7 +134,7 @@ class Topology:
         object.__setattr__(self, "message_s", message_s)
 
     def _own_matrix(self, what: str, diagonal: float) -> None:
-        """Replace a matrix by a read-only float copy with this diagonal, after checking its shape."""
+        """Check a matrix's shape, then replace it by a read-only float copy with this diagonal."""
         matrix = np.array(matrix_of(what, getattr(self, what)))
         if matrix.shape != (n := len(self.devices), n):
             found = f"{what} has shape {matrix.shape}, but there are {counted(n, 'device')}"
@@ -168,11 +167,12 @@ class Topology:
         link_spread: float = LINK_SPREAD,
         **device: Any,
     ) -> Topology:
-        """Topology from (N, N) latencies and bandwidths, from row to column; the diagonals are not read.
+        """Return the topology with these (N, N) latencies and bandwidths, from row to column. Diagonals are ignored.
 
-        Latencies are given in milliseconds or, by name, in seconds, bandwidths in Gbit/s or bytes/s. DataFrames as
-        ``to_matrices`` makes them name the devices by their index. Devices of one of ``hosts`` share its NIC, "" for
-        none. ``device`` sets further fields of every Device: ``gpu="A100"``, or with a list one for each.
+        Give latencies in milliseconds or, by name, in seconds, and bandwidths in Gbit/s or bytes/s. The index of a
+        DataFrame from ``to_matrices`` names the devices. Devices with equal entries in ``hosts`` share a NIC; "" means
+        no host. ``device`` sets further fields of every Device: ``gpu="A100"`` for all, or a list with one value per
+        device.
         """
         given = {
             "latency_ms": latency_ms,
@@ -194,7 +194,7 @@ class Topology:
         return cls(devices, *in_si, name=name, link_spread=link_spread)
 
     def to_matrices(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """(N, N) milliseconds and Gbit/s, from row to column, both labelled with the devices' names."""
+        """Return (N, N) milliseconds and Gbit/s, from row to column, both labelled with the device names."""
         import pandas as pd  # takes a while to load
 
         rows, columns = pd.Index(self.names, name="source"), pd.Index(self.names)
@@ -215,15 +215,16 @@ class Topology:
 
     @cached_property
     def nic_of(self) -> IntArray | None:
-        """(N,) the first device of each device's host, itself for those without; None where no host has several."""
+        """(N,) index of the first device of each device's host (itself without a host); None if no host has several
+        devices."""
         return nics_of([device.host for device in self.devices])
 
     def grouped(self, gpus: int) -> Topology:
-        """The network in which every ``gpus`` devices of a host that are alike are one, for tensor parallelism.
+        """Return the network with every ``gpus`` identical devices of a host merged into one, for tensor parallelism.
 
-        Peak, memory and price are sums; the links within a group become its inner ones. Between two groups lies the
-        fastest link between any of their devices: that of the hosts' NICs. Devices left over are left out, and so are
-        times measured by message size. Raises TopologyError where no host has so many.
+        Peak, memory and price add up. Links within a group become its inner link. The link between two groups is the
+        fastest link between any of their devices, which is the link of the hosts' NICs. Left-over devices and times
+        measured by message size are dropped. Raises TopologyError if no host has that many devices.
         """
         groups = groups_of(self.name, self.devices, gpus)
         if len(groups) == len(self):
@@ -234,7 +235,7 @@ class Topology:
 
     @cached_property
     def _groupings(self) -> dict[int, Topology]:
-        """The networks of groups that were asked for: thousands of devices take a second to group."""
+        """Cache of grouped networks. Grouping thousands of devices takes a second."""
         return {}
 
     def _grouped(self, groups: list[list[int]]) -> Topology:
@@ -251,7 +252,7 @@ class Topology:
 
     @property
     def group_sizes(self) -> list[int]:
-        """Degrees of tensor parallelism that some host allows: powers of two up to 8."""
+        """Degrees of tensor parallelism that some host supports: powers of two up to 8."""
         return group_sizes(self.devices)
 
     @cached_property
@@ -260,14 +261,14 @@ class Topology:
         return tuple(dict.fromkeys(device.region for device in self.devices))
 
     def index(self, name: str) -> int:
-        """Position of the device of this name; raises UnknownName with the nearest one."""
+        """Return the position of the device with this name. Raises UnknownName with the nearest name."""
         try:
             return self._index[name]
         except KeyError:
             raise unknown("device", name, self.names) from None
 
     def at(self, device: int | str) -> int:
-        """Position of a device given by name or index; raises UnknownName or TopologyError."""
+        """Return the position of a device given by name or index. Raises UnknownName or TopologyError."""
         if isinstance(device, str):
             return self.index(device)
         if isinstance(device, bool) or not isinstance(device, int | np.integer):
@@ -282,7 +283,8 @@ class Topology:
         return {name: i for i, name in enumerate(self.names)}
 
     def transfer_s(self, message_bytes: float) -> FloatArray:
-        """(N, N) seconds to move one message over every idle link: latency + size / bandwidth, or as measured."""
+        """Return (N, N) seconds to move one message over every idle link: latency + size / bandwidth, or the measured
+        time."""
         modelled_s = self._modelled_s(message_bytes)
         if self.message_bytes is None or self.message_s is None:
             return modelled_s
@@ -292,9 +294,11 @@ class Topology:
         return np.where(np.isnan(measured_s), modelled_s, measured_s)
 
     def round_trip_s(self, message_bytes: float) -> FloatArray:
-        """(N, N), symmetric: one message there and one of the same size back, each over its own direction.
+        """Return (N, N), symmetric: seconds of one message there and one of the same size back, each in its own
+        direction.
 
-        The communication cost charges these seconds, from latency and bandwidth alone, not from measured times.
+        The communication cost charges these seconds. They follow from latency and bandwidth, never from measured
+        times.
         """
         one_way = self._modelled_s(message_bytes)
         return one_way + one_way.T
@@ -303,7 +307,8 @@ class Topology:
         return self.latency_s + message_bytes / self.bandwidth_bytes_per_s
 
     def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Topology:
-        """A copy with every latency and every bandwidth multiplied by a factor; measured times follow."""
+        """Return a copy with every latency and every bandwidth multiplied by a factor. Measured times change
+        accordingly."""
         latency_s = self.latency_s * latency
         message_s = self.message_s
         if message_s is not None:
@@ -314,18 +319,18 @@ class Topology:
         return replace(self, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
 
     def over_tcp(self, streams: int = 1, window_bytes: float = LINUX_WINDOW_BYTES) -> Topology:
-        """A copy in which each pair's messages share so many TCP streams (``streams``); measured times stay."""
+        """Return a copy in which the messages of each pair share ``streams`` TCP streams. Measured times stay."""
         round_trip_s = self.latency_s + self.latency_s.T
         reached = streams_bandwidth(self.bandwidth_bytes_per_s, round_trip_s, streams, window_bytes)
         return replace(self, bandwidth_bytes_per_s=reached)
 
     def with_typical_prices(self) -> Topology:
-        """A copy in which every device without a price has the typical one of its GPU, 0 where the table has none."""
+        """Return a copy in which devices without a price get their GPU's typical price (0 if the table has none)."""
         priced = (replace(d, price_per_hour=d.price_per_hour or typical_price(d.gpu)) for d in self.devices)
         return replace(self, devices=tuple(priced))
 
     def subset(self, devices: Iterable[int | str]) -> Topology:
-        """A copy with only these devices (indices or names), in this order."""
+        """Return a copy with only these devices (indices or names), in this order."""
         keep = [self.at(device) for device in devices]
         grid = np.ix_(keep, keep)
         return replace(
@@ -347,9 +352,9 @@ class Topology:
         bandwidth_gbps: float | None = None,
         one_way: bool = False,
     ) -> Topology:
-        """A copy with one pair changed, in either unit: both directions unless ``one_way``.
+        """Return a copy with one pair's link changed, in either unit; both directions unless ``one_way``.
 
-        Measured times of a link that changes are dropped: they no longer apply.
+        Measured times of a changed link no longer apply and are dropped.
         """
         i, j = self.at(source), self.at(target)
         if i == j:
@@ -373,7 +378,7 @@ class Topology:
 
     @cached_property
     def fingerprint(self) -> str:
-        """12 hex digits that change with any device or link, but not with a position on the canvas."""
+        """12 hex digits that change with any device or link, but not with positions on the canvas."""
         digest = hashlib.sha256()
         for d in self.devices:
             fields = (d.name, d.region, d.gpu, d.peak_flop_per_s, d.memory_bytes, d.price_per_hour, None)
@@ -390,21 +395,23 @@ class Topology:
         return digest.hexdigest()[:12]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a directed link: source, target, latency_ms, bandwidth_gbps. Times by message size are left out."""
+        """Return one row per directed link: source, target, latency_ms, bandwidth_gbps. Measured times are left out."""
         return frame_of_links(self.names, self.latency_s, self.bandwidth_bytes_per_s)
 
     @classmethod
     def from_frame(cls, links: pd.DataFrame, name: str = "frame", **device: Any) -> Topology:
-        """Topology from one row a directed link, with the columns of ``to_frame``; every pair must occur once.
+        """Return the topology from one row per directed link, with the columns of ``to_frame``. Every pair must occur
+        once.
 
-        ``latency_s`` may stand for ``latency_ms`` and ``bandwidth_bytes_per_s`` for ``bandwidth_gbps``. Devices stand
-        in the order in which they first appear; ``device`` sets further fields of each.
+        ``latency_s`` may replace ``latency_ms`` and ``bandwidth_bytes_per_s`` may replace ``bandwidth_gbps``. Devices
+        are ordered by first appearance. ``device`` sets further fields of each.
         """
         names, latency_s, bandwidth = links_of_frame(links)
         return cls.from_matrices(latency_s=latency_s, bandwidth_bytes_per_s=bandwidth, names=names, name=name, **device)
 
     def to_networkx(self) -> nx.DiGraph[str]:
-        """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
+        """Return a graph. Nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured
+        times."""
         links = {"latency_s": self.latency_s, "bandwidth_bytes_per_s": self.bandwidth_bytes_per_s}
         attributes: dict[str, Any] = {"name": self.name, "description": self.description}
         attributes |= {} if self.link_spread == LINK_SPREAD else {"link_spread": self.link_spread}
@@ -412,11 +419,11 @@ class Topology:
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], name: str | None = None) -> Topology:
-        """Topology from a graph as ``to_networkx`` makes it; an undirected edge counts both ways.
+        """Return the topology of a graph in the form that ``to_networkx`` makes. An undirected edge counts both ways.
 
-        Every pair needs exactly one edge each way. ``latency_ms`` may stand for ``latency_s``, ``bandwidth_gbps`` for
-        ``bandwidth_bytes_per_s``, and ``peak_tflops`` and ``memory_gib`` for a node's numbers in SI. A node that names
-        a GPU of the table takes its peak and memory where it has none of its own; other attributes are ignored.
+        Every pair needs exactly one edge each way. ``latency_ms`` may replace ``latency_s``, ``bandwidth_gbps`` may
+        replace ``bandwidth_bytes_per_s``, and ``peak_tflops`` and ``memory_gib`` may replace a node's numbers in SI. A
+        node that names a GPU of the table gets its peak and memory if it states none. Other attributes are ignored.
         """
         devices, latency_s, bandwidth = links_of_graph(graph)
         attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}
@@ -431,10 +438,10 @@ class Topology:
 
 
 def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[IntArray, FloatArray]:
-    """Position of sizes, of any shape, among the measured ones.
+    """Locate message sizes, of any shape, among the measured sizes.
 
-    Returns the index of the upper end of each size's segment, and its position in that segment: 0 at the lower end
-    and for sizes below all measured ones, 1 at the upper end, more for sizes above all.
+    Returns the index of the upper end of each size's segment, and the position within that segment: 0 at the lower end
+    and for sizes below all measured ones, 1 at the upper end, above 1 for sizes beyond all measured ones.
     """
     upper = np.clip(np.searchsorted(message_bytes, n_bytes), 1, len(message_bytes) - 1)
     low, high = message_bytes[upper - 1], message_bytes[upper]
@@ -442,7 +449,7 @@ def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[
 
 
 def check_sizes(n_sizes: int, n_devices: int) -> None:
-    """Raises TopologyError for too few or too many times, before anything of size (N, N, K) is made."""
+    """Raise TopologyError for too few or too many times, before anything of size (N, N, K) is allocated."""
     if not 2 <= n_sizes <= MOST_SIZES:
         raise TopologyError(f"message_bytes has {n_sizes} sizes; wanted from 2 to {MOST_SIZES}")
     if (times := n_devices**2 * n_sizes) > MOST_TIMES:
@@ -455,13 +462,13 @@ def check_sizes(n_sizes: int, n_devices: int) -> None:
 def checked_times(
     names: Sequence[str], message_bytes: Any, message_s: Any
 ) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
-    """Read-only copies, (K,) and (N, N, K) with a diagonal of NaN; None and None where no pair was measured.
+    """Return read-only copies, (K,) and (N, N, K) with NaN on the diagonal; None and None if no pair was measured.
 
     Raises
     ------
     TopologyError
-        Only one of the two is given, shapes differ, sizes do not grow, or a pair was measured at some sizes
-        only, takes negative time, or takes less for a larger message.
+        Only one of the two is given, shapes differ, sizes do not increase, or a pair was measured at some sizes only,
+        takes negative time, or takes less time for a larger message.
     """
     if message_bytes is None and message_s is None:
         return None, None
@@ -513,18 +520,18 @@ QUEUEING = ("pairs", "nics")
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """All links of a network; ``[i, j]`` is from device i to device j. Raises UnknownName for another queueing."""
+    """All links of a network; ``[i, j]`` is from device i to device j. Raises UnknownName for an unknown queueing."""
 
     latency_s: FloatArray
     bandwidth_bytes_per_s: FloatArray
     queueing: str = "pairs"
     message_bytes: FloatArray | None = None
-    """(K,) sizes of the messages that were measured; None where none were."""
+    """(K,) message sizes that were measured; None if none were."""
     charged_bytes: FloatArray | None = None
-    """(N, N, K) bytes that, at the pair's bandwidth, take as long as each of these took beyond the latency; NaN where a
-    pair was not measured. So a change of bandwidth changes the measured times in proportion."""
+    """(N, N, K) bytes that would take the measured time (beyond latency) at the pair's bandwidth; NaN if not measured.
+    Storing bytes lets a change of bandwidth scale the measured times."""
     nic_of: IntArray | None = None
-    """(N,) as ``Topology.nic_of``: the first device of each device's host; None where no host has several."""
+    """(N,) as ``Topology.nic_of``: the first device of each device's host; None if no host has several devices."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queueing", current_name("queueing", self.queueing))
@@ -542,22 +549,22 @@ class Links:
 
     @classmethod
     def free(cls, n_devices: int) -> Self:
-        """Links without latency and of infinite bandwidth."""
+        """Return links without latency and with infinite bandwidth."""
         shape = (n_devices, n_devices)
         return cls(np.zeros(shape), np.full(shape, np.inf))
 
     def scaled(self, latency: float = 1.0, bandwidth: float = 1.0) -> Links:
-        """The links with every latency and every bandwidth multiplied by a factor."""
+        """Return the links with every latency and every bandwidth multiplied by a factor."""
         return replace(
             self, latency_s=self.latency_s * latency, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth
         )
 
     def delayed(self, seconds: float) -> Links:
-        """The links with so many seconds more of latency between any two devices."""
+        """Return the links with ``seconds`` of latency added between any two devices."""
         return replace(self, latency_s=np.where(np.eye(len(self.latency_s), dtype=bool), 0.0, self.latency_s + seconds))
 
     def moving_s(self, sender: int | IntArray, receiver: int | IntArray, n_bytes: float | FloatArray) -> Any:
-        """Seconds for which messages occupy their links, beyond the latency; arguments of any shape."""
+        """Return the seconds that messages occupy their links, beyond the latency. Arguments may have any shape."""
         bandwidth = self.bandwidth_bytes_per_s[sender, receiver]
         if self.message_bytes is None or self.charged_bytes is None:
             return n_bytes / bandwidth
@@ -568,7 +575,7 @@ class Links:
 
     @property
     def has_nics(self) -> bool:
-        """Whether messages of several pairs wait for each other anywhere."""
+        """True if messages of different pairs wait for each other anywhere."""
         return self.queueing == "nics" or self.nic_of is not None
 
     def queues(self, sender: IntArray, receiver: IntArray) -> tuple[IntArray, IntArray]:
@@ -579,9 +586,9 @@ class Links:
 def queues_of(
     sender: IntArray, receiver: IntArray, n_devices: int, queueing: str, nic_of: IntArray | None
 ) -> tuple[IntArray, IntArray]:
-    """Numbers of what messages occupy where they leave and where they come in, -1 where nothing.
+    """Return the number of the queue that each message occupies when it leaves and when it arrives; -1 for none.
 
-    NICs come first, those on which messages leave and then those on which they come in; then pairs.
+    Queues are numbered in this order: NICs for sending, NICs for receiving, pairs.
     """
     n = n_devices
     pair = 2 * n + sender * n + receiver
@@ -594,5 +601,5 @@ def queues_of(
 
 
 def is_shared(nic_of: IntArray) -> npt.NDArray[np.bool_]:
-    """(N,) whether each device shares its NIC with another one."""
+    """Return (N,) True for each device that shares its NIC with another one."""
     return np.bincount(nic_of, minlength=len(nic_of))[nic_of] > 1

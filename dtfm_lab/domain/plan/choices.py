@@ -1,4 +1,4 @@
-"""What a search chose of a plan's job and what the job pinned, as values and in words."""
+"""The job fields that a search chose, and those that the job pinned, as values and as text."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -8,16 +8,19 @@ from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.units import compact_counts, counted
 
 FIRST = ("tensor_parallel", "n_stages", "n_replicas", "microbatch", "sharding", "checkpointing", "schedule")
-"""Fields in the order in which an engineer says them; others follow."""
+"""Fields in the order in which engineers usually say them. Other fields follow."""
 IMPLIED = ("warmups", "blocks_per_stage", "microbatches_per_replica")
-"""Counts that are named only where a stage or a replica differs from the others."""
+"""Per-stage or per-replica counts. They are shown only if the stages or replicas differ."""
 
 
 def values_of(
     job: Job, left_open: Collection[str] | None, blocks: tuple[int, ...] | None, *, chosen: bool
 ) -> dict[str, Any] | None:
-    """The fields that a planner may choose, with their values in a plan's job: those that it ``chosen`` of what was
-    ``left_open``, or those that the job pinned. None where it is not known what was left open."""
+    """Return the values of the fields that a planner may choose.
+
+    With ``chosen``, return the fields that the planner chose from ``left_open``. Without it, return the fields that the
+    job pinned. Return None if it is not known which fields were left open.
+    """
     if left_open is None:
         return None
     in_effect: dict[str, Any] = {"schedule": job.schedule_name, "checkpointing": job.checkpoints}
@@ -31,7 +34,10 @@ def values_of(
 
 
 def words_of(job: Job, values: dict[str, Any] | None) -> str:
-    """``TP 8, 4 stages x 4 replicas, micro-batch 2, ZeRO-1, checkpointing none, 1f1b``; empty where there is none."""
+    """Return text such as ``TP 8, 4 stages x 4 replicas, micro-batch 2, ZeRO-1, checkpointing none, 1f1b``.
+
+    The text is empty if ``values`` is None.
+    """
     return ", ".join(_phrases(job, values)) if values else ""
 
 

@@ -1,4 +1,4 @@
-"""A plan as a table: what each device of the network does, and what it has."""
+"""A plan as a table with one row per device: what the device does, and what hardware it has."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ COLUMNS = {
     "memory_bytes": "float64",
     "price_per_hour": "float64",
 }
-"""Columns of the table and their types. ``Plan.to_frame`` says what they hold."""
+"""Columns of the table and their dtypes. ``Plan.to_frame`` documents them."""
 
 
 def device_table(topology: Topology, job: Job, grid: IntArray, blocks: Sequence[int] | None) -> pd.DataFrame:
-    """The table of ``Plan.to_frame``, of (stages, replicas) device indices and each stage's blocks."""
+    """Return the table of ``Plan.to_frame``.
+
+    ``grid`` has (stages, replicas) device indices. ``blocks`` has the number of blocks of each stage.
+    """
     import pandas as pd  # takes a while to load
 
     stages = _stages(job, blocks)
@@ -59,7 +62,7 @@ def _without(columns: dict[str, str], name: str) -> dict[str, str]:
 
 
 def _stages(job: Job, blocks: Sequence[int] | None) -> list[dict[str, Any]]:
-    """Per stage its blocks, its parameters, and the FLOP of one micro-batch; nothing where there is no model."""
+    """Return each stage's blocks, parameters and FLOP per micro-batch; empty dictionaries if the job has no model."""
     if blocks is None:
         return [{} for _ in range(job.n_stages)]
     per_forward = (1 + job.modelled().backward.whole) * job.microbatch

@@ -1,4 +1,4 @@
-"""A plan: which device of a topology serves which stage and replica of a job, and what that costs."""
+"""A plan assigns a device to every stage and replica of a job, and says what the assignment costs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """(stages, replicas) device indices: row s is the data-parallel group of stage s, column r pipeline r.
+    """(stages, replicas) device indices. Row s is the data-parallel group of stage s; column r is pipeline r.
 
-    Raises PlanError when it is not two-dimensional or names a device twice.
+    Raises PlanError if the array is not two-dimensional or names a device twice.
     """
 
     devices: IntArray
@@ -43,7 +43,7 @@ class Placement:
         object.__setattr__(self, "devices", devices)
 
     def rank_map(self, n_devices: int) -> list[int | None]:
-        """Rank of each of so many devices, pipeline x n_stages + stage; None where idle."""
+        """Return the rank of each of ``n_devices`` devices: pipeline x n_stages + stage, or None for an idle device."""
         ranks: list[int | None] = [None] * n_devices
         for (stage, replica), device in np.ndenumerate(self.devices):
             ranks[int(device)] = replica * len(self.devices) + stage
@@ -52,23 +52,24 @@ class Placement:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CostBreakdown:
-    """The communication cost of a placement, equations 1 to 4 of the paper, in seconds."""
+    """The communication cost of a placement in seconds (equations 2 to 4 of the DT-FM paper)."""
 
     group_s: FloatArray
-    """(S,) synchronisation of each stage's data-parallel group, equation 2."""
+    """(S,) seconds to synchronise each stage's data-parallel group (equation 2)."""
     hop_s: FloatArray
-    """(S-1,) slowest pair between stage s and s+1, forward and back, as the pipelines pair them."""
+    """(S-1,) seconds of the slowest pair between stages s and s+1, forward and back, as the pipelines pair the devices.
+    """
     weights_s: FloatArray
-    """(S, S) coarsened graph: the bottleneck matching between any two groups, equation 3."""
+    """(S, S) edge weights of the coarsened graph: the bottleneck matching between every two groups (equation 3)."""
 
     @property
     def data_parallel_s(self) -> float:
-        """Cost of the slowest group, as all groups synchronise at once."""
+        """Cost of the slowest group. All groups synchronise at the same time."""
         return float(self.group_s.max(initial=0.0))
 
     @property
     def pipeline_s(self) -> float:
-        """Cost of the path through the coarsened graph, equation 4."""
+        """Cost of the path through the coarsened graph (equation 4)."""
         return float(self.hop_s.sum())
 
     @property
@@ -78,10 +79,10 @@ class CostBreakdown:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A placement of a job on a topology, with its costs and bounds on how much better any other can be.
+    """A placement of a job on a topology, its costs, and bounds on how much better any other placement can be.
 
-    Two costs, two bounds: the communication cost of the paper, which ranks placements of one shape, and the seconds of
-    a simulated iteration, which compare any two plans.
+    A plan has two costs and two bounds. The communication cost is the paper's; it ranks placements of one shape. The
+    seconds of a simulated iteration compare any two plans.
     """
 
     topology: Topology
@@ -89,30 +90,32 @@ class Plan:
     placement: Placement
     cost: CostBreakdown
     lower_bound_s: float
-    """No placement of this job, in its shape, has a lower communication cost on this topology."""
+    """Lower bound of the communication cost over all placements of this job, in this shape, on this topology."""
     planner: str
     objective: str = "communication"
-    """Name of what the search made least."""
+    """Name of the quantity that the search minimised."""
     iteration_s: float | None = None
-    """Seconds of the simulated iteration, as ``lab.simulate`` gives it; None where it was not simulated."""
+    """Seconds of the simulated iteration, as returned by ``lab.simulate``; None if the plan was not simulated."""
     iteration_lower_bound_s: float | None = None
-    """No plan of its ``scope`` is faster: of any shape, cut, devices... that the job left open. None where no bound
-    was asked for."""
+    """No plan within ``scope`` is faster than this, whatever its shape, cut or devices. None if no bound was requested.
+    """
     queueing: str = "pairs"
-    """Which messages wait for each other when it is simulated: those of a pair of devices or of a NIC."""
+    """Which messages wait for each other in simulation: those of one pair of devices (``pairs``) or of one NIC
+    (``nics``)."""
     efficiency: Any = None
-    """Share of the peak, or a calibration, that its seconds assume; None for what the lab takes of each GPU. A file
-    holds a share only."""
+    """The share of peak FLOP/s, or the calibration, behind its seconds. None stands for the lab's value for each GPU.
+    Plan files hold only a share."""
     seed: int | None = None
     generation: int = 0
     evaluations: int = 0
     seconds: float = 0.0
     """Seconds spent searching."""
     left_open: tuple[str, ...] | None = None
-    """Fields of the job that the search chose; None where it is not known, as of a placement of one's own."""
+    """Job fields that the search chose. None if that is unknown, as for a placement that you built yourself."""
     absent: tuple[str, ...] = ()
-    """Names of placed devices that have left; who holds their stage in other pipelines shares their work. Costs and
-    bounds are those with everybody there; ``lab.simulate`` and ``lab.run`` go without them."""
+    """Names of placed devices that have left. Devices that hold the same stage in other pipelines share their work.
+    Costs and bounds assume that all devices are present; ``lab.simulate`` and ``lab.run`` leave the absent ones
+    out."""
 
     def __post_init__(self) -> None:
         job, shape = self.job.settled, self.placement.devices.shape  # a plan leaves nothing to a planner
@@ -175,13 +178,16 @@ class Plan:
         return f"<Plan {self.job.name} on {self.topology.name}: {', '.join(parts)}, by {self.planner}>"
 
     def changed(self, **fields: Any) -> Self:
-        """The plan with other fields, such as another job or topology; without the seconds that held for the old."""
+        """Return the plan with some fields replaced, such as the job or the topology.
+
+        Seconds that held for the old fields are dropped.
+        """
         return replace(self, **{"iteration_s": None, "iteration_lower_bound_s": None} | fields)
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """What the job named of that which a search for seconds chooses where it may, in words: ``2 x 2 stages x
-        replicas``, ``micro-batches of 1``... Empty where all was open, or where that is not known."""
+        """The choices that the job fixed and a search could have made, as text: ``2 x 2 stages x replicas``,
+        ``micro-batches of 1``. Empty if everything was open or if that is unknown."""
         if self.left_open is None:
             return ()
         job, left = self.job, self.left_open
@@ -212,32 +218,37 @@ class Plan:
 
     @property
     def chosen(self) -> dict[str, Any] | None:
-        """What the search chose of the job's fields, with the plan's values; None where that is not known."""
+        """Values of the job fields that the search chose; None if that is unknown."""
         return values_of(self.job, self.left_open, self.blocks_per_stage, chosen=True)
 
     @property
     def given(self) -> dict[str, Any] | None:
-        """The other fields that a planner may choose, as the job pinned them; None where that is not known."""
+        """Values of the job fields that a planner could choose but the job pinned; None if that is unknown."""
         return values_of(self.job, self.left_open, self.blocks_per_stage, chosen=False)
 
     @property
     def scope(self) -> str:
-        """The plans that the bound on the seconds is for: ``any plan``, or ``any plan of 2 x 2, 1f1b``."""
+        """The set of plans that the bound on the seconds covers: ``any plan``, or ``any plan of 2 x 2, 1f1b``."""
         if self.left_open is None:
             return "any plan that its search allowed"
         return f"any plan of {', '.join(self.pinned)}" if self.pinned else "any plan"
 
     @property
     def gap(self) -> float:
-        """Gap of the communication cost, (cost - bound) / cost: 0 is proven optimal for this shape, 0.3 means that at
-        most 30 % of it could be saved. It says nothing about the seconds of an iteration."""
+        """Gap of the communication cost, (cost - bound) / cost.
+
+        0 means that the placement is proven optimal for this shape. 0.3 means that another placement could save at most
+        30 %. The gap says nothing about the seconds of an iteration.
+        """
         total = self.cost.total_s
         return max(0.0, (total - self.lower_bound_s) / total) if total > 0 else 0.0
 
     @property
     def speed_up_left(self) -> float | None:
-        """The iteration over its lower bound: no plan is more than so many times faster. None where either is not
-        known, infinite where the bound is 0."""
+        """The iteration time divided by its lower bound: no plan in scope is faster by a larger factor.
+
+        None if either is unknown, infinite if the bound is 0.
+        """
         if self.iteration_s is None or self.iteration_lower_bound_s is None:
             return None
         if self.iteration_lower_bound_s == 0:
@@ -246,8 +257,10 @@ class Plan:
 
     @property
     def speed_up_words(self) -> str:
-        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or that the bound is loose; empty
-        without."""
+        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or a note that the bound is loose.
+
+        Empty if there is no bound.
+        """
         left, bound_s = self.speed_up_left, self.iteration_lower_bound_s
         if not left or not bound_s:
             return ""
@@ -259,19 +272,19 @@ class Plan:
 
     @property
     def price_per_hour(self) -> float:
-        """US dollars for an hour of all devices that serve; devices without a price count as 0."""
+        """US dollars per hour for all devices in use. Devices without a price count as 0."""
         return float(sum(self.topology.devices[int(d)].price_per_hour for d in self.placement.devices.flat))
 
     @property
     def price_per_billion_tokens(self) -> float | None:
-        """US dollars to train on a billion tokens; None where the iteration was not simulated."""
+        """US dollars to train on a billion tokens; None if the iteration was not simulated."""
         if self.iteration_s is None:
             return None
         return self.price_per_hour / 3600 * self.iteration_s / self.job.tokens * 1e9
 
     @property
     def blocks_per_stage(self) -> tuple[int, ...] | None:
-        """Blocks of each stage, first stage first; None where the job has no model."""
+        """Number of blocks of each stage, first stage first; None if the job has no model."""
         if self.job.model is None:
             return None
         return tuple(
@@ -280,7 +293,7 @@ class Plan:
 
     @property
     def layers(self) -> tuple[int, ...] | None:
-        """Layers of each stage, embedding and head counted; None where the job has no model."""
+        """Number of layers of each stage, including embedding and head; None if the job has no model."""
         return None if self.job.model is None else self.job.cut(self.job.n_stages)
 
     @property
@@ -290,7 +303,7 @@ class Plan:
 
     @property
     def idle_words(self) -> str:
-        """``idle: 8 of 128, all of host-16``; empty where no device is idle."""
+        """``idle: 8 of 128, all of host-16``; empty if no device is idle."""
         idle = self.idle_devices
         return f"idle: {count_words(self.topology.devices, idle)}" if idle else ""
 
@@ -301,7 +314,7 @@ class Plan:
 
     @property
     def absent_words(self) -> str:
-        """The absent devices in a few names."""
+        """The absent devices as a short list of names."""
         return set_words(self.topology.devices, map(self.topology.index, self.absent))
 
     @property
@@ -312,7 +325,7 @@ class Plan:
 
     @property
     def device_names(self) -> tuple[tuple[str, ...], ...]:
-        """(stages, replicas) device names, as a trace's context holds them."""
+        """(stages, replicas) device names, in the form that a trace's context holds."""
         return tuple(tuple(names) for names in self.stages)
 
     @property
@@ -322,26 +335,27 @@ class Plan:
 
     @property
     def rank_map(self) -> list[int | None]:
-        """Rank of each device, pipeline x n_stages + stage, as DT-FM's launch scripts take it; None where idle."""
+        """Rank of each device (pipeline x n_stages + stage), as DT-FM's launch scripts expect it; None for idle
+        devices."""
         return self.placement.rank_map(len(self.topology))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a device, in the order of stages and replicas, idle ones last.
+        """Return a table with one row per device, ordered by stage and replica, idle devices last.
 
-        Columns: device; stage and replica (missing where idle); region, host (where devices name any) and gpu; blocks
-        and parameters of its stage (missing where idle, or without a model); microbatches an iteration; flop, forward
-        and backward of an iteration without recomputation, and work_share, the share of it in that of all devices;
-        peak_flop_per_s, memory_bytes and price_per_hour (US dollars, 0 where unknown) of the device. For the seconds,
-        see ``lab.simulate``.
+        Columns: ``device``; ``stage`` and ``replica`` (missing if idle); ``region``, ``host`` (if any device names one)
+        and ``gpu``; ``blocks`` and ``parameters`` of its stage (missing if idle or without a model); ``microbatches``
+        per iteration; ``flop``, forward and backward of an iteration without recomputation; ``work_share``, its
+        fraction of all devices' FLOP; ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour`` (US dollars, 0 if
+        unknown). For seconds, see ``lab.simulate``.
         """
         return device_table(self.topology, self.job, self.placement.devices, self.blocks_per_stage)
 
     def coarse_graph(self) -> nx.Graph[int]:
-        """The coarsened graph, with a node for each stage and an edge for each pair of groups.
+        """Return the coarsened graph: one node per stage, one edge per pair of groups.
 
-        Nodes have devices and cost_s; edges weight (seconds) and on_path. Edges on the path also have cost_s as the
-        pipelines pair the devices, which is the weight where they follow the best matching, and that matching: triples
-        of two device names and their seconds.
+        Nodes carry ``devices`` and ``cost_s``. Edges carry ``weight`` (seconds) and ``on_path``. Edges on the path also
+        carry ``cost_s``, the cost as the pipelines pair the devices, and the matching itself: triples of two device
+        names and their seconds. ``cost_s`` equals the weight if the pipelines follow the best matching.
         """
         names, grid = self.topology.names, self.placement.devices
         pair_s = self.topology.round_trip_s(self.job.hop_bytes)
@@ -359,7 +373,7 @@ class Plan:
         return graph
 
     def summary(self) -> dict[str, Any]:
-        """The fields of ``dtfm-lab plan --json``: plain types, names for devices, seconds."""
+        """Return the fields of ``dtfm-lab plan --json``: plain types, device names, seconds."""
         of_job = ("n_stages", "n_replicas", "tensor_parallel", "sharding", "microbatch", "warmups", "recompute")
         costs = ("lower_bound_s", "gap", "objective", "iteration_s", "iteration_lower_bound_s", "price_per_hour")
         searched = ("queueing", "planner", "seed", "generation", "evaluations", "seconds")

@@ -1,7 +1,7 @@
-"""A part of a plan as a plan of its own, for machines that cannot run all of it.
+"""Cut a part out of a plan, for machines that cannot run all of it.
 
-The first stages of the first pipelines are kept, with their devices, links, micro-batches and layers; the topology
-stays whole. The last kept stage gets the head, so that there is a loss.
+The part keeps the first stages of the first pipelines, with their devices, links, micro-batches and layers. The
+topology stays whole. The last kept stage gets the head, so that the part computes a loss.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,24 @@ from dtfm_lab.domain.trace import Subplan, TracedPlan
 from dtfm_lab.domain.units import counted
 
 LEAST_TO_SYNCHRONISE = 4
-"""Fewest workers that run two pipelines of two stages, so that replicas synchronise."""
+"""Smallest number of workers for two pipelines of two stages, so that replicas have to synchronise."""
 AS_RECORDED = {"synchronise_every": "averages_every"}
-"""Fields of a trace's context that a job has by another name."""
+"""Fields whose name in a trace's context differs from their name in a job."""
 SIDES = ("stages", "pipelines")
 
 
 def subplan_for(plan: Plan, workers: int | Sequence[int]) -> tuple[Plan, Subplan | None]:
-    """The part of a plan that so many workers can run, and which part that is; the plan and None where it is all.
+    """Return the part of a plan that ``workers`` can run, and which part it is.
+
+    Return the plan itself and None if the workers can run all of it.
 
     Parameters
     ----------
     workers
-        Most workers in all, divided by ``largest_shape``; or (stages, pipelines), clipped to those of the plan.
+        The maximum number of workers, divided by ``largest_shape``. Or (stages, pipelines), clipped to those of the
+        plan.
 
-    Raises JobError for a count that is no whole number, PlanError for a sequence of another length than two.
+    Raises JobError if a count is not a whole number, and PlanError if a sequence does not have two entries.
     """
     of_stages, of_pipelines = plan.placement.devices.shape
     if isinstance(workers, Sequence) and not isinstance(workers, str):
@@ -48,10 +51,11 @@ def subplan_for(plan: Plan, workers: int | Sequence[int]) -> tuple[Plan, Subplan
 
 
 def largest_shape(of: tuple[int, int], workers: int) -> tuple[int, int]:
-    """The largest (stages, pipelines) out of ``of`` that at most so many workers can run.
+    """Return the largest (stages, pipelines) within ``of`` that at most ``workers`` workers can run.
 
-    All stages, and as many pipelines as that allows; where not even one fits, the first stages of two pipelines, so
-    that replicas synchronise, or of one where the plan has one or where two would be shorter than two stages.
+    All stages are kept if at least one whole pipeline fits, and then as many pipelines as possible. Otherwise the
+    result is the first stages of two pipelines, so that replicas synchronise. It is one pipeline if the plan has only
+    one, or if two would have fewer than two stages.
     """
     n_stages, n_pipelines = of
     if n_stages <= workers:
@@ -61,10 +65,10 @@ def largest_shape(of: tuple[int, int], workers: int) -> tuple[int, int]:
 
 
 def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
-    """These stages and pipelines alone; the plan itself where ``kept`` is None, or where it already is that part.
+    """Return only these stages and pipelines, or the plan itself if ``kept`` is None or already is the whole plan.
 
-    The cost is that of the kept stages in the whole plan, with all its pipelines. Raises TraceError where they are not
-    the first ones of a plan of this shape.
+    The cost is the cost of the kept stages in the whole plan, with all its pipelines. Raises TraceError unless they are
+    the first stages and pipelines of a plan of this shape.
     """
     shape = plan.placement.devices.shape
     if kept is None or shape == (n := (len(kept.stages), len(kept.pipelines))):
@@ -90,7 +94,7 @@ def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
 
 
 def check_same_plan(plan: Plan, ran: TracedPlan, *fields: str) -> None:
-    """Raises TraceError where a trace ran on other devices, on another network, or with another of these job fields."""
+    """Raise TraceError if a trace ran on other devices, another network, or with other values of these job fields."""
     if ran.devices != (devices := plan.device_names):
         raise TraceError(f"the trace ran on stages {ran.devices}, this plan has {devices}; wanted the same")
     if ran.topology_fingerprint not in ("", plan.topology.fingerprint):

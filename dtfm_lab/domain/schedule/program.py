@@ -1,7 +1,7 @@
-"""Lower a schedule to programs: passes + messages + synchronisation + the optimiser's step of each device.
+"""Lower a schedule to programs: each device's passes, messages, synchronisation and optimizer step.
 
-Simulator and workers both follow these programs: steps in order, each with the steps of the same device that it
-needs. Every receive stands right before its consumer and every send right after its producer.
+Both the simulator and the workers follow these programs. A program lists steps in order, each with the steps of the
+same device that it needs. Every receive comes directly before its consumer and every send directly after its producer.
 """
 
 from collections.abc import Sequence
@@ -34,31 +34,31 @@ from dtfm_lab.domain.schedule.synchronisation import (
 from dtfm_lab.domain.units import counted
 
 MOST_STEPS = 10**7
-"""Most actions of an iteration; a simulation of so many takes some 4 GB."""
+"""Maximum number of actions per iteration. Simulating that many takes about 4 GB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """The steps of every device of every replica in one iteration. They are compared and looked up as what ``lower``
-    made once.
+    """The steps of every device of every replica in one iteration.
 
-    A pipeline with fewer micro-batches than the schedule runs its order without those that it has not.
+    ``lower`` caches programs, so they are compared by identity. A pipeline with fewer micro-batches than the schedule
+    runs the same order without the missing ones.
     """
 
     schedule: Schedule
-    """The order of the largest number of micro-batches."""
+    """The order for the largest number of micro-batches."""
     microbatch_counts: tuple[int, ...]
     """(replicas,) micro-batches of each pipeline."""
     pipelines: tuple[tuple[tuple[Step, ...], ...], ...]
-    """By distinct number of micro-batches, the largest first, and by position in the pipeline: passes and their
-    messages. Replicas of as many micro-batches share them."""
+    """Passes and their messages, by distinct number of micro-batches (largest first) and by position in the pipeline.
+    Replicas with equally many micro-batches share them."""
     tails: tuple[tuple[tuple[Step, ...], ...], ...]
-    """By position and replica: the steps after the passes, whose needs count from the beginning of the program; where
-    devices are absent all steps, as no two programs are alike."""
+    """Steps after the passes, by position and replica. Their needs are counted from the beginning of the program. If
+    devices are absent, these are all steps, because no two programs are alike."""
     blocking: bool = False
-    """Whether devices wait for the arrival of what they send along the pipeline (``Step.arrivals``)."""
+    """True if devices wait until what they send along the pipeline has arrived (``Step.arrivals``)."""
     takes_turns: bool = False
-    """Whether the two directions between two devices of a pipeline take turns."""
+    """True if the two directions between two devices of a pipeline take turns."""
 
     @property
     def n_replicas(self) -> int:
@@ -66,12 +66,12 @@ class Programs:
 
     @property
     def n_positions(self) -> int:
-        """Number of devices of one pipeline."""
+        """Number of devices in one pipeline."""
         return len(self.tails)
 
     @cached_property
     def replicas(self) -> tuple[tuple[int, ...], ...]:
-        """Of each of ``pipelines``, the replicas that run it."""
+        """For each of ``pipelines``, the replicas that run it."""
         numbers = range(len(self.pipelines))
         return tuple(tuple(r for r, number in enumerate(self.number) if number == one) for one in numbers)
 
@@ -82,11 +82,11 @@ class Programs:
         return tuple(distinct.index(count) for count in self.microbatch_counts)
 
     def pipeline(self, position: int, replica: int) -> tuple[Step, ...]:
-        """Passes and their messages of one device, in order."""
+        """Return the passes and messages of one device, in order."""
         return self.pipelines[self.number[replica]][position]
 
     def of(self, position: int, replica: int) -> tuple[Step, ...]:
-        """All steps of one device, in order."""
+        """Return all steps of one device, in order."""
         return self.pipeline(position, replica) + self.tails[position][replica]
 
 
@@ -111,51 +111,57 @@ def lower(
     whole_rings: bool = False,
     period: int | None = None,
 ) -> Programs:
-    """Programs of one iteration.
+    """Return the programs of one iteration.
 
     Parameters
     ----------
     regions
-        (positions, replicas) region of each device; None where the synchronisation does not depend on them.
+        (positions, replicas) region of each device; None if the synchronisation does not depend on regions.
     tied
-        The first and the last stage hold one embedding and exchange its gradient.
+        The first and the last stage share one embedding and exchange its gradient.
     compressed
         Gradients are compressed, in a step of its own before they are sent.
     synchronise
         False for an iteration in which each replica only updates itself.
     locally
-        Replicas update themselves first and then average their parameters, rather than their gradients before the
-        step; a last REDUCE, in a round of its own, writes the averages into the parameters.
+        Replicas first update themselves and then average their parameters, instead of averaging gradients before
+        the step.
+        A last REDUCE, in a round of its own, writes the averages into the parameters.
     sharding
-        With ``zero-1`` and ``zero-2`` each replica steps the shard that it averages, and sends its parameters on in
-        place of the averages (Rajbhandari et al. 2020); a last REDUCE, in a round of its own, writes those of the
-        others. The gradient of a tied embedding is exchanged before it is averaged. Wants a synchronisation of
-        ``BY_SHARDS``, and not ``locally``. With ``zero-3`` the passes scatter the gradients, and nothing is
-        synchronised behind them. Without other replicas nothing changes.
+        With ``zero-1`` and ``zero-2``, each replica steps the shard that it averages and sends the updated parameters
+        instead of the averages (Rajbhandari et al. 2020). A last REDUCE, in a round of its own, writes the
+        parameters from
+        the other replicas. The gradient of a tied embedding is exchanged before it is averaged. Requires a
+        synchronisation
+        of ``BY_SHARDS``, and not ``locally``. With ``zero-3`` the passes scatter the gradients, and nothing is
+        synchronised
+        after them. With a single replica nothing changes.
     microbatch_counts
-        (replicas,) micro-batches of each pipeline, those of the schedule where None. One with fewer runs the order of
+        (replicas,) micro-batches of each pipeline; None for those of the schedule. A pipeline with fewer runs the
+        order of
         the schedule without the last ones.
     buckets
-        By position, the parts of the gradient that are synchronised while the last backwards still run; empty where
+        By position, the parts of the gradient that are synchronised while the last backwards still run. Empty if
         synchronisation follows the last pass.
     transport
-        Unless it is ``overlapped``, what a device does after a pipeline's message waits for its arrival.
+        Unless it is ``overlapped``, a device waits until a pipeline's message has arrived before it continues.
     averaged
         Fraction of each device's parameters that is averaged after local updates.
     delayed
-        What is averaged are the changes up to the beginning of the iteration: it travels beside all passes, and its
-        average is due at the end.
+        Average the changes up to the beginning of the iteration. They travel during all passes, and the average is
+        due at
+        the end.
     absent
-        (position, replica) of devices that have left, whose passes those share who hold the same stage: see
-        ``sharing``. Wants nothing ``tied``, ``sharding`` none, no ``buckets`` and not ``locally``.
+        (position, replica) of devices that have left. Devices that hold the same stage share their passes: see
+        ``sharing``. Requires sharding ``none``, no ``buckets``, and neither ``tied`` nor ``locally``.
     whole_rings
-        Take the rounds of a ring together, one action of each kind for each replica: for a simulation only.
+        Combine the rounds of a ring into one action of each kind per replica. For simulation only.
     period
-        Make the programs of the first replicas only, which stand for all: replica r does what replica r + ``period``
-        does. Wants nothing ``absent``.
+        Make programs only for the first replicas. Replica r does what replica r + ``period`` does. Requires no
+        ``absent``.
 
-    Raises ScheduleError for more than MOST_STEPS steps, where a single device orders a pass before one it needs, or
-    for counts that are not one of 1 to the schedule's for each replica.
+    Raises ScheduleError for more than MOST_STEPS steps, if a device orders a pass before one that it needs, or if a
+    count is not between 1 and the schedule's.
     """
     counts = (schedule.n_microbatches,) * n_replicas if microbatch_counts is None else microbatch_counts
     if len(counts) != n_replicas or not all(1 <= count <= schedule.n_microbatches for count in counts):
@@ -223,7 +229,8 @@ def _check_size(
     groups: tuple[tuple[str, ...], ...],
     buckets: tuple[tuple[Bucket, ...], ...],
 ) -> None:
-    """Count before anything is made: two messages a pass, and the parts of a group's first and last replica."""
+    """Check the number of steps before anything is made: two messages per pass, plus the parts of a group's first
+    and last replica."""
     n_replicas = len(groups[0])
     n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
@@ -237,8 +244,8 @@ def _check_size(
 def check_passes(name: str, n_devices: int, counts: tuple[int, ...], stages_per_device: int = 1) -> None:
     """Raise ScheduleError for a schedule that would have more than MOST_STEPS steps, before it is built.
 
-    Each of ``counts``, the micro-batches of the pipelines, passes every stage forward and backward, with two messages
-    a pass.
+    ``counts`` has the micro-batches of each pipeline. Each one passes every stage forward and backward, with two
+    messages per pass.
     """
     n_passes = 2 * n_devices * stages_per_device * sum(counts)
     _refuse_many(n_passes if n_devices == 1 else 3 * n_passes, name, max(counts), n_devices, len(counts))
@@ -255,7 +262,7 @@ def _refuse_many(n_steps: int, name: str, n_microbatches: int, n_devices: int, n
 
 @lru_cache(maxsize=8)
 def _with_messages(schedule: Schedule) -> tuple[tuple[Step, ...], ...]:
-    """The passes of each device of a pipeline, with their messages."""
+    """Return the passes of each device of a pipeline, with their messages."""
     last, alone = schedule.n_stages - 1, schedule.n_devices == 1
     return tuple(tuple(_passes_of(schedule, program, last, alone)) for program in schedule.programs)
 
@@ -286,7 +293,7 @@ def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: 
 
 
 def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule) -> tuple[Step, ...]:
-    """The steps of the first so many micro-batches of a pipeline, in their order."""
+    """Return the steps of a pipeline's first ``n_microbatches`` micro-batches, in order."""
     if n_microbatches == schedule.n_microbatches:
         return steps
     place: dict[int, int] = {}
@@ -299,7 +306,7 @@ def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule
 
 
 def _in_parts(steps: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> tuple[Step, ...]:
-    """The steps with the last backward of each stage cut into the parts that its buckets need."""
+    """Return the steps with each stage's last backward cut into the parts that its buckets need."""
     if len(buckets) < 2:
         return steps
     last = {step.action.stage: step.action for step in steps if step.action.kind in LAST}
@@ -318,10 +325,11 @@ def _in_parts(steps: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> tuple[Ste
 
 
 def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps with ``arrivals``: after a pipeline's message, what the device computes or sends next waits for it.
+    """Return the steps with ``arrivals`` added: after a pipeline's message, the device's next computation and send
+    wait.
 
-    What comes after that waits with it. Receives never wait, as they are posted beforehand, and neither does what
-    synchronises buckets beside the passes.
+    Everything after those waits too. Receives never wait, because they are posted early. Synchronisation of
+    buckets during the passes does not wait either.
     """
     sent: tuple[int, ...] = ()
     waiting: list[Step] = []
@@ -341,7 +349,7 @@ def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _on_the_same_device(
     schedule: Schedule, at: dict[tuple[int, Kind, int | None], int], action: Action, source: int
 ) -> int:
-    """Position of the pass whose result a pipeline of one device passes to its next stage."""
+    """Return the position of the pass whose result a one-device pipeline hands to its next stage."""
     kinds = (Kind.FORWARD,) if action.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT)
     for kind in kinds:
         if (source, kind, action.microbatch) in at:

@@ -68,28 +68,29 @@ from dtfm_lab.domain.units import counted
 
 
 class Kind(StrEnum):
-    """What an action does, as it is written: F and B of a forward and a whole backward, I and W of a split one."""
+    """What an action does. F and B are a forward and a whole backward; I and W are the two halves of a split
+    backward."""
 
     FORWARD = "F"
     BACKWARD = "B"
     BACKWARD_INPUT = "I"
-    """The half of a split backward for which the stage before waits."""
+    """The half of a split backward that the previous stage waits for."""
     BACKWARD_WEIGHT = "W"
-    """The half for which only the optimiser waits."""
+    """The half that only the optimizer waits for."""
     PART = "PART"
-    """A part of a stage's last B or W, numbered from 0; the last part is that pass itself."""
+    """A part of a stage's last B or W, numbered from 0. The last part is the pass itself."""
     SEND_F = "SEND_F"
     RECV_F = "RECV_F"
     SEND_B = "SEND_B"
     RECV_B = "RECV_B"
     PACK = "PACK"
-    """Compression of the gradient before it is synchronised."""
+    """Compression of the gradient before synchronisation."""
     SEND_G = "SEND_G"
-    """A shard of the gradient to the replica that averages it."""
+    """A gradient shard, sent to the replica that averages it."""
     RECV_G = "RECV_G"
     REDUCE = "REDUCE"
     SEND_P = "SEND_P"
-    """An averaged shard, or the parameters stepped with it, to a replica that did not average it."""
+    """An averaged shard, or the parameters updated with it, sent to a replica that did not average it."""
     RECV_P = "RECV_P"
     SEND_E = "SEND_E"
     """Gradient of a tied embedding, between the first and the last stage."""
@@ -98,7 +99,7 @@ class Kind(StrEnum):
 
 
 class Lane(StrEnum):
-    """Where an action takes place on its device: computations, sends and receives run side by side."""
+    """The lane of a device in which an action runs. Computations, sends and receives run side by side."""
 
     COMPUTE = "compute"
     SEND = "send"
@@ -113,10 +114,10 @@ FOLLOWING = {
     (Kind.FORWARD,): (Kind.BACKWARD, Kind.BACKWARD_INPUT),
     (Kind.FORWARD, Kind.BACKWARD_INPUT): (Kind.BACKWARD_WEIGHT,),
 }
-"""Passes of a micro-batch on a stage so far -> those that may be next; nothing follows a whole backward or a W."""
+"""Passes of a micro-batch done so far on a stage -> passes that may come next. Nothing follows a B or a W."""
 COMPUTE = (*PASSES, Kind.PART, Kind.PACK, Kind.REDUCE, Kind.STEP)
 SENDS = {kind: Kind(kind.replace("SEND", "RECV")) for kind in Kind if kind.startswith("SEND")}
-"""Each kind of send with the receive at its other end."""
+"""Each kind of send and the receive at its other end."""
 RECEIVES = {receive: send for send, receive in SENDS.items()}
 SYNCHRONISATION = (Kind.PACK, Kind.SEND_G, Kind.RECV_G, Kind.REDUCE, Kind.SEND_P, Kind.RECV_P, Kind.SEND_E, Kind.RECV_E)
 LANE = {
@@ -125,19 +126,21 @@ LANE = {
     **dict.fromkeys(RECEIVES, Lane.RECEIVE),
 }
 ACROSS_STAGES = {Kind.SEND_F: 1, Kind.RECV_B: 1, Kind.SEND_B: -1, Kind.RECV_F: -1}
-"""Stages from this end of a pipeline's message to the other end."""
+"""Stage offset from this end of a pipeline's message to the other end."""
 
 
 class Action(NamedTuple):
     """One thing that a device does for one stage, micro-batch or peer."""
 
     stage: int
-    """Number over all stages; for synchronisation and step, the first stage that the device holds."""
+    """Stage number within the pipeline. For synchronisation and the optimizer step, the first stage that the device
+    holds."""
     kind: Kind
     microbatch: int | None = None
-    """Micro-batch; for synchronisation the round, where there are several, counted on over a device's buckets."""
+    """Micro-batch. For synchronisation with several rounds, the round, numbered consecutively over a device's
+    buckets."""
     peer: int | None = None
-    """Offset of the other end: it is replica + peer (sends) or replica - peer (receives), modulo replicas; for a tied
+    """Offset of the other end: replica + peer for sends, replica - peer for receives, modulo replicas. For a tied
     embedding, stage + peer or stage - peer. None for a message along a pipeline."""
 
     def __str__(self) -> str:
@@ -147,7 +150,7 @@ class Action(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The action written as ``str`` writes it; raises ScheduleError for any other text."""
+        """Return the action that ``str`` writes as this text. Raises ScheduleError for any other text."""
         found = WRITTEN.fullmatch(text.strip())
         if found is None or found["kind"] not in WRITTEN_KINDS:
             raise ScheduleError(f"{shortened(text)} is no action; wanted such as 0F3, 2B0, 1I3 or 1W3")
@@ -161,7 +164,7 @@ class Action(NamedTuple):
         return LANE[self.kind]
 
     def other_end(self, replica: int, n_replicas: int) -> tuple[int, int]:
-        """(stage, replica) of the device at the other end of this transfer."""
+        """Return (stage, replica) of the device at the other end of this transfer."""
         across = ACROSS_STAGES.get(self.kind)
         if self.lane is Lane.COMPUTE or (across is None and self.peer is None):
             raise ValueError(f"{self} is no transfer")
@@ -171,35 +174,35 @@ class Action(NamedTuple):
         return self.stage + (across or 0), (replica + peer) % n_replicas
 
     def counterpart(self) -> Action:
-        """The receive at the other end of a send."""
+        """Return the receive at the other end of this send."""
         away = (self.peer or 0) if self.kind is Kind.SEND_E else ACROSS_STAGES.get(self.kind, 0)
         return Action(self.stage + away, SENDS[self.kind], self.microbatch, self.peer)
 
 
 class Step(NamedTuple):
-    """An action and what it waits for on its own device, beside the order of computations."""
+    """An action and what it waits for on its own device, beyond the order of computations."""
 
     action: Action
     needs: tuple[int, ...] = ()
-    """Positions in the same program of the steps that must have ended."""
+    """Positions, in the same program, of steps that must have ended."""
     share: float = 0.0
     """Fraction of the device's gradient that a synchronisation message carries, or that is compressed."""
     coded: float = 0.0
-    """Gradients that a computation of synchronisation codes, in whole gradients, where they are compressed."""
+    """How many whole gradients a synchronisation computation encodes or decodes, if they are compressed."""
     in_turn: bool = False
-    """Whether it waits until the last message that this device sent in turn has arrived."""
+    """True if it waits until this device's previous message sent in turn has arrived."""
     bucket: int | None = None
-    """Number of the device's bucket that it synchronises, where there are several; its computations run beside the
-    passes as soon as they can."""
+    """Number of the bucket that it synchronises, if the device has several. Its computations run during the passes, as
+    soon as they can."""
     fraction: float = 1.0
-    """Seconds of a computation over those of its kind: of a part of a pass, or of what is done for one bucket."""
+    """Duration relative to a whole computation of its kind, for a part of a pass or the work for one bucket."""
     whole: Kind | None = None
-    """Of a PART, the kind of the pass of which it is a part."""
+    """For a PART, the kind of the pass that it belongs to."""
     rounds: int = 1
-    """Messages of ``share``, or sums of ``fraction``, that the action stands for: of a ring that is one action of each
-    kind for each replica."""
+    """Number of messages of ``share``, or sums of ``fraction``, that the action stands for. Above 1 for a ring that has
+    one action of each kind per replica."""
     arrivals: tuple[int, ...] = ()
-    """Positions in the same program of sends whose messages must have arrived at the other end."""
+    """Positions, in the same program, of sends whose messages must have arrived at the other end."""
 
 
 WRITTEN = re.compile(
@@ -212,9 +215,9 @@ WRITTEN_KINDS = frozenset(Kind)
 class Schedule:
     """One training iteration of one pipeline: the forwards and backwards of each of its devices, in order.
 
-    Each stage passes each micro-batch forward once and backward once, whole (B) or split (I, then W).
-    Raises ScheduleError where a program misses or repeats one, holds another device's stage, or runs a
-    backward before its forward or a W before its I.
+    Each stage runs each micro-batch forward once and backward once, whole (B) or split (I, then W). Raises
+    ScheduleError if a program misses or repeats a pass, contains another device's stage, or runs a backward before its
+    forward or a W before its I.
     """
 
     name: str
@@ -223,7 +226,7 @@ class Schedule:
     """Passes in order, by position in the pipeline."""
 
     def __hash__(self) -> int:
-        """Of few of its parts, as a schedule of thousands of passes is looked up again and again."""
+        """Hash only a few of the parts. Schedules with thousands of passes are looked up often."""
         return hash((self.name, self.n_microbatches, self.n_devices))
 
     def __post_init__(self) -> None:
@@ -263,7 +266,8 @@ class Schedule:
 
     @classmethod
     def from_orders(cls, name: str, orders: Sequence[str]) -> Self:
-        """The schedule written as ``orders``; raises ScheduleError where a text is no pass or the whole no schedule."""
+        """Return the schedule written as ``orders``. Raises ScheduleError if a text is not a pass, or the whole not a
+        schedule."""
         programs = tuple(tuple(Action.parse(word) for word in order.split()) for order in orders)
         microbatches = {
             action.microbatch for program in programs for action in program if action.microbatch is not None
@@ -272,17 +276,17 @@ class Schedule:
 
     @cached_property
     def orders(self) -> tuple[str, ...]:
-        """Passes of each device of a pipeline as text, ``0F0 0F1 0B0 0B1``."""
+        """Passes of each device of a pipeline as text: ``0F0 0F1 0B0 0B1``."""
         return tuple(" ".join(map(str, program)) for program in self.programs)
 
     @property
     def splits_backwards(self) -> bool:
-        """Whether a backward is two passes, of the inputs' and of the weights' gradients, as in zero-bubble orders."""
+        """True if a backward is two passes (gradients of inputs, then of weights), as in zero-bubble schedules."""
         return any(action.kind is Kind.BACKWARD_INPUT for program in self.programs for action in program)
 
     @property
     def n_devices(self) -> int:
-        """Number of devices of one pipeline."""
+        """Number of devices in one pipeline."""
         return len(self.programs)
 
     @cached_property
@@ -295,7 +299,7 @@ class Schedule:
         return max(len({action.stage for action in self.programs[0]}), 1)
 
     def stages_of(self, position: int) -> range:
-        """The stages that the device at this position of the pipeline holds."""
+        """Return the stages that the device at this position of the pipeline holds."""
         return range(position, self.n_stages, self.n_devices)
 
     def __iter__(self) -> Iterator[Action]:
@@ -311,12 +315,12 @@ T = TypeVar("T")
 
 
 def passes(stage: int, kind: Kind, n_microbatches: int) -> Program:
-    """This pass of every micro-batch, in order."""
+    """Return this pass for every micro-batch, in order."""
     return tuple(Action(stage, kind, m) for m in range(n_microbatches))
 
 
 def taking_turns(forwards: Sequence[T], backwards: Sequence[T], warmup: int) -> tuple[T, ...]:
-    """``warmup`` forwards, then a forward and a backward in turn, then the backwards that are left."""
+    """Return ``warmup`` forwards, then alternately a forward and a backward, then the remaining backwards."""
     n_turns = len(forwards) - warmup
     turns = chain.from_iterable(zip(forwards[warmup:], backwards[:n_turns], strict=True))
     return (*forwards[:warmup], *turns, *backwards[n_turns:])
@@ -324,7 +328,7 @@ def taking_turns(forwards: Sequence[T], backwards: Sequence[T], warmup: int) -> 
 
 @lru_cache(maxsize=4)  # what-ifs about links build the same schedule many times
 def with_warmups(name: str, n_microbatches: int, warmups: tuple[int, ...]) -> Schedule:
-    """The schedule in which device s runs ``warmups[s]`` forwards and then takes turns, a forward and a backward."""
+    """Return the schedule in which device s runs ``warmups[s]`` forwards and then alternates forward and backward."""
     programs = tuple(
         taking_turns(passes(s, Kind.FORWARD, n_microbatches), passes(s, Kind.BACKWARD, n_microbatches), warmup)
         for s, warmup in enumerate(warmups)

@@ -1,11 +1,13 @@
-"""The passes of devices that have left, done by those who hold the same stage in other pipelines.
+"""Share the passes of devices that have left among devices that hold the same stage in other pipelines.
 
-Micro-batches of a pipeline that lost a device take another way at its stage: they are dealt out in turn to who holds it
-elsewhere, whose messages come from, and go to, other pipelines there. A micro-batch is named by its number in the whole
-batch, so that no two on one device have one name. Gradients are averaged among who is left.
+If a pipeline has lost a device, its micro-batches take a detour at that stage. They are dealt out, one after the other,
+to the devices that hold the stage in other pipelines, which receive from and send to the broken pipeline. A micro-batch
+is named by its number in the whole batch, so that names on a device are unique. The remaining replicas average their
+gradients.
 
-A device has the passes of all its pipelines in the order of the schedule, those of one place in it side by side. As
-that is one order for all devices, none waits for itself: what can finish with nobody absent still can.
+A device runs the passes of all its pipelines in the order of the schedule, with passes at the same place next to each
+other. All devices follow this one order, so no device waits for itself. What can finish with all devices present can
+still finish.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ Absent = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Sharing:
-    """Who does which pass of every micro-batch."""
+    """Which device runs which pass of every micro-batch."""
 
     n_positions: int
     counts: tuple[int, ...]
@@ -33,13 +35,13 @@ class Sharing:
 
     @cached_property
     def members(self) -> tuple[tuple[int, ...], ...]:
-        """By position, the replicas that are left."""
+        """By position, the replicas that remain."""
         gone, replicas = set(self.absent), range(len(self.counts))
         return tuple(tuple(r for r in replicas if (position, r) not in gone) for position in range(self.n_positions))
 
     @cached_property
     def hosts(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """By position, pipeline and micro-batch of it, the replica whose device does its passes."""
+        """By position, pipeline and micro-batch, the replica whose device runs its passes."""
         found = []
         for members in self.members:
             turn = cycle(members)
@@ -47,7 +49,7 @@ class Sharing:
         return tuple(found)
 
     def passes(self, position: int, replica: int, whole: Sequence[Step]) -> tuple[Step, ...]:
-        """Passes and messages of one device, given those of a pipeline of the most micro-batches at its position."""
+        """Return the passes and messages of one device, given those of the longest pipeline at its position."""
         first = list(accumulate(self.counts, initial=0))
         place: dict[tuple[int, int], int] = {}
         kept: list[Step] = []
@@ -66,7 +68,7 @@ class Sharing:
         return tuple(kept)
 
     def _peer(self, action: Action, replica: int, pipeline: int) -> int | None:
-        """``Action.peer`` of a pipeline's message: None where it stays among devices of one number."""
+        """Return ``Action.peer`` of a pipeline's message: None if both ends have the same replica number."""
         if action.kind not in ACROSS_STAGES or action.microbatch is None:
             return None
         position = (action.stage + ACROSS_STAGES[action.kind]) % self.n_positions
@@ -76,7 +78,7 @@ class Sharing:
     def synchronising(
         self, position: int, replica: int, parts: Iterable[SynchronisationPart]
     ) -> tuple[SynchronisationPart, ...]:
-        """The parts of a member of a group of those who are left, its peers counted among all replicas."""
+        """Return the parts of one remaining group member, with its peers counted among all replicas."""
         members = self.members[position]
         here, n = members.index(replica), len(members)
 
@@ -94,7 +96,7 @@ class Sharing:
 
 
 def _blocks(steps: Sequence[Step]) -> list[list[int]]:
-    """Positions of each pass with its receive before and its send after it."""
+    """Return the positions of each pass, including the receive before it and the send after it."""
     blocks: list[list[int]] = []
     received = False
     for i, step in enumerate(steps):

@@ -1,12 +1,13 @@
-"""Ways in which the replicas of a stage average their gradients, by name.
+"""The ways in which replicas of a stage average their gradients, by name.
 
-Each is a function of a replica and of the group's regions; it yields the parts of that replica in order.
-Peers are served in ring order, so that not all replicas send to the same one first.
+Each way is a function of a replica and of the group's regions. It yields that replica's parts in order. Peers are
+served in ring order, so that not all replicas send to the same one first.
 
-Where synchronisation overlaps, a device's gradient is cut into buckets that are synchronised while its last backwards
-still run. A bucket holds whole layers, the last ones first, and can leave when the last backward has made its gradients
-(Li et al. 2020, "PyTorch Distributed", section 3.2). So the last backward of a stage that fills several buckets is
-computed in parts: all but the last are actions ``PART``, and the last is the backward itself, which then is the rest.
+If synchronisation overlaps, a device's gradient is cut into buckets that are synchronised while its last backwards
+still run. A bucket holds whole layers, the last layers first. It can leave when the last backward has computed its
+gradients (Li et al. 2020, "PyTorch Distributed", section 3.2). So if a stage fills several buckets, its last backward
+is computed in parts. All parts but the last are actions ``PART``. The last is the backward itself, which covers the
+rest.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,11 +19,11 @@ from dtfm_lab.domain.schedule.schedule import PASSES, SENDS, Action, Kind, Sched
 from dtfm_lab.domain.units import by_key
 
 Key = tuple[Kind, int | None, int | None]
-"""Kind, round and peer, which identify a part of one replica."""
+"""Kind, round and peer. They identify one replica's part."""
 
 
 class SynchronisationPart(NamedTuple):
-    """A message or computation of one replica for synchronisation.
+    """A message or computation that one replica performs for synchronisation.
 
     It starts after the replica's own gradients and all parts in ``after``.
     """
@@ -30,16 +31,16 @@ class SynchronisationPart(NamedTuple):
     kind: Kind
     round: int | None = None
     peer: int | None = None
-    """Offset of the other end: replica + peer (sends) or replica - peer (receives), modulo replicas."""
+    """Offset of the other end: replica + peer for sends, replica - peer for receives, modulo replicas."""
     share: float = 0.0
     """Fraction of the gradient that a message carries."""
     coded: float = 0.0
-    """Gradients that a computation codes or decodes, in whole gradients, where they are compressed."""
+    """How many whole gradients a computation encodes or decodes, if they are compressed."""
     after: tuple[Key, ...] = ()
     in_turn: bool = False
-    """Whether it waits until the last message that this replica sent in turn has arrived."""
+    """True if it waits until this replica's previous message sent in turn has arrived."""
     rounds: int = 1
-    """Messages or sums that it stands for, one after the other."""
+    """Number of consecutive messages or sums that it stands for."""
 
     @property
     def key(self) -> Key:
@@ -47,40 +48,41 @@ class SynchronisationPart(NamedTuple):
 
 
 Synchronise = Callable[[int, tuple[str, ...]], Iterator[SynchronisationPart]]
-"""Function of (replica, region of each replica's device) that yields the replica's parts."""
+"""A function of (replica, region of each replica's device) that yields the replica's parts."""
 BY_SHARDS = ("sharded", "sharded-at-once", "ring")
-"""Those in which every replica averages one shard, in its last REDUCE, and then sends it on: replicas that split the
-optimiser's states among them step that shard in between."""
+"""The ways in which every replica averages one shard, in its last REDUCE, and then sends it to the others. Replicas
+that split the optimizer states step the shard in between."""
 
 synchronisations: Registry[Synchronise] = Registry("synchronisation")
 
 
 @synchronisations.register("sharded")
 def sharded(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """A parameter server spread over the replicas, peers served one after the other: equation 2 of the paper.
+    """A parameter server spread over the replicas; each serves its peers one after the other (equation 2 of the paper).
 
-    Each replica owns one shard: it gets that shard of the peers' gradients, averages, and sends the
-    average to every peer.
+    Each replica owns one shard. It receives that shard of its peers' gradients, averages, and sends the average to
+    every peer.
     """
     yield from _exchange(list(range(len(regions))), replica, in_turn=True)
 
 
 @synchronisations.register("sharded-at-once")
 def sharded_at_once(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """A parameter server spread over the replicas, all peers served at once."""
+    """A parameter server spread over the replicas; each serves all its peers at once."""
     yield from _exchange(list(range(len(regions))), replica, in_turn=False)
 
 
 @synchronisations.register("central")
 def central(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """Replica 0 is the parameter server: whole gradients in, whole averages out."""
+    """Replica 0 is the parameter server. It receives whole gradients and sends whole averages."""
     yield from _gather(list(range(len(regions))), replica, len(regions))
     yield from _spread(list(range(len(regions))), replica, len(regions), after=())
 
 
 @synchronisations.register("ring")
 def ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """Ring all-reduce (Patarasu and Yuan 2009): D - 1 rounds that sum, D - 1 that spread, a shard each."""
+    """Ring all-reduce (Patarasu and Yuan 2009): D - 1 rounds of summing and D - 1 of distributing, one shard per
+    round."""
     n = len(regions)
     for i in range(n - 1):
         before: tuple[Key, ...] = ((Kind.REDUCE, i - 1, None),) if i else ()
@@ -95,10 +97,10 @@ def ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart
 
 
 def whole_ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """The parts of ``ring``, its rounds taken together, for a simulation: a part of each kind, with the round of the
+    """The parts of ``ring`` with its rounds combined, for simulation: one part of each kind, with the round of the
     first.
 
-    Messages have the size of one round. What has come back at the end is all but the replica's own shard.
+    Messages have the size of one round. At the end, a replica has received everything but its own shard.
     """
     n = len(regions)
     yield SynchronisationPart(Kind.SEND_G, 0, 1, share=1 / n, rounds=n - 1)
@@ -110,11 +112,11 @@ def whole_ring(replica: int, regions: tuple[str, ...]) -> Iterator[Synchronisati
 
 
 LEAST_IN_RING = 3
-"""Replicas from which a ring has several rounds that can be taken together."""
+"""From this many replicas on, a ring has several rounds that can be combined."""
 
 
 def parts_by(synchronisation: str, whole_rings: bool) -> Synchronise:
-    """The function of this name; with ``whole_rings`` a ring's rounds are taken together. Raises UnknownName."""
+    """Return the function of this name. With ``whole_rings``, a ring's rounds are combined. Raises UnknownName."""
     chosen = synchronisations[synchronisation]
     if not whole_rings or synchronisation != "ring":
         return chosen
@@ -123,11 +125,11 @@ def parts_by(synchronisation: str, whole_rings: bool) -> Synchronise:
 
 @synchronisations.register("tree")
 def tree(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """A binary tree: whole gradients are summed from the leaves to replica 0, and the average goes back the same way.
+    """A binary tree. Whole gradients are summed from the leaves to replica 0, and the average returns the same way.
 
     The tree is that of NCCL's tree algorithm (Jeaugey 2019, "Massively Scale Your Deep Learning Training with NCCL
-    2.4"; ``ncclGetBtree``), of depth log2 of the replicas. NCCL also cuts the gradient into chunks that follow each
-    other and takes a second tree for half of them; here a replica passes on whole gradients.
+    2.4"; ``ncclGetBtree``), of depth log2(replicas). NCCL also pipelines the gradient in chunks and uses a second tree
+    for half of them. Here a replica passes on whole gradients.
     """
     n = len(regions)
     children = _children(n)[replica]
@@ -153,7 +155,7 @@ def tree(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart
 
 @lru_cache(maxsize=8)
 def _children(n_replicas: int) -> tuple[tuple[int, ...], ...]:
-    """By replica, its children in the tree."""
+    """Return each replica's children in the tree."""
     below: list[list[int]] = [[] for _ in range(n_replicas)]
     for replica in range(1, n_replicas):
         below[_parent(replica, n_replicas)].append(replica)
@@ -161,7 +163,7 @@ def _children(n_replicas: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _parent(replica: int, n_replicas: int) -> int:
-    """The replica above another one than 0: its lowest bit cleared, and the next one set where that is a replica."""
+    """Return the parent of a replica other than 0: clear its lowest bit, and set the next one if that is a replica."""
     lowest = replica & -replica
     above = (replica - lowest) | (2 * lowest)
     return above if above < n_replicas else replica - lowest
@@ -171,8 +173,8 @@ def _parent(replica: int, n_replicas: int) -> int:
 def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """Average inside each region first, then across regions.
 
-    Each region's first replica gathers, the gathering replicas exchange shards, and each sends the average to the
-    others of its region. A device without a region counts as a region of its own.
+    Each region's first replica gathers. These replicas exchange shards, and each sends the average to the others of its
+    region. A device without a region is a region of its own.
     """
     n = len(regions)
     members_of = by_key((region or f" {member}", member) for member, region in enumerate(regions))
@@ -200,7 +202,7 @@ def _exchange(
     round: int | None = None,
     after: tuple[Key, ...] = (),
 ) -> Iterator[SynchronisationPart]:
-    """Every member averages one shard of all members' gradients and sends it to all."""
+    """Yield the parts in which every member averages one shard of all members' gradients and sends it to all."""
     d, n = len(group), len(group) if n_replicas is None else n_replicas
     here = group.index(replica)
     onward = [(group[(here + k) % d] - replica) % n for k in range(1, d)]
@@ -218,7 +220,10 @@ def _exchange(
 
 
 def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float = 1.0) -> Iterator[SynchronisationPart]:
-    """The group's first replica receives whole gradients and sums them; it codes ``coded_again`` of the sum anew."""
+    """Yield the parts in which the group's first replica receives whole gradients and sums them.
+
+    It encodes ``coded_again`` of the sum again.
+    """
     leader = group[0]
     if replica != leader:
         yield SynchronisationPart(Kind.SEND_G, 0, (leader - replica) % n_replicas, share=1.0)
@@ -231,7 +236,7 @@ def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float 
 
 
 def _spread(group: list[int], replica: int, n_replicas: int, after: tuple[Key, ...]) -> Iterator[SynchronisationPart]:
-    """The group's first replica sends the whole average to all others."""
+    """Yield the parts in which the group's first replica sends the whole average to all others."""
     leader = group[0]
     if replica != leader:
         yield SynchronisationPart(Kind.RECV_P, 0, (replica - leader) % n_replicas, share=1.0)
@@ -244,21 +249,22 @@ def _spread(group: list[int], replica: int, n_replicas: int, after: tuple[Key, .
 
 
 LAST = (Kind.BACKWARD, Kind.BACKWARD_WEIGHT)
-"""The passes with which a stage's gradient becomes whole."""
+"""The passes that complete a stage's gradient."""
 
 
 class Bucket(NamedTuple):
-    """A part of a device's gradient that is synchronised by itself."""
+    """A part of a device's gradient that is synchronised separately."""
 
     share: float
     """Fraction of the device's gradient."""
     parts: tuple[tuple[int, float], ...]
-    """The stages whose layers it holds, in the order in which they become ready; each with the fraction of that stage's
-    last backward which those layers take."""
+    """The stages whose layers it holds, in the order in which they become ready, each with the fraction of that stage's
+    last backward that these layers take."""
 
 
 def parts_of(buckets: tuple[Bucket, ...], last: Action) -> list[tuple[Action, float]]:
-    """The parts of a stage's last backward in order, the pass itself last; each with its fraction of the whole pass."""
+    """Return the parts of a stage's last backward in order, the pass itself last, each with its fraction of the whole
+    pass."""
     fractions = [fraction for bucket in buckets for of, fraction in bucket.parts if of == last.stage]
     actions = [Action(last.stage, Kind.PART, number) for number in range(len(fractions) - 1)]
     return list(zip([*actions, last], fractions or [1.0], strict=True))
@@ -269,12 +275,12 @@ def parts_of(buckets: tuple[Bucket, ...], last: Action) -> list[tuple[Action, fl
 
 
 class Averaging(NamedTuple):
-    """How replicas average; see ``program.lower``."""
+    """How replicas average: see ``program.lower``."""
 
     compressed: bool
     locally: bool
     shards_states: bool
-    """Whether each replica steps the shard that it averages."""
+    """True if each replica steps the shard that it averages."""
     averaged: float
     """Fraction of each device's parameters that is averaged."""
     delayed: bool
@@ -290,9 +296,11 @@ def tail_of(
     partner: int | None,
     buckets: tuple[Bucket, ...],
 ) -> tuple[Step, ...]:
-    """Synchronisation, the exchange of a tied embedding's gradient with ``partner``'s device, and the step.
+    """Return the steps after the passes: synchronisation, the exchange of a tied embedding's gradient, and the
+    optimizer step.
 
-    Rounds are counted on from bucket to bucket, so that every action has a name of its own.
+    ``partner`` is the stage at the other end of the tied embedding. Rounds are numbered consecutively over the
+    buckets, so that every action has a unique name.
     """
     n_before, n_buckets = len(pipeline), max(len(buckets), 1)
     done = max(i for i, step in enumerate(pipeline) if step.action.kind in PASSES)
@@ -360,7 +368,8 @@ def tail_of(
 
 
 def _ready(pipeline: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> list[tuple[int, ...]]:
-    """Of each bucket, the computations after which its gradients are whole; of the whole where there is one bucket."""
+    """Return, for each bucket, the computations that complete its gradients; for one bucket, those of the whole
+    gradient."""
     computed = [i for i, step in enumerate(pipeline) if step.action.kind in PASSES]
     if len(buckets) < 2:
         return [(computed[-1],)]  # computations keep their order: with the last one done, all gradients are whole

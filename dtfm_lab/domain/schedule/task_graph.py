@@ -1,8 +1,8 @@
 """Programs as arrays: a node for every action of every device, an edge for every dependency that the programs fix.
 
-Edges lead to an action from those it needs, from the message before it where messages go in turn, from the arrival of
-a message for which its device waits, and to each computation from the one before it on its device. The order of
-messages on a link is found by the event loop.
+An edge leads to an action from each action that it needs, from the previous message if messages go in turn, and from
+the arrival of a message that its device waits for. An edge also leads to each computation from the previous one on its
+device. The event loop decides the order of messages on a link.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ ROLES = {kind: COMPUTATION if kind in COMPUTE else SEND if kind in SENDS else RE
 
 @dataclass(frozen=True, eq=False)
 class TaskGraph:
-    """Columns by node. Nodes of one device are consecutive, in the order of its program."""
+    """One column per property, one entry per node. Nodes of one device are consecutive, in the order of its program."""
 
     programs: Programs
     actions: tuple[Action, ...]
     """The distinct actions."""
     computations: tuple[tuple[int, int, Kind], ...]
-    """The distinct computations, as (stage, replica, kind); equal ones take equal seconds."""
+    """The distinct computations as (stage, replica, kind). Equal ones take equal time."""
     action: IntArray
     """Index into ``actions``."""
     position: IntArray
     replica: IntArray
     role: IntArray
     computation: IntArray
-    """Index into ``computations``; -1 of messages."""
+    """Index into ``computations``; -1 for messages."""
     partner: IntArray
-    """The receive of a send, and the send of a receive; -1 of computations."""
+    """The receive for a send, and the send for a receive; -1 for computations."""
     share: FloatArray
     """Fraction of the device's gradient that a synchronisation message carries."""
     fraction: FloatArray
-    """Seconds of a computation over those of its entry in ``computations``."""
+    """Duration relative to its entry in ``computations``."""
     for_bucket: BoolArray
-    """Whether the action synchronises one of several buckets."""
+    """True if the action synchronises one of several buckets."""
     rounds: IntArray
-    """Messages or sums that the action stands for (``Step.rounds``)."""
+    """Number of messages or sums that the action stands for (``Step.rounds``)."""
     n_predecessors: IntArray
-    """Number of edges that lead here, and one more for a receive, which follows the start of its send."""
+    """Number of incoming edges, plus one for a receive, which follows the start of its send."""
     successors_from: IntArray
     successors: IntArray
     """Edges from node i lead to successors[successors_from[i] : successors_from[i + 1]]."""
@@ -61,13 +61,13 @@ class TaskGraph:
 
     @cached_property
     def beside(self) -> IntArray:
-        """Nodes of the computations that synchronise buckets: they run beside the passes of their device, one at a time
-        and as they become ready."""
+        """Nodes of computations that synchronise buckets. They run during the passes of their device, one at a time, in
+        the order in which they become ready."""
         return np.flatnonzero(self.for_bucket & (self.role == COMPUTATION))
 
     @cached_property
     def rings(self) -> tuple[Ring, ...]:
-        """The rings whose rounds are taken together, by position."""
+        """The rings whose rounds are combined, by position."""
         sends = np.flatnonzero((self.rounds > 1) & (self.role == SEND))
         # behind SEND_G and its receive stands what sums; behind SEND_P and its receive what comes after the ring
         first = sends[(self.rounds[sends + 2] > 1) & (self.role[sends + 2] == COMPUTATION)]
@@ -75,7 +75,7 @@ class TaskGraph:
 
     @cached_property
     def takes_turns(self) -> BoolArray:
-        """(nodes,) sends that share one link with those of the opposite direction: a pipeline's, where they block."""
+        """(nodes,) True for a blocking pipeline's sends, which share one link with the opposite direction."""
         if not self.programs.takes_turns:
             return np.zeros(len(self), dtype=bool)
         turns = [action.kind in (Kind.SEND_F, Kind.SEND_B) for action in self.actions]
@@ -84,33 +84,33 @@ class TaskGraph:
 
     @property
     def sources(self) -> IntArray:
-        """(edges,) the node at which each of ``successors`` begins."""
+        """(edges,) the node at which each entry of ``successors`` begins."""
         return np.repeat(np.arange(len(self)), np.diff(self.successors_from))
 
     @property
     def device(self) -> IntArray:
-        """Number of the node's device: position x replicas + replica."""
+        """Number of each node's device: position x replicas + replica."""
         return self.position * self.programs.n_replicas + self.replica
 
 
 @dataclass(frozen=True, eq=False)
 class Ring:
-    """Nodes of a ring whose rounds are taken together. Each (replicas, buckets), the replicas in the ring's order."""
+    """Nodes of a ring whose rounds are combined. Each array is (replicas, buckets), replicas in ring order."""
 
     n_rounds: int
-    """Of sums, and as many of what comes back."""
+    """Number of rounds of summing, and equally of distributing."""
     send: IntArray
-    """SEND_G; all others stand behind it."""
+    """SEND_G nodes. All other nodes of the ring come after them."""
     receive: IntArray
     sum: IntArray
     step: IntArray
-    """The STEP of the replica's shard, where replicas split the optimiser's states, else -1."""
+    """The STEP of the replica's shard if replicas split the optimizer states, else -1."""
     send_back: IntArray
     receive_back: IntArray
 
     @classmethod
     def of(cls, graph: TaskGraph, first: IntArray) -> Self:
-        """The ring of one position whose SEND_G are the nodes ``first``."""
+        """Return the ring of one position whose SEND_G nodes are ``first``."""
         send = first.reshape(len(np.unique(graph.replica[first])), -1)
         steps = graph.role[send + 3] == COMPUTATION
         send_back = send + 3 + steps
@@ -126,18 +126,18 @@ class Ring:
 
     @cached_property
     def nodes(self) -> IntArray:
-        """All of its nodes."""
+        """All nodes of the ring."""
         every = [self.send, self.receive, self.sum, self.step, self.send_back, self.receive_back]
         nodes = np.concatenate([one.ravel() for one in every])
         return nodes[nodes >= 0]
 
 
 Edges = tuple[IntArray, IntArray]
-"""Source and target nodes: the target starts after the end of the source."""
+"""Source and target nodes. A target starts after the end of its source."""
 
 
 def chained(nodes: IntArray, queue: IntArray) -> Edges:
-    """Edges from each node to the next one of the same queue, the nodes of a queue in the order given."""
+    """Return edges from each node to the next one in the same queue, in the given order."""
     by_queue = np.argsort(queue, kind="stable")
     same = np.diff(queue[by_queue]) == 0
     return nodes[by_queue][:-1][same], nodes[by_queue][1:][same]
@@ -145,19 +145,19 @@ def chained(nodes: IntArray, queue: IntArray) -> Edges:
 
 @lru_cache(maxsize=4)
 def task_graph(programs: Programs) -> TaskGraph:
-    """The arrays of these programs, which depend on no network and no job."""
+    """Return the arrays of these programs. They depend on no network and no job."""
     return _Builder(programs).built()
 
 
 @dataclass(frozen=True, eq=False)
 class _Stretch:
-    """Consecutive steps that devices of one position do alike: their passes, or what comes after them."""
+    """Consecutive steps that all devices of one position have in common: their passes, or what follows them."""
 
     position: int
     replicas: IntArray
     steps: tuple[Step, ...]
     nodes: IntArray
-    """(replicas, steps), consecutive in each row."""
+    """(replicas, steps) nodes, consecutive in each row."""
     first: IntArray
     """(replicas, 1) the first node of each device."""
 
@@ -167,18 +167,18 @@ class _Stretch:
 
     @cached_property
     def received(self) -> dict[Action, int]:
-        """What these devices receive, and at which of the steps."""
+        """What these devices receive, and in which step."""
         start = int(self.nodes[0, 0] - self.first[0, 0])
         return {self.steps[i].action: start + i for i in np.flatnonzero(self.roles == RECEIVE).tolist()}
 
     def edges(self, sources: list[tuple[int, ...]]) -> tuple[IntArray, IntArray]:
-        """Edges that lead to each step from so many steps of the same program, as nodes: (replicas, edges) each."""
+        """Return the edges that lead to each step from other steps of its program, as (replicas, edges) nodes."""
         flat = np.fromiter(itertools.chain(*sources), dtype=np.int64)
         return self.first + flat, np.repeat(self.nodes, [len(one) for one in sources], axis=1)
 
 
 class _Builder:
-    """Lays out at once what several replicas do alike: their passes, and then their tails."""
+    """Builds the arrays for all replicas that do the same thing at once: first their passes, then their tails."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
@@ -197,7 +197,7 @@ class _Builder:
         self.position = np.repeat(np.arange(n_positions), lengths.sum(axis=1))
         self.replica = np.repeat(np.tile(np.arange(n_replicas), n_positions), lengths.ravel())
         self.last = np.full(lengths.shape, -1)
-        """(positions, replicas) the last computation of each device so far that takes its turn."""
+        """(positions, replicas) each device's last computation so far that follows the program's order."""
         self.actions: dict[Action, int] = {}
         self.computations: dict[tuple[int, int, Kind], int] = {}
         self.sources: list[IntArray] = []
@@ -247,7 +247,7 @@ class _Builder:
         return _Stretch(position, np.array(replicas), steps, first + np.arange(start, start + len(steps)), first)
 
     def _lay_out(self, stretch: _Stretch) -> None:
-        """The columns of these steps, and the edges to them from steps of their own device."""
+        """Fill the columns of these steps, and the edges to them from steps of their own device."""
         steps, nodes, roles = stretch.steps, stretch.nodes, stretch.roles
         self.action[nodes] = [self.actions.setdefault(step.action, len(self.actions)) for step in steps]
         self.role[nodes] = roles
@@ -269,7 +269,7 @@ class _Builder:
         self.computation[nodes[:, computed]] = np.reshape(numbers, (-1, len(kinds)))[:, of_step]
 
     def _pair(self, stretches: list[_Stretch]) -> None:
-        """The two ends of each message that these steps send, and the edges to steps that wait for arrivals."""
+        """Connect both ends of each message that these steps send, and add edges to steps that wait for arrivals."""
         at = {(one.position, replica): one for one in stretches for replica in one.replicas.tolist()}
         for stretch in stretches:
             messages: dict[tuple[int, int], tuple[list[int], list[Action]]] = {}
@@ -299,5 +299,5 @@ class _Builder:
 
 
 def _computed(step: Step) -> tuple[int, Kind]:
-    """Stage and kind of a computation, by which its seconds are known."""
+    """Return the stage and kind of a computation, which determine its seconds."""
     return step.action.stage, step.action.kind if step.whole is None else step.whole

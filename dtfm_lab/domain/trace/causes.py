@@ -1,9 +1,9 @@
 """Why an iteration took as long as it did: its critical path, and each device's idle time by cause.
 
-Both walk back over ``Trace.after``, from an action to the one whose end it waited for last. On such a chain the segment
-of an action runs from the end before it to its own end, so that segments leave no gap and do not overlap: all of a
-computation or a send, of a receive the latency (or, where messages queue at the receiving NIC, the time since the
-previous one was received).
+Both follow ``Trace.after`` backward, from an action to the one whose end it waited for last. On such a chain, an
+action's segment runs from the previous end to its own end, so segments neither overlap nor leave gaps. The segment
+covers all of a computation or a send. For a receive it covers the latency or, if messages queue at the receiving NIC,
+the time since the previous one was received.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMPUTE = "compute"
-"""The cause that the critical path names for a forward or backward."""
+"""The critical path's cause for a forward or backward."""
 PATH = ["row", "replica", "stage", "device", "link", "action", "kind", "microbatch", "what", "start_s", "end_s"]
 
 
@@ -34,44 +34,46 @@ class Cause(StrEnum):
     """A forward or backward on another device, up to the median duration of its kind."""
     LATENCY = "latency"
     BANDWIDTH = "bandwidth"
-    """The bytes of a pipeline's message occupying their link."""
+    """The bytes of a pipeline's message occupy their link."""
     QUEUE = "queue"
-    """Another message on the same link or NIC, sent before the one waited for."""
+    """Another message, sent earlier, occupies the same link or NIC."""
     SYNCHRONISATION = "synchronisation"
-    """Averaging gradients, its messages included, and the optimiser's step."""
+    """Averaging gradients, including its messages, and the optimizer step."""
     STRAGGLER = "straggler"
     """The part of a forward or backward beyond the median of its kind over all devices."""
 
 
 CAUSES = tuple(Cause)
 GATHERING = "gathering"
-"""Messages inside a pass: parameters gathered and gradients scattered layer by layer, sums of GPUs that share one."""
+"""Messages inside a pass: parameters gathered and gradients scattered layer by layer, and sums among GPUs of a
+tensor-parallel group."""
 STACKED = (COMPUTE, GATHERING, *(cause.value for cause in CAUSES if cause is not Cause.DEPENDENCY))
-"""Causes in the order in which bars stack them, the same in all."""
+"""Causes in the order in which all bar charts stack them."""
 ROUNDING = 1e-9
-"""Largest error of a time, as a share of the whole trace."""
+"""Maximum rounding error of a time, relative to the whole trace."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """Per row of a trace, its segment on any chain that leads through it.
+    """For each row of a trace, its segment on any chain through it.
 
-    Raises TraceError where the trace has no column ``after``, or where that contradicts the times.
+    Raises TraceError if the trace has no column ``after``, or if that column contradicts the times.
     """
 
     after: IntArray
     begin_s: FloatArray
-    """Beginning of the row's own segment, which ends with the row."""
+    """Start of the row's own segment, which ends with the row."""
     cause: IntArray
-    """Cause of the segment, as a position in CAUSES."""
+    """Cause of the segment, as an index into CAUSES."""
     carries: BoolArray
-    """Whether the row is a message of a pipeline."""
+    """True if the row is a message of a pipeline."""
     if_queued: IntArray
-    """The same where another message queued behind the row."""
+    """Cause of the segment if another message queued behind the row."""
     sends: BoolArray
     receives: BoolArray
     slow_from_s: FloatArray
-    """When the median duration of the row's kind is over; infinite for anything but a forward or backward."""
+    """Time at which the median duration of the row's kind has passed; infinite unless the row is a forward or
+    backward."""
 
     @classmethod
     def of(cls, trace: TraceColumns) -> Chains:
@@ -104,10 +106,11 @@ class Chains:
         return cls(after, begin_s, cause, carries, if_queued, sends, receives, _slow_from_s(trace, is_pass))
 
     def queued(self, row: IntArray, waiting: IntArray, was_queued: BoolArray) -> BoolArray:
-        """Whether ``waiting`` queued behind ``row``, at whose end it started.
+        """Return True where ``waiting`` queued behind ``row``, at whose end it started.
 
-        Behind a message at the receiving NIC, it queued behind both its receive and its send; so did a pipeline's
-        message that went out when the one before it on a link of both directions had arrived.
+        If it queued behind a message at the receiving NIC, it queued behind both its receive and its send. The same
+        holds for a pipeline's message that left when the previous one had arrived, on a link whose directions take
+        turns.
         """
         sent_after = self.sends[row] & self.sends[waiting]
         received_after = self.receives[row] & self.receives[waiting]
@@ -123,25 +126,25 @@ class Chains:
 
 
 def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataFrame:
-    """The actions that the length of an iteration is made of, in time order.
+    """Return the actions that determine the length of an iteration, in time order.
 
-    Each starts where the one before ends, and the whole is as long as the iteration. Other chains may be as
-    long. Segments of no length are left out.
+    Each starts where the previous one ends, and together they are as long as the iteration. Other chains may be equally
+    long. Segments of zero length are left out.
 
     Parameters
     ----------
     iteration
-        The one nearest ``iteration_s`` where None.
+        Which iteration. None selects the one nearest to ``iteration_s``.
 
     Returns
     -------
-    One row an action: row (in the trace), replica, stage, device, link ("a -> b", empty for computations),
-    action, kind, microbatch (-1: none), what ("compute" or a Cause), start_s and end_s of its segment.
+    One row per action: row (in the trace), replica, stage, device, link ("a -> b", empty for computations), action,
+    kind, microbatch (-1: none), what ("compute" or a Cause), start_s and end_s of its segment.
 
     Raises
     ------
     TraceError
-        No such iteration; a trace without its column ``after``.
+        There is no such iteration, or the trace has no column ``after``.
     """
     chains = Chains.of(trace)
     chosen = trace.typical_iteration if iteration is None else iteration
@@ -166,10 +169,10 @@ def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataF
 
 
 def critical_summary(trace: TraceColumns, iteration: int | None = None) -> pd.DataFrame:
-    """Seconds on the critical path by cause ("what"), by device (computations) and by link (messages).
+    """Return the seconds on the critical path by cause ("what"), by device (computations) and by link (messages).
 
-    One row a name: by ("what", "device" or "link"), name, seconds, share of the iteration; the longest
-    first. The rows of "device" and "link" add up to the iteration, and so do those of "what".
+    One row per name: by ("what", "device" or "link"), name, seconds, share of the iteration, longest first. The rows of
+    "device" and "link" together add up to the iteration, and so do the rows of "what".
     """
     import pandas as pd  # takes a while to load
 
@@ -187,22 +190,22 @@ def critical_summary(trace: TraceColumns, iteration: int | None = None) -> pd.Da
 
 
 def bubble(trace: TraceColumns) -> pd.DataFrame:
-    """Each device's time in an iteration: computing, and idle by cause.
+    """Return each device's time in an iteration: busy, and idle by cause.
 
-    A device is busy in all its computations, those of synchronisation and the optimiser's step included.
-    A gap between two (also before the first, and after the last until the iteration's end) is cut along
-    the chain that the computation after it waited for, the last along the iteration's critical path.
+    A device is busy during all its computations, including synchronisation and the optimizer step. A gap between two
+    computations is divided along the chain that the next computation waited for. Gaps include the time before the first
+    computation, and the time after the last, which is divided along the iteration's critical path.
 
     Returns
     -------
-    One row a device: stage (the first that it holds), replica, device, busy_s, then seconds idle by cause,
-    ``dependency_s`` to ``straggler_s``, and iteration_s, which is their sum. Of several iterations the
-    mean; where only every H-th synchronises, it counts as one of H.
+    One row per device: stage (the first that it holds), replica, device, busy_s, then idle seconds by cause from
+    ``dependency_s`` to ``straggler_s``, and iteration_s, which is their sum. Several iterations are averaged. If only
+    every H-th iteration synchronises, such an iteration has a weight of one in H.
 
     Raises
     ------
     TraceError
-        A trace without its column ``after``.
+        The trace has no column ``after``.
     """
     import pandas as pd  # takes a while to load
 
@@ -242,17 +245,18 @@ def bubble(trace: TraceColumns) -> pd.DataFrame:
 
 
 class _Gaps(NamedTuple):
-    """Columns, one row per stretch of time in which a device does not compute."""
+    """Columns with one row per period in which a device does not compute."""
 
     where: IntArray
-    """Position in the sorted iterations x devices + number of the device, stage x replicas + replica."""
+    """Index of the iteration (sorted) x devices + device number, where the device number is stage x replicas +
+    replica."""
     begin_s: FloatArray
     row: IntArray
-    """The trace row whose end ended the gap."""
+    """The trace row that ended the gap."""
 
 
 def _gaps(trace: TraceColumns, iterations: IntArray) -> tuple[FloatArray, _Gaps]:
-    """(iterations, devices) seconds busy, and the gaps between computations."""
+    """Return (iterations, devices) busy seconds, and the gaps between computations."""
     assert trace.after is not None
     context = trace.context
     n_replicas, n_positions = len(context.devices[0]), len(context.devices)
@@ -285,7 +289,7 @@ def _gaps(trace: TraceColumns, iterations: IntArray) -> tuple[FloatArray, _Gaps]
 
 
 def _described(trace: TraceColumns, rows: IntArray) -> pd.DataFrame:
-    """The columns of a critical path that name these rows of the trace."""
+    """Return the columns of a critical path that describe these rows of the trace."""
     import pandas as pd  # takes a while to load
 
     actions = [trace.actions[a] for a in trace.action[rows]]
@@ -305,7 +309,7 @@ def _described(trace: TraceColumns, rows: IntArray) -> pd.DataFrame:
 
 
 def _slow_from_s(trace: TraceColumns, is_pass: BoolArray) -> FloatArray:
-    """Per row, when the median duration of its kind is over."""
+    """Return, for each row, the time at which the median duration of its kind has passed."""
     seconds = trace.end_s - trace.start_s
     slow_from_s = np.full(len(seconds), np.inf)
     kinds = np.array([PASSES.index(a.kind) if a.kind in PASSES else -1 for a in trace.actions])[trace.action]

@@ -1,4 +1,4 @@
-"""The rows of a trace as arrays, checked once, and what follows from them without the column ``after``."""
+"""The rows of a trace as arrays, checked once, and everything that can be computed without the column ``after``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dtfm_lab.domain.trace.run_context import RunContext
 from dtfm_lab.domain.units import FloatArray, IntArray, counted
 
 DENSE = 16
-"""Keys per row up to which duplicates are found by counting rather than by sorting."""
+"""Up to this many keys per row, duplicates are found by counting, which is faster than sorting."""
 BETWEEN_REPLICAS = (Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P)
 
 
 class Span(NamedTuple):
-    """One action of one replica in one iteration, seconds since that iteration began."""
+    """One action of one replica in one iteration, in seconds since the iteration began."""
 
     iteration: int
     replica: int
@@ -34,10 +34,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TraceColumns:
-    """Columns, one row per (iteration, replica, action); ``actions`` is the table that ``action`` indexes.
+    """Columns with one row per (iteration, replica, action). ``action`` indexes the table ``actions``.
 
-    Raises TraceError on columns of unequal length, an end before its start, a row given twice, or an action that no
-    device of this run can do.
+    Raises TraceError if columns differ in length, an action ends before it starts, a row occurs twice, or no device of
+    this run can perform an action.
     """
 
     context: RunContext
@@ -48,7 +48,7 @@ class TraceColumns:
     start_s: FloatArray
     end_s: FloatArray
     after: IntArray | None = None
-    """Per row, the row whose end it waited for last, -1 where it waited for nothing; None where that is unknown."""
+    """For each row, the row whose end it waited for last; -1 if it waited for nothing. None if that is unknown."""
 
     def __post_init__(self) -> None:
         lengths = {c: len(getattr(self, c)) for c in ("iteration", "replica", "action", "start_s", "end_s")}
@@ -95,7 +95,8 @@ class TraceColumns:
             )
 
     def _check_actions(self) -> int:
-        """Number of replicas, once every action belongs to a stage and every transfer has another end."""
+        """Check that every action belongs to a stage and every transfer has another end. Return the number of
+        replicas."""
         devices = self.context.devices
         if not devices or not devices[0] or len({len(stage) for stage in devices}) > 1:
             sizes = ", ".join(str(len(stage)) for stage in devices) or "no"
@@ -116,7 +117,7 @@ class TraceColumns:
 
     @classmethod
     def from_spans(cls, context: RunContext, spans: Iterable[Span]) -> Self:
-        """The trace of these spans, sorted by iteration, replica and start."""
+        """Return the trace of these spans, sorted by iteration, replica and start."""
         rows = sorted(spans, key=lambda s: (s.iteration, s.replica, s.start_s, s.end_s, s.action))
         actions = tuple(dict.fromkeys(span.action for span in rows))
         at = {action: i for i, action in enumerate(actions)}
@@ -135,7 +136,7 @@ class TraceColumns:
 
     @cached_property
     def takes_rings_whole(self) -> bool:
-        """Whether each replica's rounds of a ring are one row of a kind, as in simulations of large rings."""
+        """True if all rounds of a replica's ring are one row per kind, as in simulations of large rings."""
         context = self.context
         sends = [action for action in self.actions if action.kind is Kind.SEND_P and action.stage == 0]
         n_rings = max(len(context.plan.buckets[0]), 1) if context.plan.buckets else 1
@@ -148,7 +149,7 @@ class TraceColumns:
 
     @cached_property
     def iteration_ends_s(self) -> FloatArray:
-        """(iterations,) seconds from the beginning of each iteration to its last action's end."""
+        """(iterations,) seconds from the start of each iteration to the end of its last action."""
         numbers, at = np.unique(self.iteration, return_inverse=True)
         ends = np.full(len(numbers), -np.inf)
         np.fmax.at(ends, at, self.end_s)
@@ -156,9 +157,10 @@ class TraceColumns:
 
     @property
     def iteration_s(self) -> float:
-        """The median iteration: one slow start does not count.
+        """The median iteration, so that one slow start does not count.
 
-        Where only every H-th synchronises, the mean of H: H - 1 median ones that do not, and one that does.
+        If only every H-th iteration synchronises, the average over H: H - 1 median iterations that do not, and one that
+        does.
         """
         every = self.context.synchronise_every
         synchronises = (np.unique(self.iteration) + 1) % every == 0
@@ -169,13 +171,14 @@ class TraceColumns:
 
     @property
     def typical_iteration(self) -> int:
-        """The iteration whose length is nearest ``iteration_s``."""
+        """The iteration whose length is nearest to ``iteration_s``."""
         nearest = np.argmin(np.abs(self.iteration_ends_s - self.iteration_s))
         return int(np.unique(self.iteration)[nearest])
 
     @cached_property
     def iteration_weights(self) -> FloatArray:
-        """(iterations,) weights of a mean; where only every H-th synchronises, those that do count as one of H."""
+        """(iterations,) weights for averages. If only every H-th iteration synchronises, those that do have a total
+        weight of one in H."""
         iterations, every = np.unique(self.iteration), self.context.synchronise_every
         together = (iterations + 1) % every == 0
         if together.all() or not together.any():
@@ -186,7 +189,7 @@ class TraceColumns:
 
     @cached_property
     def compute_share(self) -> float:
-        """Fraction of device time spent computing, over all devices that are there and weighted iterations; the rest is
+        """Fraction of device time spent computing, over all present devices and weighted iterations. The rest is
         bubble."""
         computing = np.array([a.lane is Lane.COMPUTE for a in self.actions])[self.action]
         _, number = np.unique(self.iteration, return_inverse=True)
@@ -197,10 +200,11 @@ class TraceColumns:
         return busy_s / whole_s if whole_s > 0 else 0.0
 
     def message_rows(self, iteration: int | None = None) -> tuple[IntArray, IntArray]:
-        """Rows of the sends and of their receives, of all messages of which both ends were traced, by the send's row.
+        """Return the rows of all sends and of their receives, for messages with both ends in the trace, ordered by
+        send.
 
-        A row's key is its iteration, replica and action; a send's receive is looked up by its key among all, sorted, as
-        a dictionary of rows would be slow for a trace of a million. With ``iteration``, its messages alone.
+        With ``iteration``, only that iteration's messages. A receive is found by its key (iteration, replica and
+        action) in a sorted array, because a dictionary would be slow for a million rows.
         """
         n_replicas, n_actions = len(self.context.devices[0]), len(self.actions)
         numbers = {action: a for a, action in enumerate(self.actions)}
@@ -220,12 +224,12 @@ class TraceColumns:
         return sent[there], found[there]
 
     def device(self, action: Action, replica: int) -> str:
-        """Name of the device that does this action of this replica."""
+        """Return the name of the device that performs this action for this replica."""
         devices = self.context.devices
         return devices[action.stage % len(devices)][replica]
 
     def link(self, action: Action, replica: int) -> str:
-        """Link of a message, "a -> b"; empty for a computation."""
+        """Return the link of a message, "a -> b"; empty for a computation."""
         if action.kind not in SENDS and action.kind not in RECEIVES:
             return ""
         stage, other = action.other_end(replica, len(self.context.devices[0]))

@@ -1,4 +1,4 @@
-"""What a trace's numbers mean: what ran, on which devices, by which clock, and which faults occurred."""
+"""What a trace's numbers mean: what ran, on which devices, by which clock, and what failed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -8,15 +8,15 @@ from dtfm_lab.domain.schedule import Bucket, Kind, Schedule
 
 Swings = tuple[tuple[float, float], ...]
 Clock = Literal["virtual", "paced", "real", "model"]
-"""How seconds were counted: see RunContext.clock."""
+"""How seconds were measured: see RunContext.clock."""
 
 PETA = 1e15
 SWING = 2.0
-"""Standard deviations: see RunContext.swings."""
+"""Number of standard deviations: see RunContext.swings."""
 BY_MODEL = "by the link model"
-"""What is said of seconds that no message was timed for: see ``RunContext.links_by_model``."""
+"""Label for seconds that are not timed messages: see ``RunContext.links_by_model``."""
 AS_SPECIFIED = ("model", "paced")
-"""Clocks that count seconds of the specified devices, to which peaks and prices refer."""
+"""Clocks that count seconds of the specified devices, whose peaks and prices then apply."""
 
 
 class ComputeTime(NamedTuple):
@@ -35,11 +35,11 @@ class Fault(NamedTuple):
     """The iteration that was repeated."""
     device: str
     how: str
-    """How it was lost: ``was killed by SIGKILL``, ``stood still``, ``came back``..."""
+    """How it was lost: ``was killed by SIGKILL``, ``stood still``, ``came back`` and so on."""
     state_from: str
-    """Where parameters and optimiser states were restored from: a device, or a checkpoint."""
+    """Source of the restored parameters and optimizer states: a device, or a checkpoint."""
     lost_s: float
-    """Wall seconds from the detection of the loss until the run continued."""
+    """Wall seconds from detecting the loss until the run continued."""
 
 
 class Subplan(NamedTuple):
@@ -52,21 +52,21 @@ class Subplan(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Which part ran, such as "all 4 stages, pipelines 0 to 2 of 8"."""
+        """Say which part ran, such as "all 4 stages, pipelines 0 to 2 of 8"."""
         stages = _numbered("stage", self.stages, self.of_stages)
         return f"{stages}, {_numbered('pipeline', self.pipelines, self.of_pipelines)}"
 
 
 def deferred(compute: Callable[[], Swings]) -> Swings:
-    """In place of swings, the function that computes them when they are first read."""
+    """Wrap a function that computes the swings when they are first read."""
     return cast(Swings, compute)
 
 
 class _Swings:
-    """The field ``swings``, which holds a value or a function that is called when it is first read.
+    """The field ``swings``, which holds a value, or a function that is called when it is first read.
 
-    Dataclasses take what this descriptor gives for the class itself as the default. What is pickled or copied holds
-    values only, by ``RunContext.__getstate__``.
+    Dataclasses use this descriptor's value on the class as the default. Pickles and copies hold only values, through
+    ``RunContext.__getstate__``.
     """
 
     def __get__(self, context: Any, owner: type | None = None) -> Swings:
@@ -85,7 +85,8 @@ class _Swings:
 class TracedPlan:
     """What a trace keeps of its plan, job and schedule, so that it can be read without them.
 
-    ``simulation.simulate.traced_plan`` makes it of a plan. A trace's file holds the fields beside those of the context.
+    ``simulation.simulate.traced_plan`` makes it from a plan. A trace file holds its fields next to those of the
+    context.
     """
 
     devices: tuple[tuple[str, ...], ...]
@@ -94,42 +95,42 @@ class TracedPlan:
     topology_fingerprint: str = ""
     job: str = ""
     n_microbatches: int = 1
-    """Micro-batches of each pipeline in an iteration; of the longest where they differ."""
+    """Micro-batches per iteration of each pipeline; of the longest pipeline if they differ."""
     microbatches_per_replica: tuple[int, ...] = ()
-    """(replicas,) micro-batches of each pipeline where they differ; empty where all have as many."""
+    """(replicas,) micro-batches of each pipeline if they differ; empty if all are equal."""
     stages_per_device: int = 1
     orders: tuple[str, ...] = ()
-    """The schedule itself: per device of a pipeline its passes in order, as ``Schedule.orders`` writes them."""
+    """The schedule: each pipeline device's passes in order, as written by ``Schedule.orders``."""
     synchronisation: str = "sharded"
     synchronise_every: int = 1
-    """Iteration i synchronises where i + 1 is a multiple of this."""
+    """Iteration i synchronises if i + 1 is a multiple of this."""
     fragments: int = 1
-    """Parts of the parameters that replicas average in turn."""
+    """Number of parts of the parameters that replicas average one after the other."""
     fragment_delay: int = 0
-    """Iterations that a fragment's average may take."""
+    """Number of iterations that a fragment's average may take."""
     sharding: str = "none"
-    """What replicas split among them: see ``Job.sharding``."""
+    """What replicas split among themselves: see ``Job.sharding``."""
     buckets: tuple[tuple[Bucket, ...], ...] = ()
-    """By position in the pipeline, the parts of the gradient that are synchronised while the last backwards run; empty
-    where synchronisation follows the last pass."""
+    """By position in the pipeline, the parts of the gradient that are synchronised while the last backwards run.
+    Empty if synchronisation follows the last pass."""
     transport: str = "overlapped"
-    """Whether devices wait for the arrival of what they send: see ``Job.transport``."""
+    """Whether devices wait until what they send has arrived: see ``Job.transport``."""
     absent: tuple[str, ...] = ()
-    """Names of those of the devices that had left: see ``Plan.absent``."""
+    """Names of devices that had left: see ``Plan.absent``."""
     tokens: int = 0
-    """Tokens of one iteration, over all replicas; 0 where unknown."""
+    """Tokens per iteration over all replicas; 0 if unknown."""
     counted: str = "tokens"
-    """What these are: tokens, or samples where the model is a module of one's own."""
+    """What ``tokens`` counts: tokens, or samples for a module of your own."""
     flop: float = 0.0
-    """The model's FLOP in one iteration over all replicas, recomputation left out; 0 where unknown."""
+    """The model's FLOP per iteration over all replicas, without recomputation; 0 if unknown."""
     peak_flop_per_s: tuple[tuple[float, ...], ...] = ()
-    """(stages, replicas) peaks of the devices in the job's dtype; empty where unknown."""
+    """(stages, replicas) peaks of the devices in the job's dtype; empty if unknown."""
     price_per_hour: tuple[tuple[float, ...], ...] = ()
-    """(stages, replicas) prices of the devices; empty where unknown."""
+    """(stages, replicas) prices of the devices; empty if unknown."""
 
     @property
     def microbatch_counts(self) -> tuple[int, ...]:
-        """(replicas,) micro-batches of each pipeline in an iteration."""
+        """(replicas,) micro-batches per iteration of each pipeline."""
         return self.microbatches_per_replica or (self.n_microbatches,) * len(self.devices[0])
 
     @property
@@ -140,20 +141,20 @@ class TracedPlan:
 
     @property
     def microbatches(self) -> str:
-        """Micro-batches of a pipeline as text: ``8``, or ``2 to 8`` where they differ."""
+        """Micro-batches of a pipeline as text: ``8``, or ``2 to 8`` if they differ."""
         least, most = min(self.microbatch_counts), max(self.microbatch_counts)
         return str(most) if least == most else f"{least} to {most}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """What a trace's numbers mean and where they come from. Trace files hold the fields under these names."""
+    """What a trace's numbers mean and where they come from. Trace files use the same field names."""
 
     source: Literal["simulated", "measured"]
     clock: Clock
-    """``model``: simulated from FLOP and peak. ``virtual``: no sleeping, each worker's logical clock adds
-    its own CPU time. ``paced``: real time, each computation padded to the specified device's. ``real``: wall
-    time, real links."""
+    """``model``: simulated from FLOP and peak. ``virtual``: nothing sleeps; each worker's logical clock adds its own
+    CPU time. ``paced``: real time, with each computation padded to the specified device's. ``real``: wall time,
+    real links."""
     schedule: str
     links: Literal["specified", "emulated", "real"]
     plan: TracedPlan
@@ -161,46 +162,45 @@ class RunContext:
     queueing: str = "pairs"
     """Which messages wait for each other: see ``domain.network.topology``."""
     nics: tuple[tuple[str, ...], ...] = ()
-    """(stages, replicas) the first device of each device's host, where devices shared a NIC; empty where none did."""
+    """(stages, replicas) the first device of each device's host, if devices share a NIC; empty if none do."""
     compute_spread: tuple[tuple[float, ...], ...] = ()
-    """(stages, replicas) one standard deviation of the logarithm of the seconds of a device's computations; empty where
-    none is stated."""
+    """(stages, replicas) standard deviation of the logarithm of a device's computation seconds; empty if not stated."""
     link_spread: float = 0.0
-    """The same of the seconds of messages."""
+    """The same for the seconds of messages."""
     swings: tuple[tuple[float, float], ...] = cast(Swings, _Swings())
-    """Seconds of an iteration with all computations, and with all messages, ``SWING`` standard deviations shorter and
-    longer, as simulated; empty where that is unknown. A prediction simulates them when they are first read."""
+    """Simulated seconds of an iteration with all computations, and with all messages, ``SWING`` standard deviations
+    shorter and longer. Empty if unknown. A prediction simulates them when they are first read."""
     time_scale: float = 1.0
     """Wall seconds per recorded second (paced clock)."""
     profile: tuple[ComputeTime, ...] = ()
-    """Compute times known before the first iteration: from calibration (virtual: CPU time, real: wall time), or what
-    the specified devices take (paced)."""
+    """Compute times known before the first iteration. They come from calibration (virtual: CPU time, real: wall
+    time), or are those of the specified devices (paced)."""
     message_s: float = 0.0
-    """Seconds that a message over real links is under way, as calibrated: what a worker does between computations, and
-    its waiting for a core where there are fewer cores than workers."""
+    """Calibrated seconds that a message over real links is in flight. They include what a worker does between
+    computations, and its waiting for a core if there are fewer cores than workers."""
     stretched: int = 0
-    """Rows of the profile that are longer than on the specified device, because this machine cannot keep up (paced)."""
+    """Number of profile rows that are longer than on the specified device, because this machine is too slow (paced)."""
     losses: tuple[float, ...] = ()
     """Mean training loss of each iteration."""
     late_messages: int = 0
-    """Messages whose real bytes came after the time at which the emulated link delivered them."""
+    """Number of messages whose bytes arrived after the time at which the emulated link delivered them."""
     overruns: int = 0
-    """Computations that took longer than the specified device's."""
+    """Number of computations that took longer than the specified device's."""
     faults: tuple[Fault, ...] = ()
-    """Losses of workers from which the run recovered."""
+    """Lost workers from which the run recovered."""
     rehearsed: Subplan | None = None
-    """The part of a larger plan that ran; None where all of it did."""
+    """The part of a larger plan that ran; None if all of it did."""
     stand_in: str = ""
-    """Name of the model that was trained where the job's own is too large here; messages are as long as the job's."""
+    """Name of the model that was trained because the job's own is too large here. Messages are as long as the job's."""
     runs_on: str = "cpu"
-    """What the workers computed on: ``cpu`` or ``cuda``."""
+    """The hardware that the workers computed on: ``cpu`` or ``cuda``."""
     held_out: tuple[tuple[int, float], ...] = ()
-    """(iterations done, mean loss on text that is never trained on) of each evaluation."""
+    """(iterations done, mean loss on held-out text) of each evaluation."""
     unigram_entropy: float | None = None
-    """Nats a byte of that text, each byte drawn by its frequency alone: what a model without context can reach."""
+    """Entropy of the held-out text in nats per byte if bytes are independent: the best loss without any context."""
     notes: tuple[str, ...] = ()
-    """What went otherwise than asked, a sentence each: a checkpoint that was not written or is damaged, connections
-    that were made again, a loss that is no number."""
+    """What went wrong, one sentence each: a checkpoint that was not written or is damaged, connections that were made
+    again, a loss that is not a number."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class RunContext:
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """Per device of a pipeline its passes in order, as ``Schedule.orders`` writes them."""
+        """Each pipeline device's passes in order, as written by ``Schedule.orders``."""
         return self.plan.orders
 
     @property
@@ -232,30 +232,33 @@ class RunContext:
 
     @property
     def synchronise_every(self) -> int:
-        """Iteration i synchronises where i + 1 is a multiple of this."""
+        """Iteration i synchronises if i + 1 is a multiple of this."""
         return self.plan.synchronise_every
 
     @property
     def links_by_model(self) -> bool:
-        """Whether messages of a measured trace took what the link model says, so that a prediction by the same model
-        cannot miss them: the virtual clock waits for none, the paced clock delivers each when the model does, or later
-        where its bytes came late (``late_messages``)."""
+        """True if a measured trace's messages take exactly what the link model says, so a prediction with it cannot
+        miss them.
+
+        The virtual clock does not wait for messages. The paced clock delivers each message at the model's time,
+        or later if its bytes came late (``late_messages``).
+        """
         return self.source == "measured" and self.links == "emulated"
 
     @property
     def has_nics(self) -> bool:
-        """Whether messages of several pairs waited for each other anywhere."""
+        """True if messages of different pairs waited for each other anywhere."""
         return self.queueing == "nics" or bool(self.nics)
 
     @property
     def recorded_schedule(self) -> Schedule:
-        """The schedule of ``plan.orders``; raises ScheduleError where there is none, or an incomplete one."""
+        """Return the schedule of ``plan.orders``. Raises ScheduleError if there is none, or if it is incomplete."""
         return Schedule.from_orders(self.schedule, self.plan.orders)
 
     @property
     def provenance(self) -> str:
-        """Where the numbers come from: ``virtual clock, messages by the link model, on CPU``, subplan and proxy model
-        if any."""
+        """Where the numbers come from: ``virtual clock, messages by the link model, on CPU``, plus subplan and stand-in
+        model if there are any."""
         parts = [f"{self.clock} clock", f"messages {BY_MODEL}" if self.links_by_model else f"{self.links} links"]
         if self.source == "measured":
             parts.append(f"on {self.runs_on.upper()}")
@@ -266,14 +269,17 @@ class RunContext:
         return ", ".join(parts)
 
     def metrics(self, iteration_s: float) -> dict[str, float | None]:
-        """Throughput, utilisation and price; None where a number is unknown or the iteration takes no time.
+        """Return throughput, utilisation and price; None if a number is unknown or the iteration takes no time.
 
-        ``tokens_per_s``; ``pflops``, the model's FLOP per second in units of 1e15, nothing counted twice;
-        ``mfu``, the same as a share of the peak of all devices of the plan (Chowdhery et al. 2022, appendix B);
-        ``price_per_iteration`` and ``price_per_million_tokens`` of all devices of the plan, idle ones of the
-        network not counted, unknown where one of them has no price. Utilisation and prices are unknown where
-        the seconds are those of the machine that ran it and not of the specified devices (clocks ``virtual`` and
-        ``real``); so is everything where a proxy model was trained in place of the job's.
+        - ``tokens_per_s``
+        - ``pflops``: the model's FLOP per second in units of 1e15, nothing counted twice
+        - ``mfu``: the same as a share of the peak of all the plan's devices (Chowdhery et al. 2022, appendix B)
+        - ``price_per_iteration`` and ``price_per_million_tokens``: of all the plan's devices. Idle devices of the
+          network do
+          not count. Unknown if any device has no price.
+
+        Utilisation and prices are unknown if the seconds are those of the machine that ran it rather than of the
+        specified devices (clocks ``virtual`` and ``real``). Everything is unknown if a stand-in model was trained.
         """
         peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
         price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)

@@ -1,9 +1,9 @@
-"""What happened, or is predicted to happen, on every device, and the interval in which an iteration lies.
+"""What happened, or is predicted to happen, on every device, and the interval around an iteration's length.
 
-All computations of a prediction err by one factor, and all messages by another: kernels and frameworks are misjudged
-alike on all devices, and an iteration waits for the slowest of many links, so that errors of their own would not
-cancel. What each factor makes of the iteration was simulated (``RunContext.swings``); the two, and the noise of a
-measurement, are independent.
+All computations of a prediction share one error factor, and all messages another. Kernels and frameworks are misjudged
+alike on all devices, and an iteration waits for the slowest of many links, so independent errors would not cancel. The
+effect of each factor on the iteration is simulated (``RunContext.swings``). The two factors and the noise of a
+measurement are independent.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPEAT_NOISE = 0.035
-"""One standard deviation of the logarithm of the seconds of one plan measured again: 15 plans that Sailor's authors
-measured twice differ by 5.0 % in the mean, 3.5 % a measurement. No prediction is surer."""
+"""Standard deviation of the logarithm of a repeated measurement's seconds. Sailor's authors measured 15 plans twice.
+They differ by 5.0 % on average, which is 3.5 % per measurement. No prediction is more certain than that."""
 CONFIDENCE = 0.9
-"""Where none is asked for."""
+"""Default confidence."""
 UNKNOWN = 0.0, math.inf
-"""The interval of a number of which nothing says how sure it is."""
+"""The interval of a number with unknown uncertainty."""
 OF_A_MEDIAN = math.sqrt(math.pi / 2)
-"""Standard error of a median over that of a mean, for normal noise."""
+"""Standard error of a median relative to that of a mean, for normal noise."""
 
 
 def interval_of(trace: TraceColumns, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Seconds from which to which ``iteration_s`` is, with this confidence.
+    """Return the interval of ``iteration_s`` with this confidence, in seconds.
 
-    A prediction's follows from how sure its computations and links are, and is of what a measurement would show; a
-    measurement's from how its iterations differ. From 0 to infinite where nothing states that.
+    A prediction's interval follows from the uncertainty of its computations and links, and covers what a measurement
+    would show. A measurement's follows from the differences between its iterations. It is 0 to infinity if neither is
+    known.
 
     Raises TraceError for a confidence that is not between 0 and 1.
     """
@@ -65,8 +66,10 @@ def interval_of(trace: TraceColumns, confidence: float = CONFIDENCE) -> tuple[fl
 
 
 def predicted_ends(trace: TraceColumns, length_s: float) -> tuple[float, float] | None:
-    """Seconds between which a predicted iteration that is drawn ``length_s`` long ends with 90 % confidence; None of a
-    measured one, and where nothing states a spread."""
+    """Return the seconds between which a predicted iteration, drawn ``length_s`` long, ends with 90 % confidence.
+
+    None for a measured iteration, or if no spread is known.
+    """
     low_s, high_s = interval_of(trace, CONFIDENCE)
     if trace.context.source == "measured" or not trace.iteration_s > 0 or not math.isfinite(high_s):
         return None
@@ -74,7 +77,8 @@ def predicted_ends(trace: TraceColumns, length_s: float) -> tuple[float, float] 
 
 
 def _of_iterations(trace: TraceColumns, confidence: float) -> tuple[float, float]:
-    """Student's interval of the median, about ``iteration_s``; of iterations of two kinds, of their weighted mean."""
+    """Return Student's interval of the median around ``iteration_s``; with two kinds of iterations, of their weighted
+    mean."""
     variance, freedom = 0.0, 0
     ends_s, weights = trace.iteration_ends_s, trace.iteration_weights
     for weight in np.unique(weights):
@@ -90,19 +94,20 @@ def _of_iterations(trace: TraceColumns, confidence: float) -> tuple[float, float
 
 
 class Travel(NamedTuple):
-    """Seconds of an iteration, the mean of all devices."""
+    """Seconds per iteration, averaged over all devices."""
 
     travel_s: float
-    """In which at least one message from or to the device is under way."""
+    """Seconds with at least one message from or to the device in flight."""
     hidden_s: float
-    """In which it also computes: what messages do not cost."""
+    """Part of those seconds in which the device also computes, so that the messages cost nothing."""
 
 
 def travel(trace: TraceColumns) -> Travel:
-    """Return how long messages travel and how much of that computation hides.
+    """Return how long messages are in flight, and how much of that time overlaps with computation.
 
-    A message lasts from the start of its send to the end of its receive; where either was not traced it does not count.
-    Of several iterations the mean; where only every H-th synchronises, it counts as one of H.
+    A message lasts from the start of its send to the end of its receive. It counts only if both are in the trace.
+    Several iterations are averaged. If only every H-th iteration synchronises, such an iteration has a weight of one in
+    H.
     """
     n_positions, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
     n_devices = n_positions * n_replicas
@@ -124,7 +129,7 @@ def travel(trace: TraceColumns) -> Travel:
 
 
 def _covered_s(spans: Sequence[np.ndarray], n_owners: int) -> FloatArray:
-    """(n_owners,) seconds that the spans (owner, start_s, end_s) of each cover, those that overlap once."""
+    """Return (n_owners,) seconds that each owner's spans (owner, start_s, end_s) cover. Overlaps count once."""
     owner, start_s, end_s = spans
     if not len(owner):
         return np.zeros(n_owners)
@@ -151,12 +156,12 @@ class Trace(TraceColumns):
 
     @property
     def bubble(self) -> pd.DataFrame:
-        """Each device's seconds busy, and idle by cause: see ``domain.trace.causes``."""
+        """Each device's busy seconds, and idle seconds by cause: see ``domain.trace.causes``."""
         return causes.bubble(self)
 
     @cached_property
     def travel(self) -> Travel:
-        """How long a device's messages travel, and how much of that it computes: see ``domain.trace.overlap``."""
+        """How long a device's messages are in flight, and how much of that overlaps with computation."""
         return travel(self)
 
     def spans(self) -> list[Span]:
@@ -164,8 +169,8 @@ class Trace(TraceColumns):
         return [Span(i, r, self.actions[a], s, e) for i, r, a, s, e in zip(*(c.tolist() for c in columns), strict=True)]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row an action: iteration, replica, stage, device, kind, microbatch and peer (-1: none),
-        lane, link ("a -> b", empty for computations), start_s, end_s."""
+        """Return one row per action: iteration, replica, stage, device, kind, microbatch and peer (-1: none), lane,
+        link ("a -> b", empty for computations), start_s, end_s."""
         import pandas as pd  # takes a while to load
 
         table = [
@@ -190,7 +195,7 @@ class Trace(TraceColumns):
         return described
 
     def profile_frame(self) -> pd.DataFrame:
-        """The compute times known before the run: stage, replica, kind, seconds."""
+        """Return the compute times known before the run: stage, replica, kind, seconds."""
         import pandas as pd  # takes a while to load
 
         rows: list[Any] = list(self.context.profile)
@@ -198,5 +203,5 @@ class Trace(TraceColumns):
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Throughput, utilisation and price of ``iteration_s``: see ``RunContext.metrics``."""
+        """Return throughput, utilisation and price at ``iteration_s``: see ``RunContext.metrics``."""
         return self.context.metrics(self.iteration_s)

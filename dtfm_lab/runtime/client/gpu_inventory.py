@@ -18,12 +18,12 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.memory import least_peak_bytes
 
 PATIENCE_S = 20.0
-"""Longest wait for the driver's answer; without persistence mode the driver first initialises every GPU."""
+"""Maximum wait for the driver's answer. Without persistence mode, the driver first initialises every GPU."""
 QUERY = "name,uuid,memory.total,driver_version,memory.free"
 CAPABILITY = "compute_cap"
-"""Asked for as well; drivers before release 470 refuse a query that has it."""
+"""Queried as well. Drivers before release 470 refuse a query that contains it."""
 CONTEXT_BYTES = 512 * 2**20
-"""A process's CUDA context, the kernels it loads and cuBLAS's workspaces. An allowance, not yet measured on a GPU."""
+"""Memory for a process's CUDA context, its kernels and cuBLAS's workspaces. An allowance, not yet measured on a GPU."""
 
 
 class NoGpu(LabError):
@@ -37,9 +37,9 @@ class AttachedGpu:
     memory_bytes: int | None
     driver: str
     compute_capability: str
-    """Version of the architecture: 7.0 is Volta, 9.0 Hopper; empty where the driver does not know it."""
+    """Version of the architecture: 7.0 is Volta, 9.0 is Hopper. Empty if the driver does not know it."""
     free_bytes: int | None = None
-    """Memory that no process has taken; None where the driver does not say, as where it is the host's."""
+    """Free memory. None if the driver does not report it, as for memory shared with the host."""
 
 
 def driver_gpus() -> list[AttachedGpu]:
@@ -67,7 +67,7 @@ def _asked(fields: str) -> subprocess.CompletedProcess[str]:
 
 
 def parse_query(answer: str) -> list[AttachedGpu]:
-    """Return one GPU per line of ``QUERY`` and perhaps ``CAPABILITY``; a field without a value is in brackets."""
+    """Return one GPU per line of ``QUERY`` and perhaps ``CAPABILITY``. A field without a value is in brackets."""
     rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
     return [
         AttachedGpu(name, uuid, _bytes(memory), driver, "".join(capability), _bytes(free))
@@ -80,7 +80,7 @@ def _bytes(mebibytes: str) -> int | None:
 
 
 def visible(gpus: Sequence[AttachedGpu], variable: str | None) -> list[AttachedGpu]:
-    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves; CUDA stops reading at the first unknown entry."""
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves. CUDA stops reading at the first unknown entry."""
     if variable is None:
         return list(gpus)
     left = []
@@ -95,9 +95,9 @@ def visible(gpus: Sequence[AttachedGpu], variable: str | None) -> list[AttachedG
 
 
 def cuda_of_torch() -> tuple[str, str | None] | None:
-    """Return (version of torch, version of the CUDA that it is built for or None), read from its files.
+    """Return (torch's version, the CUDA version that it is built for or None), read from its files.
 
-    None where torch is not installed.
+    None if torch is not installed.
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
@@ -107,7 +107,7 @@ def cuda_of_torch() -> tuple[str, str | None] | None:
 
 
 def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
-    """Raise LabError or JobError where so many workers cannot run there under this clock."""
+    """Raise LabError or JobError if this many workers cannot run there under this clock."""
     if runs_on == "cpu":
         return
     torch = cuda_of_torch()
@@ -132,15 +132,15 @@ def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
 
 
 def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[AttachedGpu] | None = None) -> str:
-    """Return why this machine's GPUs have too little free memory for a run, in one clause; empty where they have it.
+    """Return in one clause why this machine's GPUs have too little free memory for a run; empty if they have enough.
 
-    Workers take the GPUs in turn. A stage needs what the memory model says for this schedule, with all the messages
-    that it can have received.
+    Workers are assigned to GPUs in rotation. A stage needs what the memory model says for this schedule, with all
+    messages that it may have received.
 
     Parameters
     ----------
     gpus
-        Those that the run can see; asked of the driver where not given, which raises NoGpu.
+        GPUs that the run can see. By default the driver is asked, which raises NoGpu.
     """
     if spec.runs_on != "cuda":
         return ""

@@ -1,8 +1,8 @@
-"""Starts a real run from a process without torch. A run that is impossible is refused before any process starts.
+"""Start a real run from a process without torch. An impossible run is refused before any process starts.
 
-In a mystery run one link or one device is secretly slow, for a reader who is to find it from the residuals. Nothing but
-the secret itself names it: neither the run's record nor its trace. The profile is taken before a device is slowed, and
-predictions do not consider which links are emulated.
+In a mystery run, one link or one device is secretly slow, and the reader finds it from the residuals. Only the secret
+itself names it: the run's record and its trace do not. The profile is taken before a device is slowed, and predictions
+ignore which links are emulated.
 """
 
 import importlib.util
@@ -34,34 +34,36 @@ from dtfm_lab.runtime.protocol.locks import check_unlocked
 from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 
 DEFAULT_ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
-"""Iterations that are run if none are given, by clock: enough for the job ``small`` to get below the unigram entropy
-on the virtual and the real clock."""
+"""Default number of iterations by clock. On the virtual and the real clock they bring the loss of the job ``small``
+below the unigram entropy."""
 DEFAULT_WORKERS = 8
-"""Workers that run a part of a plan of more than MOST_WORKERS devices."""
+"""Number of workers that run a part of a plan with more than MOST_WORKERS devices."""
 
 
 @takes_options(RunOptions, noun="option of a run")
 def start(plan: Plan, schedule: str | Schedule | None = None, **options: Any) -> Run:
     """Start one torch worker per stage and replica on this machine, and return at once.
 
-    ``schedule`` is a name in ``schedules`` or a Schedule, the job's own where None; ``options`` are RunOptions.
+    ``schedule`` is a name in ``schedules`` or a Schedule; None for the job's own. ``options`` are RunOptions.
 
     Raises
     ------
     MissingExtra
         torch is not installed.
     UnknownName, JobError, LabError
-        An unknown schedule or clock, an option out of range, a job that no worker can compute: message sizes only.
+        The schedule or clock is unknown, an option is out of range, or the job has only message sizes, which no
+        worker can
+        compute.
     TopologyError
         ``emulated`` has another number of devices.
     ScheduleError
-        A schedule that waits for itself, or was made for other sizes than those that run.
+        The schedule waits for itself, or was made for other sizes than those that run.
     """
     return Run(prepare(plan, schedule, RunOptions(**options)))
 
 
 def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) -> RunSpec:
-    """Return what the processes of a run get; raises what ``start`` raises."""
+    """Return the specification that the processes of a run receive. Raises what ``start`` raises."""
     clock = options.clock
     if options.queueing == "nics" and clock != "virtual":
         raise LabError(
@@ -89,9 +91,9 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
 
 
 def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Subplan | None]:
-    """Return the plan, or the part of it that so many workers run, and which part that is.
+    """Return the plan, or the part that this many workers can run, and which part that is.
 
-    Raises what ``subplan_for`` raises, or LabError where this machine would have too many workers.
+    Raises what ``subplan_for`` raises, or LabError if there would be too many workers for this machine.
     """
     if workers is None:
         return (plan, None) if plan.job.n_tasklets <= MOST_WORKERS else subplan_for(plan, DEFAULT_WORKERS)
@@ -106,7 +108,7 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
 
 
 def _check_files(spec: RunSpec) -> RunSpec:
-    """Check all files of the run; return the spec with the newest checkpoint of the folder that it resumes from."""
+    """Check all files of the run. Return the spec with the newest checkpoint of the folder that it resumes from."""
     _ = spec.corpus  # refuses a text that is too short
     if spec.checkpoint_every and spec.checkpoint_folder is None:
         raise LabError(f"checkpoint_every is {spec.checkpoint_every} without a checkpoint_folder; wanted both")
@@ -118,11 +120,11 @@ def _check_files(spec: RunSpec) -> RunSpec:
 
 
 FACTOR = 3.0
-"""How many times slower; computations of a busy machine differ by a tenth or two."""
+"""How many times slower. On a busy machine, computations differ by only 10 to 20 %."""
 
 
 class Secret(NamedTuple):
-    """What was made slow, link or device, and how many times."""
+    """The link or device that was made slow, and by which factor."""
 
     of: str
     """``link`` or ``device``."""
@@ -134,7 +136,7 @@ class Secret(NamedTuple):
 def start_mystery(
     plan: Plan, schedule: str | Schedule | None, rng: np.random.Generator, **options: Any
 ) -> tuple[Run, Secret]:
-    """Start a run with a secret; links are only slowed where they are emulated, so not on the real clock.
+    """Start a run with a secret. Links are slowed only if they are emulated, so not on the real clock.
 
     Raises what ``start`` raises.
     """
@@ -147,7 +149,7 @@ def start_mystery(
 
 
 def draw(spec: RunSpec, rng: np.random.Generator) -> Secret:
-    """Draw whether a link or a device is slow, and which of those that carry messages or compute."""
+    """Choose at random whether a link or a device is slow, and which one among those that carry messages or compute."""
     names = [spec.device_name(*worker) for worker in spec.workers]
     links = [
         f"{names[rank]} -> {names[target]}"

@@ -1,4 +1,4 @@
-"""A torch module of one's own as a model: looked at in a process of its own, so that the kernel loads no torch."""
+"""Your own torch module as a model. It is examined in a separate process, so that the kernel never loads torch."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SUFFIX = ".pickle"
 
 
 def modules_folder() -> Path:
-    """Readable and writable by its owner alone."""
+    """Return a folder that only its owner can read and write."""
     return Path(user_state_path("dtfm_lab")) / "modules"
 
 
 PATIENCE_S = 600.0
-"""Longest time to build, export and measure a module."""
+"""Maximum time to build, export and measure a module."""
 MOST_SAID = 2**16
-"""Bytes of what a process said last that are looked at."""
+"""Number of bytes at the end of a process's output that are examined."""
 
 
 class LayerFound(Section):
-    """A block of a module, as the process that looked at it tells."""
+    """A block of a module, as reported by the process that examined it."""
 
     parameters: int
     forward_flop: float
@@ -45,7 +45,7 @@ class LayerFound(Section):
 
 
 class ModuleFound(Section):
-    """A module, as the process that looked at it tells."""
+    """A module, as reported by the process that examined it."""
 
     boundary: int = Field(ge=1)
     tied: int = Field(ge=0)
@@ -53,10 +53,13 @@ class ModuleFound(Section):
 
 
 def read_module(module: Any, example: Any = None, loss: Any = None, *, timed: bool = False) -> ModelSpec:
-    """The model of what ``file.py:function`` makes, (module, data) or (module, data, loss); or of a module itself with
-    its data and its loss, which are pickled. ``timed``: its FLOP are shared by the seconds that its blocks take here.
+    """Return the model of your own module.
 
-    Raises JobError in one line for a module that cannot be built, exported or cut, or whose code ends its process.
+    ``module`` is ``file.py:function``, which returns (module, data) or (module, data, loss). Or it is a module itself
+    with its data and its loss, which are pickled. With ``timed``, FLOP are divided by the seconds that its blocks take
+    here.
+
+    Raises JobError in one line if the module cannot be built, exported or cut, or if its code ends its process.
     """
     source = _source_of(module, example, loss)
     with located(f"module {source}"):
@@ -81,10 +84,10 @@ def read_module(module: Any, example: Any = None, loss: Any = None, *, timed: bo
 
 
 def _described(source: str, *, timed: bool) -> Any:
-    """What a process of its own says of a module. It answers in a file, as the module's code may print what it wants.
+    """Return what a separate process reports about a module. It answers in a file, because the module's code may print.
 
-    The module's code may leave processes behind, too, which keep their end of a pipe: nothing is waited for but the
-    process itself, and what it left is ended with it.
+    The module's code may also leave processes behind, which keep their end of a pipe open. So only the process itself
+    is waited for, and everything it left is ended with it.
     """
     with tempfile.TemporaryDirectory() as folder:
         answer, said = Path(folder) / "answer", Path(folder) / "said"
@@ -112,7 +115,7 @@ def _described(source: str, *, timed: bool) -> Any:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started and left."""
+    """End a process and everything that it started and left."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -121,7 +124,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_of(status: int, said: Path) -> str:
-    """How a process ended that did not answer, and the last thing that it said."""
+    """Say how a process ended without an answer, and the last thing that it printed."""
     how = f"status {status}"
     if status < 0:
         how = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"

@@ -1,12 +1,14 @@
-"""Starts the processes of runs at once: a fork server that has loaded torch forks them, on systems that can fork.
+"""Start the processes of runs without delay: a fork server that has loaded torch forks them, on systems that can fork.
 
-The first run starts the server, or ``warm_up`` before it. Without a server (another system than Linux, a server that
-died, DTFM_LAB_WARM_S=0) a run is a new Python process, which takes a torch import longer and is the same otherwise.
+The first run starts the server, unless ``warm_up`` did so earlier. Without a server (no Linux, a server that died,
+DTFM_LAB_WARM_S=0) a run is a new Python process. It takes longer, because it imports torch, but is otherwise the same.
 
-Why not ``multiprocessing``'s forkserver with preloaded modules: it imports the user's ``__main__`` in every child, so a
-script without a guard would start its runs again; starting a process blocks until torch is loaded, and cannot be
-withdrawn; the server keeps the environment of its own start, stays in the process group that Jupyter interrupts, does
-not end when idle, and belongs to all other uses of ``multiprocessing`` in the same kernel.
+Why not ``multiprocessing``'s forkserver with preloaded modules:
+
+- It imports the user's ``__main__`` in every child, so a script without a guard would start its runs again.
+- Starting a process blocks until torch is loaded, and cannot be withdrawn.
+- The server keeps the environment of its own start and does not end when idle.
+- It stays in the process group that Jupyter interrupts, and belongs to all uses of ``multiprocessing`` in the kernel.
 """
 
 from __future__ import annotations
@@ -30,24 +32,24 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 
 IDLE_S = 600
-"""A server ends itself when no run has needed it for so long."""
+"""A server ends after this many seconds without a run."""
 IDLE_VARIABLE = "DTFM_LAB_WARM_S"
-"""Environment variable that gives other seconds; 0: no server at all."""
+"""Environment variable that overrides it. 0 means no server."""
 LONGEST_IDLE_S = 10**7
 HURRY_S = 2.0
-"""A run waits so long for a server that loads torch at the lowest priority: beside busy programs that takes minutes."""
+"""Maximum wait for a server that loads torch at the lowest priority. On a busy machine that may take minutes."""
 MESSAGE_BYTES = 1 << 12
 """Longer than any message of the server."""
 STOP_PATIENCE_S = 1.5
-"""Time between closing the input of a run and killing it with all its workers."""
+"""Time between closing a run's input and killing it with all its workers."""
 STRAGGLERS_S = 2.0
-"""Longest time that workers may outlive the process that coordinates them."""
+"""Maximum time that workers may outlive their coordinator."""
 
 
 def start_run_process() -> RunProcess:
-    """Return a run whose process has begun, or will begin as soon as the server has loaded torch.
+    """Return a run whose process has started, or will start as soon as the server has loaded torch.
 
-    Raises LabError where the environment is wrong.
+    Raises LabError if the environment is wrong.
     """
     run = RunProcess()
     server = running_server()
@@ -57,13 +59,13 @@ def start_run_process() -> RunProcess:
 
 
 def warm_up() -> None:
-    """Begin to load torch in a process of its own, so that the first run starts at once; return at once."""
+    """Start loading torch in a separate process, so that the first run starts without delay. Return at once."""
     if importlib.util.find_spec("torch") is not None:
         running_server("ahead")
 
 
 class RunProcess:
-    """A handle whose process ``preload`` starts later. All methods may be called from any thread."""
+    """A handle for a process that ``preload`` starts later. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -71,27 +73,27 @@ class RunProcess:
         with _lock:
             _inputs[self.number] = own
         self.child_ends = [stdin, stdout, stderr]
-        """The process's ends of the pipes; they are closed here once the process has them."""
+        """The process's ends of the pipes. They are closed here once the process has them."""
         self.errors: TextIO = os.fdopen(errors, encoding="utf-8", errors="replace")
         """What the process and its workers write to standard error."""
         self._events: TextIO = os.fdopen(events, encoding="utf-8", errors="replace")
         self.server: ForkServer | None = None
-        """The server that was told to fork the process; None where none was."""
+        """The server that was asked to fork the process; None without a server."""
         self.pid: int | None = None
-        """Its process id, which is also that of its process group and of its session."""
+        """Process id, which also identifies its process group and its session."""
         self.returncode: int | None = None
-        """Its exit status, or the negative number of a signal; None where it is unknown."""
+        """Exit status, or the negative number of a signal; None if unknown."""
         self._has_pid, self._end_known, self._all_gone = threading.Event(), threading.Event(), threading.Event()
         self._stopping = False
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._write_input, args=(own,), daemon=True).start()
 
     def send(self, line: str) -> None:
-        """Write to its standard input, without waiting until it reads."""
+        """Write to its standard input without waiting for it to read."""
         self._lines.put(line)
 
     def lines(self) -> Iterator[str]:
-        """Yield whole lines of its standard output, until it and all its workers are gone."""
+        """Yield whole lines of its standard output until it and all its workers are gone."""
         with self._events:
             for line in self._events:
                 if line.endswith("\n"):  # the last line of a killed process may be incomplete
@@ -101,13 +103,13 @@ class RunProcess:
         self._end_known.wait(STOP_PATIENCE_S)
 
     def wait_for_pid(self) -> int | None:
-        """Wait until the process has begun and return its id; None where it never began."""
+        """Wait until the process has started and return its id; None if it never started."""
         while not (self._has_pid.wait(0.1) or self._all_gone.is_set()):
             pass
         return self.pid
 
     def stop(self) -> None:
-        """End it and its workers within two seconds, whatever state they are in."""
+        """End it and its workers within two seconds, whatever their state."""
         self._stopping = True
         self._lines.put(None)
         if not self._all_gone.wait(STOP_PATIENCE_S):
@@ -117,13 +119,13 @@ class RunProcess:
             self._all_gone.wait(STOP_PATIENCE_S)
 
     def kill(self) -> None:
-        """Kill the process and its workers; nothing happens where all are gone."""
+        """Kill the process and its workers. Do nothing if they are all gone."""
         if self.pid is not None and not self._all_gone.is_set():  # while one lives, no other group gets this number
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def start_python(self) -> None:
-        """Begin as a new Python process, which loads torch itself."""
+        """Start as a new Python process, which loads torch itself."""
         if self._stopping:
             return self.cancel()
         stdin, stdout, stderr = self.child_ends
@@ -143,18 +145,18 @@ class RunProcess:
         threading.Thread(target=lambda: self.set_ended(process.wait()), daemon=True).start()
 
     def set_started(self, pid: int) -> None:
-        """Note that the process has begun and has its ends of the pipes."""
+        """Record that the process has started and has its ends of the pipes."""
         self.pid = pid
         self._has_pid.set()
         self._close_child_ends()
 
     def cancel(self) -> None:
-        """Note that there will be no process."""
+        """Record that there will be no process."""
         self._end_known.set()
         self._close_child_ends()
 
     def set_ended(self, returncode: int | None) -> None:
-        """Note that the process has ended, None where its status stays unknown, and kill workers that outlive it."""
+        """Record that the process has ended (None if its status is unknown), and kill workers that outlive it."""
         self.returncode = returncode
         self._end_known.set()
         if returncode is not None and not self._all_gone.is_set():
@@ -179,7 +181,7 @@ class RunProcess:
 
 
 def run_environment() -> dict[str, str]:
-    """Return the environment of a run's processes: each worker computes on one thread."""
+    """Return the environment of a run's processes. Each worker computes on one thread."""
     return dict(os.environ) | {"OMP_NUM_THREADS": "1"}
 
 
@@ -200,15 +202,15 @@ class ForkServer:
             )
         self.lives = True
         self._hurries = when == "now"
-        """Whether torch is loaded, or is loaded at a priority at which runs may wait for it."""
+        """True if torch is loaded, or is being loaded at a priority at which runs may wait for it."""
         self._ordered: dict[int, RunProcess] = {}
-        """Runs that were ordered from the server and have not begun, by the run's number, as are those below. The
-        socket keeps their orders until the server has loaded torch."""
+        """Runs that were requested from the server and have not started, by run number. The socket keeps the requests
+        until the server has loaded torch."""
         self._begun: dict[int, RunProcess] = {}
         threading.Thread(target=self._listen, daemon=True).start()
 
     def take(self, run: RunProcess) -> bool:
-        """Order a process for the run; return False where the server is gone."""
+        """Request a process for the run. Return False if the server is gone."""
         order = {"number": run.number, "environment": run_environment(), "folder": _current_folder()}
         with _lock:
             if self.lives:
@@ -225,13 +227,14 @@ class ForkServer:
             return self.lives
 
     def _give_up_unhurried(self) -> None:
-        """Kill a server that still loads torch at the lowest priority: the runs that wait for it load their own."""
+        """Kill a server that is still loading torch at the lowest priority. The runs that wait for it load their
+        own."""
         with _lock:
             if self.lives and not self._hurries:
                 self.kill()
 
     def kill(self) -> None:
-        """Kill the server; the runs that it has forked go on."""
+        """Kill the server. Runs that it has forked continue."""
         self.process.kill()
 
     def _listen(self) -> None:
@@ -265,11 +268,11 @@ class ForkServer:
 
 
 def running_server(when: Literal["now", "ahead"] = "now") -> ForkServer | None:
-    """Return the server of this process, started where there is none; None where there can be none.
+    """Return this process's server, starting one if necessary; None if none can run.
 
-    A server that is wanted ahead of a run leaves the processor to everything else while it loads torch.
+    A server that is started ahead of a run loads torch at the lowest priority.
 
-    Raises LabError where the environment variable holds no number of seconds.
+    Raises LabError if the environment variable does not hold a number of seconds.
     """
     global _server
     wanted = os.environ.get(IDLE_VARIABLE, str(IDLE_S))
@@ -303,11 +306,12 @@ _numbers = itertools.count()
 _lock = threading.Lock()
 _server: ForkServer | None = None
 _inputs: dict[int, int] = {}
-"""The input descriptor of each run that is open in this process, by the run's number."""
+"""Input descriptors of the runs that are open in this process, by run number."""
 
 
 def _close_in_fork() -> None:
-    """Close the socket and the inputs in a fork of this process: they would keep server and runs alive without it."""
+    """Close the socket and the inputs in a fork of this process. Otherwise the fork would keep server and runs
+    alive."""
     global _server
     if _server is not None:
         _server.socket.close()

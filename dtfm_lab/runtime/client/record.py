@@ -1,7 +1,7 @@
-"""The record of a run: its events, added one by one, and the Trace that they make.
+"""The record of a run: its events, added one by one, and the Trace that they form.
 
-A run may go on for a night, so the record keeps the spans of the newest iterations only. Those of earlier ones go to a
-``SpillBuffer``, from which the trace is made. What grows in memory is a loss for each iteration.
+A run may continue overnight, so the record keeps only the spans of the newest iterations. Earlier ones go to a
+``SpillBuffer``, from which the trace is built. Memory grows by only one loss per iteration.
 """
 
 import platform
@@ -22,14 +22,15 @@ from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.simulate import shared_nics, traced_plan
 
 MOST_NOTES = 20
-"""Notes of a run that are kept, the last ones."""
+"""Number of notes kept, the newest."""
 MOST_CHECKPOINTS = 100
-"""Checkpoints that are remembered, the last ones; a run keeps two of its own on disk."""
+"""Number of checkpoints remembered, the newest. A run keeps two of its own checkpoints on disk."""
 LAST_EVENTS = ("done", "failed", "stopped")
 SHOWN = 2
-"""Whole iterations whose spans stay in memory, for views that show the newest one while the next is measured."""
+"""Number of whole iterations whose spans stay in memory, for views that show the newest one while the next is
+measured."""
 ROW = np.dtype([(name, "f8" if name.endswith("_s") else "i8") for name in Span._fields])
-"""A span outside memory; ``action`` is a number in the record's table of actions."""
+"""A span outside memory. ``action`` is a number in the record's table of actions."""
 
 Event = dict[str, Any]
 
@@ -47,13 +48,13 @@ class RunRecord:
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
         self.status = "starting"
-        """One of starting, profiling, running, and in the end done, failed or stopped."""
+        """One of starting, profiling, running; at the end done, failed or stopped."""
         self.waits_for = 0
-        """How many runs go at once on this machine, while this one waits for one of them to end; else 0."""
+        """While this run waits in the queue, the number of runs that this machine allows at once; otherwise 0."""
         self.n_ready = 0
         """Number of workers that have started."""
         self.profiled = (0, 0)
-        """Calibration iterations that are done, and of how many; that number may still change."""
+        """Calibration iterations done, and their total, which may still change."""
         self.losses: list[float] = []
         """Mean training loss of each iteration, from ``spec.first_iteration`` on."""
         self.late_messages = self.overruns = 0
@@ -65,33 +66,33 @@ class RunRecord:
         self.parameter_digests: dict[tuple[int, int], str] = {}
         """(position in the pipeline, replica) -> SHA-256 of the parameters that this device has trained."""
         self.faults: tuple[Fault, ...] = ()
-        """Losses of workers that the run survived."""
+        """Lost workers from which the run recovered."""
         self.held_out: tuple[tuple[int, float], ...] = ()
-        """(iterations done, mean loss on text that is never trained on)."""
+        """(iterations done, mean loss on held-out text)."""
         self.unigram_entropy: float | None = None
-        """Entropy of that text's bytes by their frequencies alone, in nats per byte."""
+        """Entropy of that text in nats per byte if bytes were independent."""
         self.checkpoints: tuple[tuple[int, str], ...] = ()
-        """(iterations done, folder) of each that was written; only the last ones are kept on disk."""
+        """(iterations done, folder) of each checkpoint written. Only the newest are kept on disk."""
         self.notes: tuple[str, ...] = ()
-        """What went otherwise than asked and changed no number, a sentence each: checkpoints that were not written."""
+        """Problems that changed no number, one sentence each, such as checkpoints that were not written."""
         self.text: str | None = None
-        """What the trained model wrote after ``prompt``."""
+        """Text that the trained model generated after ``prompt``."""
         self.prompt = ""
         self.conditions: dict[str, str] = {}
-        """Device name -> lost, back, paused or 2 x slower; devices to which nothing happened are left out."""
+        """Device name -> lost, back, paused or 2 x slower. Devices without incident are left out."""
         self.slowdowns: dict[str, float] = {}
-        """Device name -> factor by which it was made slower; a replacement is as slow."""
+        """Device name -> the factor by which it was slowed. Its replacement is equally slow."""
         self.earlier: tuple[Trace, ...] = ()
-        """What was measured under each plan before the one that is followed now, whole iterations only."""
+        """Traces measured under each earlier plan, whole iterations only."""
         self.replans: tuple[Event, ...] = ()
-        """Each time that another plan was taken up: ``iteration``, how many were ``undone``, how many workers were
-        ``kept`` and ``started``, and the wall seconds that it took, ``lost_s``, once it is done."""
+        """Each switch to another plan: ``iteration``, how many iterations were ``undone``, how many workers were
+        ``kept`` and ``started``, and, once it is complete, the wall seconds that it took, ``lost_s``."""
         self._since = spec.first_iteration
         """Number of the first iteration under this plan."""
         self._spans: dict[int, list[Span]] = defaultdict(list)
-        """By iteration; whole ones that nobody is shown any more are only in ``_rows``."""
+        """Spans by iteration. Whole iterations that no view shows any more are only in ``_rows``."""
         self._rows = SpillBuffer()
-        """ROWs of whole iterations, in their order, up to ``_next``."""
+        """ROWs of whole iterations, in order, up to ``_next``."""
         self._next = spec.first_iteration
         """Number of the iteration whose rows are written next."""
         self._actions: dict[Action, int] = {}
@@ -108,13 +109,13 @@ class RunRecord:
         return {self.spec.device_name(s, r): self.spec.rank(s, r) for s, r in self.spec.workers}
 
     def spans_of(self, iteration: int) -> list[Span]:
-        """Return what was measured so far of one of the newest iterations; nothing of earlier ones."""
+        """Return the spans measured so far in one of the newest iterations; empty for earlier ones."""
         with self._lock:
             return list(self._spans.get(iteration, []))
 
     @property
     def last_whole(self) -> int:
-        """Number of the last whole iteration; one less than the first iteration's where there is none."""
+        """Number of the last whole iteration; before there is one, the first iteration's number minus one."""
         return self.spec.first_iteration + len(self.losses) - 1
 
     def busy(self) -> dict[str, float]:
@@ -131,7 +132,7 @@ class RunRecord:
     def trace(self) -> Trace:
         """Return what was measured so far, whole iterations only.
 
-        Raises RunError where the run failed, or where there is no whole iteration.
+        Raises RunError if the run failed, or if there is no whole iteration.
         """
         if self.error is not None:
             raise RunError(self.error)
@@ -150,7 +151,7 @@ class RunRecord:
         return self._trace_of(rows, actions, context)
 
     def context(self) -> RunContext:
-        """Return the context so far; from the profile event on it is enough to predict what is being measured."""
+        """Return the context so far. From the profile event on, it is enough to predict what is being measured."""
         plan, spec = self.spec.plan, self.spec
         return RunContext(
             source="measured",
@@ -171,7 +172,7 @@ class RunRecord:
         )
 
     def absorb(self, event: Event) -> None:
-        """Add one event; unknown ones change nothing."""
+        """Add one event. Unknown events change nothing."""
         with self._lock:
             match event["event"]:
                 case "waiting":
@@ -227,7 +228,7 @@ class RunRecord:
         self.notes = (*self.notes, sentence)[-MOST_NOTES:]
 
     def _begin_anew(self, event: Event) -> None:
-        """Another plan is followed from now on: what was measured under the one before is a trace of its own."""
+        """Switch to another plan. What was measured under the previous one becomes a separate trace."""
         again = event["iteration"]
         self._take_back(again)
         if self.last_whole >= self._since and (rows := self._part()) is not None:
@@ -240,7 +241,7 @@ class RunRecord:
         self.replans += ({key: event[key] for key in ("iteration", "undone", "kept", "started", "from_checkpoint")},)
 
     def _part(self) -> Trace | None:
-        """The trace of this plan's whole iterations so far; None where the checkpoint is older than all of them."""
+        """Return the trace of this plan's whole iterations so far; None if the checkpoint is older than all of them."""
         self._write_rows(self.last_whole + 1)
         rows = np.frombuffer(self._rows.view(), ROW)
         return self._trace_of(rows, tuple(self._actions), self.context()) if len(rows) else None
@@ -269,7 +270,7 @@ class RunRecord:
         self.held_out = tuple((done, loss) for done, loss in self.held_out if done <= again)
 
     def _write_rows(self, end: int) -> None:
-        """Write the iterations before ``end`` that are not written yet, and forget those that nobody is shown."""
+        """Write the iterations before ``end`` that are not yet written, and drop those that no view shows."""
         for iteration in range(self._next, end):
             self._rows.append(self._rows_of(iteration).tobytes())
             self._next = iteration + 1
@@ -288,5 +289,5 @@ class RunRecord:
 
 
 def slower(times: float) -> str:
-    """Return a label for a device that computes so many times slower, ``2 x slower``; empty for 1."""
+    """Return a label such as ``2 x slower``; empty for a factor of 1."""
     return f"{times:.3g} x slower" if times > 1 else ""

@@ -1,4 +1,4 @@
-"""The handle of a run in the process that started it: its events, commands to its workers, its end and its Trace."""
+"""The handle of a run in the process that started it: events, commands to workers, its end and its Trace."""
 
 import asyncio
 import contextlib
@@ -22,27 +22,27 @@ from dtfm_lab.runtime.client.spill_buffer import SpillBuffer
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 SLOWEST = 1000.0
-"""Largest factor by which a worker may be made slower."""
+"""Maximum factor by which a worker may be slowed."""
 PATIENCE_S = 0.5
-"""Longest wait at once, because a wait without a limit cannot be interrupted everywhere."""
+"""Maximum length of one wait, because waits without a limit cannot be interrupted on every system."""
 READ_BYTES = 1 << 16
 """Bytes of events that are read at once, unless one is longer."""
 READ_ERRORS_S = 1.0
-"""Longest wait for the end of what a dead process wrote to standard error."""
+"""Maximum wait for the end of what a dead process wrote to standard error."""
 
 
 class Run(RunRecord):
-    """A handle of a run: its events as they come, its losses, and its Trace at the end.
+    """A handle of a run: its events as they arrive, its losses, and its Trace at the end.
 
-    Every method may be called from a notebook cell, and all but ``wait`` and ``wait_for`` from a callback. These two
-    block, and ``stop`` for two seconds at most.
+    Every method may be called from a notebook cell, and all except ``wait`` and ``wait_for`` from a callback. These two
+    block. ``stop`` blocks for at most two seconds.
     """
 
     def __init__(self, spec: RunSpec) -> None:
         super().__init__(spec)
         self._stop_requested = False
         self._devices = set(spec.plan.topology.names)
-        """All that are in the network of a plan that the run was told."""
+        """All devices in the networks of all plans that this run has received."""
         self._events = SpillBuffer()
         """All events so far as lines of JSON."""
         self._listeners: list[Callable[[], None]] = []
@@ -56,14 +56,14 @@ class Run(RunRecord):
 
     @property
     def pid(self) -> int | None:
-        """The id of the process that coordinates the workers; they all are in its process group.
+        """The id of the process that coordinates the workers. All of them are in its process group.
 
-        None where the run was stopped before it began; the first run of a kernel begins when torch is loaded.
+        None if the run was stopped before it started. A kernel's first run starts when torch is loaded.
         """
         return self._process.wait_for_pid()
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yield all events from the first, as they come; the last is done, failed or stopped."""
+        """Yield all events from the first, as they arrive. The last one is done, failed or stopped."""
         arrived, loop, at = asyncio.Event(), asyncio.get_running_loop(), 0
 
         def listen() -> None:
@@ -87,9 +87,9 @@ class Run(RunRecord):
                 self._listeners.remove(listen)
 
     def wait(self, progress: Callable[[Event], None] | None = None) -> Trace:
-        """Block until the end and return the measured Trace; Ctrl-C stops the run.
+        """Block until the end and return the measured Trace. Ctrl-C stops the run.
 
-        Raises RunError where the run failed, or was stopped before its first iteration was whole.
+        Raises RunError if the run failed, or was stopped before its first iteration was complete.
         """
         at = 0
         try:
@@ -108,9 +108,9 @@ class Run(RunRecord):
             raise
 
     def wait_for(self, n_iterations: int) -> None:
-        """Block until so many iterations of this run are done; a device that is killed then has a state to lose.
+        """Block until ``n_iterations`` of this run are done. A device killed after that has a state to lose.
 
-        Raises LabError where the run does not have so many, and RunError where it ended before.
+        Raises LabError if the run has fewer iterations, and RunError if it ended earlier.
         """
         if n_iterations not in range(1, self.spec.iterations + 1):
             raise LabError(f"{shortened(n_iterations)} iterations to wait for; wanted 1 to {self.spec.iterations}")
@@ -128,18 +128,18 @@ class Run(RunRecord):
         self._command(device, "kill")
 
     def pause(self, device: str) -> None:
-        """Stop the worker of this device (SIGSTOP), as a host that no longer answers, until ``resume``."""
+        """Stop the worker of this device (SIGSTOP), like a host that no longer answers, until ``resume``."""
         self._command(device, "pause")
         self.conditions[device] = "paused"
 
     def resume(self, device: str) -> None:
-        """Let the worker of a paused device go on (SIGCONT)."""
+        """Continue the worker of a paused device (SIGCONT)."""
         self._command(device, "resume")
         if self.conditions.get(device) == "paused":
             del self.conditions[device]
 
     def slow(self, device: str, factor: float = 2.0) -> None:
-        """Make this device compute so many times slower from its next computation on; 1 is its own speed."""
+        """Slow this device's computations by ``factor`` from the next one on. 1 is its own speed."""
         times = self.check_factor(factor)
         self._command(device, "slow", factor=times)
         self.slowdowns[device] = times
@@ -148,26 +148,27 @@ class Run(RunRecord):
             self.conditions[device] = condition
 
     def leave(self, device: str) -> None:
-        """Let this device go for good: its worker is killed, nobody replaces it, and the run waits for a new plan.
+        """Remove this device permanently: its worker is killed and not replaced, and the run waits for a new plan.
 
-        See ``follow``. A device that the plan does not use may leave, too, and a plan with it that was sent before is
-        void. Raises UnknownName for a device of no plan of this run, RunError where it is over.
+        See ``follow``. A device that the plan does not use may leave too. If a new plan that uses it was already sent,
+        that plan is void. Raises UnknownName for a device in no plan of this run, RunError if the run is over.
         """
         if device not in self._devices:
             raise unknown("device of this run", device, self._devices)
         self._send(command="leave", device=device)
 
     def follow(self, plan: Plan, schedule: Any = None, *, pause_s: float = 0.0, from_checkpoint: bool = False) -> None:
-        """Go on by another plan of the same model, from the newest state, after the iteration under way.
+        """Continue under another plan of the same model, from the newest state, after the current iteration.
 
-        One replica of every stage hands its state over. Where a stage has none left, or ``from_checkpoint``, the newest
-        checkpoint is read, or all begin again where there is none, and the iterations since are done again. Workers
-        whose devices are in both plans go on living. On the paced clock it takes ``pause_s`` seconds of the run at
-        least, as moving the state over the links would. What was measured so far is in ``earlier``. Of the same batch,
-        the losses are those of a run that nothing happens to. ``plan.changed(absent=["ada"])`` is the same plan without
-        ada, whose micro-batches those take who hold its stage in other pipelines.
+        One replica of every stage hands over its state. If a stage has none left, or with ``from_checkpoint``, the
+        newest checkpoint is read, and the iterations since then are repeated. Without a checkpoint, training starts
+        again from the beginning. Workers whose devices are in both plans keep running. On the paced clock the switch
+        takes at least ``pause_s`` seconds of the run, as moving the state over the links would. What was measured so
+        far is in ``earlier``. With the same batch, losses equal those of an undisturbed run.
+        ``plan.changed(absent=["ada"])`` is the same plan without ada; the devices that hold its stage in other
+        pipelines take over its micro-batches.
 
-        Raises LabError, JobError or ScheduleError for a plan that this run cannot follow, RunError where it is over.
+        Raises LabError, JobError or ScheduleError for a plan that this run cannot follow, RunError if the run is over.
         """
         seconds = as_number(pause_s)
         if seconds is None or not 0 <= seconds < float("inf"):
@@ -180,10 +181,11 @@ class Run(RunRecord):
         )
 
     def checkpoint_every(self, iterations: int, *, after_next: bool = False) -> None:
-        """Let so many iterations be between two checkpoints from now on, counted from the newest; 0: none but the last.
+        """Write a checkpoint every ``iterations`` iterations from now on, counted from the newest one; 0 for only the
+        last.
 
-        With ``after_next`` there is one after the next iteration, too. Raises LabError where the run has no folder for
-        them or for another number, RunError where it is over.
+        With ``after_next``, one is also written after the next iteration. Raises LabError if the run has no folder for
+        checkpoints or the number is out of range, RunError if the run is over.
         """
         if self.spec.checkpoint_folder is None:
             raise LabError("checkpoint_folder was not given when the run began; wanted one, for checkpoints to go to")
@@ -193,14 +195,14 @@ class Run(RunRecord):
         self._send(command="checkpoint_every", iterations=int(number), after_next=after_next)
 
     def rank_of(self, device: str) -> int:
-        """Return the rank of the device's worker. Raises UnknownName where it has none."""
+        """Return the rank of the device's worker. Raises UnknownName if it has none."""
         if device not in (ranks := self.ranks):
             raise unknown("device of this run", device, ranks)
         return ranks[device]
 
     @staticmethod
     def check_factor(factor: float) -> float:
-        """Return the factor of ``slow`` as a float. Raises LabError where it is out of range."""
+        """Return the factor of ``slow`` as a float. Raises LabError if it is out of range."""
         times = as_number(factor)
         if times is None or not 1 <= times <= SLOWEST:
             raise LabError(f"factor is {shortened(factor)}; wanted 1 (as fast as before) to {SLOWEST:.0f} times slower")
@@ -226,9 +228,9 @@ class Run(RunRecord):
         self._process.send(json.dumps(command) + "\n")
 
     def _events_from(self, at: int, patience_s: float = 0.0) -> tuple[list[Event], int]:
-        """Return some events from a place in ``_events`` on, at least one where there is one, and the place after them.
+        """Return some events from a position in ``_events`` on, and the position after them.
 
-        Where there is nothing yet, it waits for so long.
+        Return at least one event if there is one. Otherwise wait up to ``patience_s``.
         """
         with self._changed:
             self._changed.wait_for(lambda: len(self._events) > at, timeout=patience_s)
@@ -240,7 +242,7 @@ class Run(RunRecord):
         return [json.loads(line) for line in lines.splitlines()], at + len(lines)
 
     def _read_events(self) -> None:
-        """Record all events of the run; its last event only when all its processes are gone."""
+        """Record all events of the run. The last event is recorded only when all its processes are gone."""
         last: Event | None = None
         for line in self._process.lines():
             event = _parse(line)

@@ -1,7 +1,7 @@
-"""Checks of a run before anything starts, each refusal in one line: paths, folders, networks and the job.
+"""Check a run before anything starts: paths, folders, networks and the job. Each refusal is one line.
 
-Where workers cannot train the job's own model they train a proxy (``stand_in``). The sizes of messages, and on the
-paced clock the durations of computations, remain those of the job's model.
+If workers cannot train the job's own model, they train a stand-in. Message sizes, and on the paced clock the durations
+of computations, remain those of the job's model.
 """
 
 import os
@@ -32,21 +32,21 @@ from dtfm_lab.simulation.simulate import shared_nics
 
 BYTE_VALUES = 256
 BYTES_PER_WORKER = 80e6
-"""Resident memory of a worker without its stage; that of torch itself is shared by all."""
+"""Resident memory of a worker without its stage. Workers share the memory of torch itself."""
 NAME = "stand-in"
 MOST_WORKERS = 32
-"""Workers of a run on one machine."""
+"""Maximum number of workers in a run on one machine."""
 
 
 def stand_in_for(job: Job) -> ModelSpec:
-    """Return a GPT of as many blocks that any machine can train: 50,000 parameters per block, on bytes."""
+    """Return a GPT with the same number of blocks that any machine can train: 50,000 parameters per block, on bytes."""
     model = job.modelled()
     sizes = {"d_model": 64, "n_heads": 4, "seq_len": 32, "vocab_size": BYTE_VALUES}
     return gpt(name=NAME, n_layers=model.n_blocks, tied=model.tied, **sizes)
 
 
 def why_not_trained(job: Job) -> str:
-    """Return why workers on this machine cannot train the job's own model, in one clause; empty where they can."""
+    """Return in one clause why workers on this machine cannot train the job's own model; empty if they can."""
     model = job.modelled()
     if reason := why_not_built(model):
         return reason
@@ -56,7 +56,7 @@ def why_not_trained(job: Job) -> str:
 
 
 def why_not_built(model: ModelSpec) -> str:
-    """Return why workers cannot build this model; empty where they can."""
+    """Return why workers cannot build this model; empty if they can."""
     if model.source:
         return ""
     if model.family != "gpt":
@@ -72,7 +72,7 @@ def why_not_built(model: ModelSpec) -> str:
 
 
 def why_too_large(job: Job) -> str:
-    """Return why this machine has too little free memory for the workers of this job; empty where it has enough."""
+    """Return why this machine has too little free memory for the job's workers; empty if it has enough."""
     each = 8 if job.dtype == "fp64" else 4
     # Parameters, gradients, two optimiser states, temporaries of its step, messages; with local updates also what the
     # replicas last had in common, and the changes since. Measured with 25 million parameters: 7.4 and 8.6.
@@ -106,15 +106,18 @@ PLAYED = {
     "optimizer": ("adam",),
     "frozen_weights": ("same",),
 }
-"""The values of a job's choices that workers carry out, by field. All values of a field that is not named here are
-carried out, because it changes nothing in a run, such as how seconds are predicted, or a size that is used with
-another choice only."""
+"""The values of a job's choices that workers carry out, by field.
+
+For fields that are not listed, all values are carried out, because the field changes nothing in a run. It may only
+affect predicted seconds, or be a size that belongs to another choice.
+"""
 UNLIKE_SUMS = ("ring", "hierarchical")
-"""Kinds of synchronisation in which the order of a sum depends on the place in the vector, or on the region."""
+"""Kinds of synchronisation in which the order of a sum depends on the position in the vector, or on the region."""
 
 
 def absolute_path(what: str, given: object) -> str | None:
-    """Return the path as an absolute one, because a run's processes may have another folder. Raises LabError."""
+    """Return the path as an absolute one, because a run's processes may have another working directory. Raises
+    LabError."""
     if given is None:
         return None
     if not isinstance(given, str | os.PathLike):
@@ -129,7 +132,7 @@ def absolute_path(what: str, given: object) -> str | None:
 
 
 def writable_folder(what: str, given: object) -> str | None:
-    """Return the absolute path of a folder that can be written to, made where it was missing. Raises LabError."""
+    """Return the absolute path of a writable folder, created if missing. Raises LabError."""
     if (found := absolute_path(what, given)) is None:
         return None
     if given == "":
@@ -145,7 +148,7 @@ def writable_folder(what: str, given: object) -> str | None:
 
 
 def emulated_network(emulated: object, topology: Topology, clock: str) -> Topology | None:
-    """Return the network whose links are emulated in place of the plan's, if there is one.
+    """Return the network whose links are emulated instead of the plan's, if any.
 
     Raises LabError, TopologyError, or what ``load_topology`` raises.
     """
@@ -165,7 +168,8 @@ def emulated_network(emulated: object, topology: Topology, clock: str) -> Topolo
 
 
 def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | None:
-    """Return the model that is trained in place of the job's: the one that is wanted, or a small one if it ``cannot``.
+    """Return the model that is trained instead of the job's: the requested one, or a small one if the job's
+    ``cannot`` be.
 
     Raises LabError, or what ``load_model`` raises.
     """
@@ -182,8 +186,10 @@ def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | 
 
 
 def with_checkpoint(spec: RunSpec) -> RunSpec:
-    """Return the spec with the newest checkpoint of the folder from which it resumes; warn where that is of another
-    run. Raises LabError where it cannot be continued."""
+    """Return the spec with the newest checkpoint of the folder that it resumes from. Warn if that is of another run.
+
+    Raises LabError if it cannot be continued.
+    """
     if spec.resume_from is None:
         return spec
     begin, damaged = checkpoint_folders.newest_whole(spec.resume_from)
@@ -195,16 +201,16 @@ def with_checkpoint(spec: RunSpec) -> RunSpec:
 def checked_spec(
     plan: Plan, schedule: str | Schedule | None, settings: RunSettings, *, cannot: bool, **changes: Any
 ) -> RunSpec:
-    """Return the run of a plan under a schedule, the job's own where None; names and paths of the settings resolved.
+    """Return the run of a plan under a schedule (the job's own if None), with names and paths in the settings resolved.
 
-    Raises JobError where workers cannot compute the job, ScheduleError where the schedule would deadlock them.
+    Raises JobError if workers cannot compute the job, and ScheduleError if the schedule would deadlock them.
 
     Parameters
     ----------
     cannot
-        Whether the job's own model cannot be trained.
+        True if the job's own model cannot be trained.
     changes
-        Fields of RunSpec that are not as in the settings.
+        Fields of RunSpec that differ from the settings.
     """
     clock, queueing = settings.clock, settings.queueing
     resolved = {field.name: getattr(settings, field.name) for field in fields(RunSettings)} | {
@@ -228,13 +234,13 @@ def checked_spec(
 
 
 SAME = ("model", "dtype")
-"""Fields of a job that a run keeps when it follows another plan."""
+"""Fields of a job that a run keeps when it switches to another plan."""
 
 
 def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> RunSpec:
-    """Return the run that goes on by another plan.
+    """Return the run that continues under another plan.
 
-    Raises LabError where it cannot, and what ``checked_spec`` raises.
+    Raises LabError if it cannot, and what ``checked_spec`` raises.
     """
     if not isinstance(plan, Plan):
         raise LabError(f"the plan to follow is {shortened(plan)}; wanted a Plan")
@@ -258,7 +264,7 @@ def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> Run
 
 
 def check_job(spec: RunSpec) -> None:
-    """Raise JobError where workers cannot compute the job."""
+    """Raise JobError if workers cannot compute the job."""
     job = spec.plan.job
     for choice, carried_out in PLAYED.items():
         found = job.checkpoints if choice == "checkpointing" else getattr(job, choice)
@@ -275,7 +281,7 @@ def check_job(spec: RunSpec) -> None:
 
 
 def _what_cannot_run(spec: RunSpec) -> dict[str, bool]:
-    """What together with another choice workers cannot carry out, and whether it is asked for."""
+    """Return the combinations of choices that workers cannot carry out, and whether each is requested."""
     job, planned, built = spec.trained, spec.plan.job, spec.built
     blocks = job.checkpoints == "block"
     own_module = bool(job.modelled().source)

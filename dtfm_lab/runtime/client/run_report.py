@@ -1,4 +1,4 @@
-"""Descriptions of a run for the terminal, the notebook and the Lab: plain text, except ``html``."""
+"""Descriptions of a run for the terminal, the notebook and the Lab. All are plain text, except ``html``."""
 
 from html import escape
 from typing import NamedTuple
@@ -16,13 +16,13 @@ class DeviceRow(NamedTuple):
     stages: str
     replica: int
     condition: str
-    """What has happened to it: lost, back, paused or 2 x slower; empty where nothing has."""
+    """What has happened to it: lost, back, paused or 2 x slower; empty if nothing."""
     busy: float | None
-    """Share of the last whole iteration that it computed; None before there is one."""
+    """Share of the last whole iteration that it spent computing; None before there is one."""
 
 
 def device_rows(run: RunRecord) -> list[DeviceRow]:
-    """Return the devices by rank: pipeline by pipeline, in the order of stages."""
+    """Return the devices by rank: pipeline by pipeline, in stage order."""
     spec, busy = run.spec, run.busy()
     rows = []
     for position, replica in spec.workers:
@@ -33,7 +33,7 @@ def device_rows(run: RunRecord) -> list[DeviceRow]:
 
 
 def describe_progress(run: RunRecord) -> str:
-    """Return how far the run is: ``3 of 8 iterations done``, ``stopped after 3 of 8 iterations``."""
+    """Describe how far the run is: ``3 of 8 iterations done``, ``stopped after 3 of 8 iterations``."""
     whole = f"{len(run.losses)} of {counted(run.spec.iterations, 'iteration')}"
     before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
     begins = "starting" if run.n_ready else "loading torch"
@@ -50,14 +50,14 @@ def describe_progress(run: RunRecord) -> str:
 
 
 def describe_lateness(run: RunRecord) -> str:
-    """Return how many messages and computations were late; empty where none was."""
+    """Say how many messages and computations were late; empty if none."""
     if not (run.late_messages or run.overruns):
         return ""
     return f"{run.late_messages} late messages, {run.overruns} overruns"
 
 
 def describe_pace(run: RunRecord) -> str:
-    """Return how much slower than the devices the paced clock goes; empty for other clocks."""
+    """Say how much slower than the devices the paced clock runs; empty for other clocks."""
     if run.spec.clock != "paced" or not run.profile:
         return ""
     text = f"slowed down {run.time_scale:.3g} times"
@@ -67,7 +67,7 @@ def describe_pace(run: RunRecord) -> str:
 
 
 def describe_checkpoint(run: RunRecord) -> str:
-    """Return the newest checkpoint and its folder; empty where there is none."""
+    """Name the newest checkpoint and its folder; empty if there is none."""
     if not run.checkpoints:
         return ""
     done, folder = run.checkpoints[-1]
@@ -75,7 +75,8 @@ def describe_checkpoint(run: RunRecord) -> str:
 
 
 def describe_losses(run: RunRecord) -> str:
-    """Return the last losses and the unigram entropy, the least loss without context; empty before the first."""
+    """Describe the last losses and the unigram entropy, which no model without context beats; empty before the first
+    loss."""
     parts = [f"loss {run.losses[-1]:.4f}"] if run.losses else []
     if run.held_out:
         parts.append(f"held-out loss {run.held_out[-1][1]:.4f}")
@@ -85,7 +86,7 @@ def describe_losses(run: RunRecord) -> str:
 
 
 def describe_fault(lost: Fault) -> str:
-    """Return such as ``Tokyo-3 was killed by SIGKILL in iteration 3; its state came from Tokyo-7; 0.6 s``."""
+    """Describe a lost worker: ``Tokyo-3 was killed by SIGKILL in iteration 3; its state came from Tokyo-7; 0.6 s``."""
     return (
         f"{lost.device} {lost.how} in iteration {lost.iteration}; its state came from {lost.state_from}; "
         f"{format_s(lost.lost_s)}"
@@ -93,17 +94,17 @@ def describe_fault(lost: Fault) -> str:
 
 
 def describe_recovery(lost: Fault) -> str:
-    """Return such as ``recovered in 0.6 s, state from Tokyo-7``."""
+    """Describe a recovery: ``recovered in 0.6 s, state from Tokyo-7``."""
     return f"recovered in {format_s(lost.lost_s)}, state from {lost.state_from}"
 
 
 def generated_text(run: RunRecord) -> tuple[str, str]:
-    """Return the prompt and the text that the trained model generated, with � for bytes that are no text."""
+    """Return the prompt and the text that the trained model generated, with � for bytes that are not text."""
     return _printable(run.prompt), _printable(run.text or "")
 
 
 def describe_reductions(spec: RunSpec) -> str:
-    """Return which part of the plan runs, and what replaces its model and links; empty where all is as planned."""
+    """Say which part of the plan runs, and what replaces its model and links; empty if everything runs as planned."""
     parts = []
     if spec.subplan is not None:
         parts.append(f"rehearsal of a part: {spec.subplan.sentence}")
@@ -120,7 +121,7 @@ def _printable(text: str) -> str:
 
 
 def html(run: RunRecord) -> str:
-    """Return the state of the run: lines of text, and a table with a row per device."""
+    """Return the state of the run: lines of text, and a table with one row per device."""
     lines = [describe_progress(run), describe_losses(run), describe_pace(run), describe_lateness(run)]
     lines += [describe_reductions(run.spec), run.error or "", *map(describe_fault, run.faults), *run.notes]
     head = "".join(f"<th>{name}</th>" for name in ("device", "stage", "replica", "state", "busy"))

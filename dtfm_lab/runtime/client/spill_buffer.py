@@ -1,4 +1,4 @@
-"""Bytes that grow at their end for as long as a run lasts: the last ones in memory, those before in a temporary file.
+"""Bytes that grow for as long as a run lasts: the last ones in memory, earlier ones in a temporary file.
 
 The file has no name, so nothing is left of it however the process ends.
 """
@@ -9,18 +9,18 @@ import tempfile
 import weakref
 
 MOST_IN_MEMORY = 1 << 20
-"""Bytes at the end that stay in memory; shorter contents make no file."""
+"""Number of bytes at the end that stay in memory. Shorter contents create no file."""
 
 
 class SpillBuffer:
-    """Append, cut and read; not locked. Where the disk is full, bytes stay in memory and are tried again later."""
+    """Append, cut and read bytes, without locking. If the disk is full, bytes stay in memory and are retried later."""
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
         self._n_on_disk = 0
         self._tail = bytearray()
         self._spill_at = MOST_IN_MEMORY
-        """Length of the tail at which it is written next; longer after the disk refused it."""
+        """Length of the tail at which it is written next. It is longer after the disk refused a write."""
 
     def __len__(self) -> int:
         return self._n_on_disk + len(self._tail)
@@ -35,7 +35,7 @@ class SpillBuffer:
                 self._spill_at = 2 * len(self._tail)
 
     def cut(self, length: int) -> None:
-        """Drop what follows the first ``length`` bytes."""
+        """Drop everything after the first ``length`` bytes."""
         del self._tail[max(0, length - self._n_on_disk) :]
         self._n_on_disk = min(self._n_on_disk, length)
 
@@ -48,9 +48,9 @@ class SpillBuffer:
         return on_disk + bytes(self._tail[at : at + length - len(on_disk)]) if len(on_disk) < length else on_disk
 
     def view(self) -> memoryview:
-        """Return all bytes, read-only. They are read from the disk when they are used, and remain after this buffer.
+        """Return all bytes, read-only. They are read from disk when used, and outlive this buffer.
 
-        To be called when nothing more is appended or cut: both would show through.
+        Call it only when nothing more is appended or cut: both would show through.
         """
         if self._descriptor is not None:
             try:
@@ -61,7 +61,7 @@ class SpillBuffer:
         return memoryview(self.read(0, len(self)))
 
     def _spill(self) -> None:
-        """Write the tail to the file. What a failed attempt has written is overwritten by the next one."""
+        """Write the tail to the file. A later attempt overwrites what a failed one has written."""
         if self._descriptor is None:
             file = tempfile.TemporaryFile(prefix="dtfm_lab-")  # noqa: SIM115
             weakref.finalize(self, file.close)

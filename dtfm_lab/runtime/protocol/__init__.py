@@ -1,4 +1,4 @@
-"""What crosses the processes of a run: its options and spec, commands and events, checkpoints, text and shards.
+"""What the processes of a run exchange: options and spec, commands and events, checkpoints, text and shards.
 
 Nothing here imports torch, because the client and the coordinator of a run use it.
 """

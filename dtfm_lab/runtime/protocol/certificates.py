@@ -1,7 +1,7 @@
-"""The certificate of a run: one key pair, made when the run is exported, by which its hosts know each other.
+"""The certificate of a run: one key pair, made when the run is exported, by which its hosts recognise each other.
 
-Both ends of a connection show the same certificate and prove that they hold its key (TLS 1.3). Whoever shows another
-one, however well signed, is a stranger. Names of hosts and the system's authorities play no part in that.
+Both ends of a connection show the same certificate and prove that they hold its key (TLS 1.3). A peer with any other
+certificate is refused, however well signed. Host names and the system's certificate authorities play no part.
 """
 
 import datetime
@@ -18,15 +18,15 @@ from dtfm_lab.files.reading import explained, reason_of
 CERTIFICATE_FILE, KEY_FILE = "certificate.pem", "key.pem"
 VALID = datetime.timedelta(days=365)
 SKEW = datetime.timedelta(days=1)
-"""Clocks of hosts may be so far behind the one that exported."""
+"""How far the clocks of hosts may be behind that of the exporting host."""
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """Paths of a run's certificate and of its private key, and what TLS makes of them.
+    """Paths of a run's certificate and private key, and the TLS contexts made from them.
 
-    The contexts raise FileError where a file is missing or is not what it should be.
+    The contexts raise FileError if a file is missing or invalid.
     """
 
     certificate: Path
@@ -46,7 +46,7 @@ class Certificates:
 
     @cached_property
     def pinned(self) -> bytes:
-        """The certificate itself, in DER: that of the other end must be equal to it."""
+        """The certificate in DER. The other end's must be equal."""
         return ssl.PEM_cert_to_DER_cert(self.certificate.read_text())
 
     def _context(self, protocol: int) -> ssl.SSLContext:
@@ -73,14 +73,14 @@ class Certificates:
 
 
 def certificates_in(folder: Path) -> Certificates:
-    """The certificate of the run in this folder; nothing is read yet."""
+    """Return the certificate of the run in this folder. Nothing is read yet."""
     return Certificates(folder / CERTIFICATE_FILE, folder / KEY_FILE)
 
 
 def write_certificates(folder: Path) -> Certificates:
-    """Make a key pair (P-256) and a certificate that it signs itself, and write both; the key for its owner alone.
+    """Make a key pair (P-256) and a self-signed certificate, and write both. Only the owner can read the key.
 
-    Raises LabError where the package cryptography is missing, and FileError where the folder cannot be written.
+    Raises LabError if the package cryptography is missing, and FileError if the folder cannot be written.
     """
     try:
         from cryptography import x509
@@ -112,7 +112,7 @@ def write_certificates(folder: Path) -> Certificates:
 
 
 def write_private(file: Path, secret: bytes) -> None:
-    """Write a file that is its owner's alone from its first byte on. Raises FileError where it cannot be written."""
+    """Write a file that only its owner can read, from its first byte on. Raises FileError if it cannot be written."""
     with explained(str(file)):
         file.unlink(missing_ok=True)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
@@ -120,7 +120,7 @@ def write_private(file: Path, secret: bytes) -> None:
 
 
 def require_private(file: Path) -> None:
-    """Raise FileError where others than its owner can read a file that holds a secret, as ssh does for its keys."""
+    """Raise FileError if others than its owner can read a file that holds a secret, as ssh does for its keys."""
     if os.name != "posix":
         return
     try:

@@ -1,13 +1,13 @@
-"""What two processes say over one socket: a handshake in lines of JSON, then whole messages of bytes.
+"""The protocol of two processes on one socket: a handshake in lines of JSON, then whole messages of bytes.
 
-By the handshake both ends prove that they hold a shared secret. The secret itself is never sent: each end answers the
-other's random nonce with an HMAC. Messages are JSON, never pickles, and every line is checked: how long it is, how
-deep, and that its numbers are numbers.
+In the handshake both ends prove that they hold a shared secret, which is never sent: each end answers the other's
+random nonce with an HMAC. Messages are JSON, never pickles. Every line is checked for its length, its depth and its
+numbers.
 
 A ``MessageStream`` frames messages as ``multiprocessing.connection.Connection`` does. That class reads and writes the
-socket's file descriptor, so it cannot carry what an encrypted socket wraps. This one asks the socket itself, and has
-what ``multiprocessing.connection.wait`` needs. It never holds the socket while it waits: a thread may receive while
-another one sends.
+socket's file descriptor, so it cannot handle an encrypted socket. This one uses the socket itself, and has what
+``multiprocessing.connection.wait`` needs. It never holds the socket while it waits, so one thread may receive while
+another sends.
 """
 
 import contextlib
@@ -29,27 +29,27 @@ from dtfm_lab.domain.network import shortened
 PROTOCOL = 3
 """Version of the handshake. Other versions are refused."""
 LONGEST_LINE = 2**16
-"""Most bytes of one line of JSON."""
+"""Maximum bytes in one line of JSON."""
 LONGEST_ANSWER = 4096
-"""Most bytes of a line from somebody who is not authenticated."""
+"""Maximum bytes in a line from a peer that is not authenticated."""
 LONGEST_REASON = 300
-"""Most characters of a refusal that are shown."""
+"""Maximum characters of a refusal that are shown."""
 LARGEST = 2**31
-"""Largest number of a hello."""
+"""Largest number allowed in a hello."""
 HANDSHAKE_S = 5.0
 """Seconds within which each message of a handshake must arrive."""
 SILENT_S = 30.0
-"""Seconds without an acknowledgement after which the system ends a connection, whether used or idle."""
+"""Seconds without an acknowledgement after which the system ends a connection, used or idle."""
 N_PROBES = 3
 """Unanswered probes after which an idle connection is lost."""
 
 
 class ConnectionLost(ConnectionError):
-    """The other end closed the connection, was silent or broke the protocol. The message is a predicate of it."""
+    """The other end closed the connection, was silent or broke the protocol. The message says which."""
 
 
 class Refused(ConnectionLost):
-    """The other end refused the connection; the message is its reason."""
+    """The other end refused the connection. The message is its reason."""
 
 
 class Channel:
@@ -58,7 +58,7 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.peer = self.own_address = ""
-        """The IP addresses of the other end and of this one, of a TCP connection."""
+        """The IP addresses of the other end and of this one, for a TCP connection."""
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.lose_when_silent()
@@ -66,7 +66,7 @@ class Channel:
             self.own_address = plain_address(str(connection.getsockname()[0]))
 
     def lose_when_silent(self, silent_s: float = SILENT_S) -> None:
-        """Let the system end a TCP connection once the other end has acknowledged nothing for so long."""
+        """Let the system end a TCP connection if the other end has acknowledged nothing for ``silent_s``."""
         if self.socket.family not in (socket.AF_INET, socket.AF_INET6):
             return
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -86,7 +86,7 @@ class Channel:
             raise ConnectionLost(reason(error)) from None
 
     def receive(self, within_s: float, longest: int = LONGEST_LINE) -> dict[str, Any]:
-        """The next line, of so many bytes at most.
+        """Return the next line, of at most ``longest`` bytes.
 
         Raises ConnectionLost if none arrives in time, Refused if it is a refusal.
         """
@@ -110,17 +110,17 @@ class Channel:
         return values_of(line)
 
     def introduce(self, **hello: Any) -> None:
-        """Send the first line after ``respond`` and wait until the other end has taken it. Raises ConnectionLost."""
+        """Send the first line after ``respond`` and wait until the other end has accepted it. Raises ConnectionLost."""
         self.send(**hello)
         if not self.receive(HANDSHAKE_S).get("taken"):
             raise ConnectionLost("speaks another protocol")
 
     def acknowledge(self) -> None:
-        """Tell the other end that its hello is taken: see ``introduce``. Raises ConnectionLost."""
+        """Tell the other end that its hello was accepted: see ``introduce``. Raises ConnectionLost."""
         self.send(taken=True)
 
     def raw(self) -> socket.socket:
-        """The socket without a deadline, for bytes that are not lines."""
+        """Return the socket without a deadline, for bytes that are not lines."""
         self.socket.settimeout(None)
         return self.socket
 
@@ -130,7 +130,7 @@ class Channel:
 
 
 def values_of(line: bytes) -> dict[str, Any]:
-    """The values of one line. Raises ConnectionLost where it is no object of JSON, Refused where it is a refusal."""
+    """Return the values in one line. Raises ConnectionLost if it is not a JSON object, Refused if it is a refusal."""
     try:
         values = json.loads(line, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):  # the latter by a line of a million brackets
@@ -143,7 +143,7 @@ def values_of(line: bytes) -> dict[str, Any]:
 
 
 def whole_number(values: dict[str, Any], name: str) -> int:
-    """The whole number of this name, 0 or more. Raises ValueError or KeyError."""
+    """Return the whole number of this name, at least 0. Raises ValueError or KeyError."""
     number = values[name]
     if type(number) is not int or not 0 <= number <= LARGEST:
         raise ValueError(f"{name} is {shortened(number)}; wanted 0 to {LARGEST}")
@@ -151,9 +151,9 @@ def whole_number(values: dict[str, Any], name: str) -> int:
 
 
 def challenge(channel: Channel, secret: str) -> None:
-    """Have the other end prove that it holds the secret, and prove it, too. Raises ConnectionLost.
+    """Make the other end prove that it holds the secret, and prove it too. Raises ConnectionLost.
 
-    This is the listening end's part of the handshake; ``respond`` is the other one.
+    This is the listening end's part of the handshake. ``respond`` is the other.
     """
     own_nonce = secrets.token_hex(16)
     channel.send(protocol=PROTOCOL, nonce=own_nonce)
@@ -170,7 +170,7 @@ def challenge(channel: Channel, secret: str) -> None:
 
 
 def respond(channel: Channel, secret: str) -> None:
-    """Answer the listening end's question and authenticate that end. Raises ConnectionLost or Refused."""
+    """Answer the listening end's challenge and authenticate that end. Raises ConnectionLost or Refused."""
     question = channel.receive(HANDSHAKE_S)
     if "protocol" not in question:
         raise ConnectionLost("speaks another protocol")
@@ -197,12 +197,12 @@ def _finite(number: str) -> float:
 
 
 def plain_address(address: str) -> str:
-    """An IPv4 address as such where it came through a socket for both families."""
+    """Return an IPv4 address in its own notation, even if it came through a socket for both families."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 
 def reason(error: OSError) -> str:
-    """What went wrong, without the error's number."""
+    """Return what went wrong, without the error's number."""
     if isinstance(error, TimeoutError):
         return "timed out"
     return error.strerror.lower() if error.strerror else str(error)
@@ -210,12 +210,12 @@ def reason(error: OSError) -> str:
 
 LENGTH = struct.Struct("<I")
 LONGEST = 2**28
-"""Most bytes of one message."""
+"""Maximum bytes in one message."""
 CHUNK = 1 << 18
 
 
 class MessageConnection(Protocol):
-    """Messages to and from another process: a MessageStream, or the pipe of a process of this machine."""
+    """Messages to and from another process: a MessageStream, or the pipe of a process on this machine."""
 
     def fileno(self) -> int: ...
     def send_bytes(self, buf: bytes, /) -> None: ...
@@ -225,10 +225,10 @@ class MessageConnection(Protocol):
 
 
 class MessageStream:
-    """Sends and receives messages of bytes; EOFError where the other end has closed, OSError where it is lost."""
+    """Sends and receives messages of bytes. Raises EOFError if the other end has closed, OSError if it is lost."""
 
     def __init__(self, connection: socket.socket) -> None:
-        """Take the socket over."""
+        """Take over the socket."""
         connection.setblocking(False)
         self._socket = connection
         self._using, self._sending = threading.Lock(), threading.Lock()
@@ -270,7 +270,7 @@ class MessageStream:
         return message
 
     def finish_sending(self) -> None:
-        """Tell the other end that nothing more will come."""
+        """Tell the other end that nothing more will follow."""
         with contextlib.suppress(OSError), self._using:
             socket.socket.shutdown(self._socket, socket.SHUT_WR)  # that of an encrypted socket forgets its keys
 
@@ -287,7 +287,7 @@ class MessageStream:
         return len(self._received) - LENGTH.size >= int(size)
 
     def _read(self) -> bool:
-        """Read what is there; return whether that was anything. Raises EOFError or OSError."""
+        """Read what has arrived. Return whether that was anything. Raises EOFError or OSError."""
         with self._using:
             try:
                 chunk = self._socket.recv(CHUNK)

@@ -1,8 +1,8 @@
-"""Folders of checkpoints, without their tensors: which are whole, what they hold, which may be removed.
+"""Folders of checkpoints, without their tensors: which are complete, what they hold, which may be removed.
 
-``parent/iteration-000010/`` holds the stages' tensors (``worker.checkpoint_tensors`` writes them) and
-``checkpoint.json``, which is written last: a folder without it, or whose files have other lengths or other SHA-256
-digests than it says, is no whole checkpoint.
+``parent/iteration-000010/`` holds the stages' tensors (written by ``worker.checkpoint_tensors``) and
+``checkpoint.json``, which is written last. A folder without it is not a complete checkpoint. Neither is one whose files
+differ from it in length or SHA-256 digest.
 """
 
 import contextlib
@@ -35,31 +35,31 @@ from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSpec
 META = "checkpoint.json"
 TENSORS = "stage-*.safetensors"
 KEPT = 2
-"""Checkpoints of a run that are kept: the newest, and the one before it in case the newest is broken."""
+"""Number of a run's checkpoints that are kept: the newest, and the one before it in case the newest is broken."""
 _FOLDER = re.compile(r"iteration-(\d{6,})")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What a folder of parameters and optimiser states holds; its fields, but for the folder, are the file's."""
+    """The content of a folder of parameters and optimizer states. All fields except the folder are in its file."""
 
     folder: Path
     iteration: int
-    """Number of iterations that are done."""
+    """Number of iterations done."""
     job: Job
-    """What was trained, with the stand-in for a model if there was one."""
+    """The job that was trained, with the stand-in as its model if there was one."""
     seed: int
     learning_rate: float
     text: str
-    """Name of the file that was trained on."""
+    """Name of the training text file."""
     text_digest: str
     losses: tuple[float, ...] = ()
-    """Mean training loss of each iteration from the first, those before a resumed checkpoint included."""
+    """Mean training loss of each iteration from the first, including those before a resumed checkpoint."""
     versions: dict[str, str] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
-    """File name -> length in bytes; ``seal`` fills it in."""
+    """File name -> length in bytes. ``seal`` fills it in."""
     sha256: dict[str, str] = field(default_factory=dict, compare=False)
-    """File name -> SHA-256 of its content in hexadecimal; that of ``checkpoint.json`` is of all its other values.
+    """File name -> SHA-256 of its content in hexadecimal. The entry of ``checkpoint.json`` covers all its other values.
     ``seal`` fills it in. Earlier versions wrote none."""
 
     @property
@@ -68,7 +68,7 @@ class Checkpoint:
 
 
 class CheckpointHead(Section):
-    """The keys of ``checkpoint.json`` that are checked when it is read; the others are the fields of Checkpoint."""
+    """The keys of ``checkpoint.json`` that are checked when it is read. The others are the fields of Checkpoint."""
 
     dtfm_checkpoint: int
     files: dict[str, int]
@@ -80,12 +80,13 @@ CheckpointFile = create_model("CheckpointFile", __base__=CheckpointHead, **_FIEL
 
 
 def folder_for(parent: str | os.PathLike[str], iteration: int) -> Path:
-    """Return the folder of the checkpoint after so many iterations."""
+    """Return the folder of the checkpoint after ``iteration`` iterations."""
     return Path(parent) / f"iteration-{iteration:06d}"
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder, without an earlier checkpoint in it, before its first tensors are written. Raises FileError."""
+    """Create the folder, and remove any earlier checkpoint in it, before its first tensors are written. Raises
+    FileError."""
     with explained(f"checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / META).unlink(missing_ok=True)
@@ -100,9 +101,9 @@ def digest_of(path: Path) -> str:
 
 
 def seal(checkpoint: Checkpoint, digests: Mapping[str, str] | None = None) -> Path:
-    """Make the folder a checkpoint, now that every stage's file is there; return the path of its description.
+    """Make the folder a checkpoint, once every stage's file is there. Return the path of its description.
 
-    ``digests``: what ``digest_of`` returned to those who wrote the files, by name; those that it lacks are read here.
+    ``digests`` holds, by name, what ``digest_of`` returned to those who wrote the files. Missing ones are read here.
     """
     known = digests or {}
     with explained(f"checkpoint {checkpoint.folder}"):
@@ -118,8 +119,8 @@ def seal(checkpoint: Checkpoint, digests: Mapping[str, str] | None = None) -> Pa
 
 
 def describe(folder: str | os.PathLike[str]) -> Checkpoint:
-    """Return the checkpoint in this folder, or the newest whole one of those below it, whose contents are as they were
-    written. Raises FileError."""
+    """Return the checkpoint in this folder, or the newest complete one below it whose contents are unchanged. Raises
+    FileError."""
     return newest_whole(folder)[0]
 
 
@@ -145,10 +146,10 @@ def newest_whole(folder: str | os.PathLike[str]) -> tuple[Checkpoint, list[str]]
 
 
 def latest(parent: str | os.PathLike[str], on_damaged: Callable[[str], object] = lambda why: None) -> Checkpoint | None:
-    """Return the whole checkpoint of most iterations below a folder, None where there is none.
+    """Return the complete checkpoint with the most iterations below a folder; None if there is none.
 
-    ``on_damaged`` is called with why each newer one is skipped. Folders without a description were never finished and
-    are skipped without a word.
+    ``on_damaged`` is called with the reason why each newer one is skipped. Folders without a description were never
+    finished and are skipped silently.
     """
     for folder in reversed(_sorted(Path(parent))):
         try:
@@ -160,9 +161,10 @@ def latest(parent: str | os.PathLike[str], on_damaged: Callable[[str], object] =
 
 
 def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
-    """Remove all but the last of the checkpoints that a run has written, given oldest first; return those kept.
+    """Remove all except the last checkpoints that a run has written, given oldest first. Return those kept.
 
-    Only files of checkpoints are removed: a folder that holds others is kept with them, as is what cannot be removed.
+    Only checkpoint files are removed. A folder that holds other files is kept with them, and so is what cannot be
+    removed.
     """
     cut = max(len(written) - keep, 0)
     for folder in written[:cut]:
@@ -175,9 +177,9 @@ def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
 
 
 def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
-    """Raise FileError where a run that begins after so many iterations must not write its checkpoints.
+    """Raise FileError if a run that begins after ``first_iteration`` iterations must not write its checkpoints here.
 
-    That is a folder with later checkpoints, which would be taken for those of the run.
+    That is a folder with later checkpoints, which would be mistaken for those of the run.
     """
     parent = Path(parent)
     later = [folder for folder in _sorted(parent) if int(folder.name.partition("-")[2]) > first_iteration]
@@ -190,15 +192,15 @@ def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
 
 
 COMPARED = ("global_batch", "dtype", "synchronise_every", "fragments", "fragment_delay")
-"""Fields of a job that may differ where a run is continued, of which its user is told."""
+"""Fields of a job that may differ when a run is continued. The user is warned about them."""
 
 
 def resumable(checkpoint: Checkpoint, spec: RunSpec) -> tuple[str, ...]:
-    """Return what differs in a run from the one that wrote the checkpoint, one sentence each; empty where nothing does.
+    """Return how a run differs from the one that wrote the checkpoint, one sentence each; empty if it does not.
 
-    Another text, seed, batch, precision or rate is allowed, so that users can continue with their own text; another
-    model is not, and raises LabError. The cut, placement and schedule are free, because tensors are named by the whole
-    model's layers. Only under the same cut and schedule, which order the sums, is the continuation equal to the bit.
+    Another text, seed, batch, precision or rate is allowed, so that users can continue with their own text. Another
+    model is not, and raises LabError. Cut, placement and schedule are free, because tensors are named by the whole
+    model's layers. Only the same cut and schedule, which order the sums, continue bit for bit.
     """
     job = spec.trained
     found, wanted = checkpoint.model, job.modelled()
@@ -222,7 +224,7 @@ def resumable(checkpoint: Checkpoint, spec: RunSpec) -> tuple[str, ...]:
 
 
 def _sorted(parent: Path) -> list[Path]:
-    """Return the folders that are named as checkpoints, by iteration; empty where there is no such parent."""
+    """Return the folders that are named like checkpoints, by iteration; empty if the parent does not exist."""
     if not parent.exists():
         return []
     with explained(f"checkpoint {parent}", UNREADABLE):
@@ -231,8 +233,10 @@ def _sorted(parent: Path) -> list[Path]:
 
 
 def read(folder: Path, *, contents: bool = True) -> Checkpoint:
-    """Return the checkpoint in a folder. Raises FileError where it is none or damaged; the contents of its files are
-    compared with their digests unless ``contents`` is False, which saves reading them."""
+    """Return the checkpoint in a folder. Raises FileError if there is none or it is damaged.
+
+    The contents of its files are compared with their digests. ``contents=False`` skips that, which saves reading them.
+    """
     path = folder / META
     data = read_mapping(path)
     require_version(data, "dtfm_checkpoint", str(path))
@@ -263,7 +267,7 @@ def read(folder: Path, *, contents: bool = True) -> Checkpoint:
 
 
 def _digest_of_values(data: dict[str, Any]) -> str:
-    """Return the SHA-256 of all values of a description but this one itself, in whatever order and layout."""
+    """Return the SHA-256 of all values of a description except itself, independent of order and layout."""
     others = data | {"sha256": {name: digest for name, digest in data["sha256"].items() if name != META}}
     return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
@@ -281,7 +285,7 @@ def _sizes(model: ModelSpec) -> str:
 
 
 def resumed(spec: RunSpec) -> RunSpec:
-    """Return the spec of the iterations that are left. Raises LabError for a checkpoint of another run."""
+    """Return the spec of the remaining iterations. Raises LabError for a checkpoint of another run."""
     if spec.checkpoint_folder is None:
         return spec
     folder = Path(spec.checkpoint_folder)

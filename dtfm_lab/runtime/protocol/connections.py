@@ -1,10 +1,10 @@
 """Authenticated TCP connections between the processes of a run.
 
-``multiprocessing.connection.Listener`` authenticates within ``accept`` and without a deadline, so that one silent
-connection keeps all others out. Here each connection authenticates on a thread of its own. At most ``MOST_PENDING`` do
-so at once: a further one takes the place of the oldest of the address that has most of them. A genuine one that is
-dropped tries again until its deadline. With certificates, both ends must hold the run's key (TLS 1.3), and all that
-follows is encrypted. One thread at a time uses an encrypted socket: TLS has one state for both directions.
+``multiprocessing.connection.Listener`` authenticates within ``accept`` and without a deadline, so one silent connection
+keeps all others out. Here each connection authenticates on its own thread, at most ``MOST_PENDING`` at once. A further
+one replaces the oldest connection of the address that has the most. A genuine peer that is dropped tries again until
+its deadline. With certificates, both ends must hold the run's key (TLS 1.3), and everything that follows is encrypted.
+Only one thread at a time uses an encrypted socket, because TLS has one state for both directions.
 """
 
 import contextlib
@@ -32,15 +32,16 @@ from dtfm_lab.runtime.protocol.channels import (
 )
 
 MOST_PENDING = 128
-"""Most connections that may be authenticating at once; for a further one an old one is dropped."""
+"""Maximum number of connections that authenticate at once. For a further one, an old one is dropped."""
 GRACE_S = 0.5
-"""Seconds for which none is dropped: many genuine ones may come at once; further ones wait in the system's queue."""
+"""Seconds in which a new connection is never dropped. Many genuine ones may arrive at once; further ones wait in the
+system's queue."""
 RETRY_S = 0.2
 """Seconds between attempts to connect."""
 LOOK_EVERY_S = 0.5
-"""Seconds between two looks whether the listener was closed."""
+"""Seconds between checks whether the listener was closed."""
 ACCEPT_RETRY_S = 0.05
-"""Seconds to wait after a connection could not be accepted, such as with too many files open."""
+"""Seconds to wait after a connection could not be accepted, for instance because too many files are open."""
 OTHER_RUN = "shows a certificate that is not this run's"
 DROPPED = "did not authenticate before {} others came"
 
@@ -81,7 +82,7 @@ class Listener:
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._closed = False
         self._pending: dict[socket.socket, tuple[str, float]] = {}
-        """The address of each connection that is authenticating, and since when; the oldest first."""
+        """Address and start time of each connection that is authenticating, the oldest first."""
         self._lock = threading.Lock()
         self._accepting = threading.Thread(target=self._accept_all, name="listener", daemon=True)
         self._accepting.start()
@@ -111,7 +112,7 @@ class Listener:
                 self._admit(connection, plain_address(end[0]) if end else "")  # macOS names no end that has hung up
 
     def _admit(self, connection: socket.socket, peer: str) -> None:
-        """Let a connection authenticate on a thread of its own."""
+        """Authenticate a connection on its own thread."""
         try:
             connection.settimeout(HANDSHAKE_S)
             if self._certificates is not None:
@@ -126,7 +127,8 @@ class Listener:
         threading.Thread(target=self._authenticate, args=(connection, peer), daemon=True).start()
 
     def _make_room(self, older_s: float) -> bool:
-        """Drop one that is so old, of the address that has most connections; whether there was one."""
+        """Drop a connection at least ``older_s`` old, of the address that has the most. Return whether there was
+        one."""
         with self._lock:
             until_s = time.monotonic() - older_s
             n_of = Counter(address for address, _ in self._pending.values())
@@ -164,13 +166,13 @@ class Listener:
 
 
 def _shut(connection: socket.socket) -> None:
-    """End what any thread waits for on a socket. An encrypted socket's own method would forget its keys."""
+    """End all waits of other threads on a socket. An encrypted socket's own method would forget its keys."""
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _require_pinned(connection: ssl.SSLSocket, certificates: Certificates) -> None:
-    """Raise Refused where the other end does not hold the key of this run's certificate."""
+    """Raise Refused if the other end does not hold the key of this run's certificate."""
     if connection.getpeercert(binary_form=True) != certificates.pinned:
         raise Refused(OTHER_RUN)
 
@@ -198,10 +200,10 @@ def connect(
     retry_s: float = 0.0,
     certificates: Certificates | None = None,
 ) -> Channel:
-    """A connection to a listener, not yet authenticated: see ``respond``.
+    """Return a connection to a listener, not yet authenticated: see ``respond``.
 
-    One attempt takes at most ``HANDSHAKE_S``; attempts are repeated for ``retry_s``. Raises ConnectionLost, Refused
-    where the other end does not hold the key of ``certificates``, and LabError for a port out of range.
+    One attempt takes at most ``HANDSHAKE_S``. Attempts are repeated for ``retry_s``. Raises ConnectionLost, Refused if
+    the other end does not hold the key of ``certificates``, and LabError for a port out of range.
     """
     if not 0 < port < 2**16:  # glibc takes the rest of a division
         raise LabError(f"port {port} is out of range; wanted 1 to 65535")
@@ -229,10 +231,11 @@ def authenticated(
     certificates: Certificates | None = None,
     hello: Mapping[str, Any] | None = None,
 ) -> Channel:
-    """A connection that both ends have authenticated, and whose ``hello``, if any, the listening end has taken.
+    """Return a connection that both ends have authenticated. If there is a ``hello``, the listening end has accepted
+    it.
 
-    A connection that is lost on the way is made again for ``retry_s``: a listener that is flooded drops some. Raises
-    ConnectionLost, Refused where the other end gives a reason, and LabError for a port out of range.
+    A connection that is lost in the process is made again for ``retry_s``, because a flooded listener drops some.
+    Raises ConnectionLost, Refused if the other end gives a reason, and LabError for a port out of range.
     """
     deadline_s = time.monotonic() + retry_s
     while True:
@@ -263,7 +266,7 @@ def _encrypted(connection: socket.socket, certificates: Certificates) -> Channel
 
 
 def receive_exactly(connection: socket.socket, into: memoryview) -> None:
-    """Fill ``into``. Raises ConnectionLost if the other end closes before."""
+    """Fill ``into``. Raises ConnectionLost if the other end closes first."""
     while into:
         if not (n := connection.recv_into(into)):
             raise ConnectionLost("closed the connection")
@@ -275,5 +278,5 @@ def is_loopback(address: str) -> bool:
 
 
 def any_address() -> str:
-    """What to listen on to be reached at every address of this machine, IPv4 and IPv6."""
+    """Return the address to listen on in order to be reached at every address of this machine, IPv4 and IPv6."""
     return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"

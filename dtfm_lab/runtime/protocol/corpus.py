@@ -1,4 +1,5 @@
-"""A file of bytes: its beginning is trained on, its end is held out for evaluation. It is mapped, never read whole."""
+"""A text file as bytes: its beginning is for training, its end is held out for evaluation. It is mapped, never read
+whole."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from dtfm_lab.files.reading import UNREADABLE, explained
 SHIPPED = Path(__file__).parents[1] / "text.txt"
 """Jane Austen, Pride and Prejudice (1813), chapters 1 to 12; in the public domain."""
 HELD_OUT_PART = 10
-"""The last of so many equal parts is never trained on."""
+"""One of this many equal parts, the last, is never trained on."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text, of which the last tenth, and at least one sequence, is held out.
+    """A text whose last tenth, and at least one sequence, is held out.
 
-    A sequence is ``seq_len`` bytes and the byte after them. Raises FileError where the file cannot be read, or is too
-    short for one sequence to train on and one that is held out.
+    A sequence is ``seq_len`` bytes and the byte after them. Raises FileError if the file cannot be read, or is too
+    short for one training sequence and one held-out sequence.
     """
 
     path: Path
@@ -49,7 +50,7 @@ class Corpus:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str] | None, seq_len: int) -> Corpus:
-        """Return the text at this path, or where None the one that comes with the lab."""
+        """Return the text at this path, or the one that comes with the lab if None."""
         return cls(SHIPPED if path is None else Path(path), seq_len)
 
     @property
@@ -57,13 +58,13 @@ class Corpus:
         return self.path.name
 
     def opened(self) -> Corpus:
-        """Map the bytes that the file has now, even if its name is given to another file later; return the corpus."""
+        """Map the current bytes of the file, even if its name later refers to another file. Return the corpus."""
         assert len(self._bytes)
         return self
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all bytes, in hexadecimal; takes about a second per gigabyte."""
+        """SHA-256 of all bytes, in hexadecimal. It takes about a second per gigabyte."""
         return hashlib.sha256(self._bytes.data).hexdigest()
 
     @cached_property
@@ -75,15 +76,16 @@ class Corpus:
         return self._bytes[self._cut :]
 
     def held_out_starts(self, n_sequences: int) -> IntArray:
-        """Return (n,) starts of sequences of the held-out text, evenly spread over it."""
+        """Return (n,) starts of sequences in the held-out text, evenly spread."""
         last = len(self.held_out) - self.seq_len - 1
         return np.linspace(0, last, n_sequences).astype(np.int64)
 
     def unigram_entropy(self, n_sequences: int) -> float:
-        """Return the entropy, in nats per byte, of the held-out bytes that a model must predict, by their frequencies.
+        """Return the entropy, in nats per byte, of the held-out bytes that a model must predict, if bytes are
+        independent.
 
-        No fixed distribution over bytes does better on them, not even one chosen in hindsight: a model whose loss on
-        the same sequences is below it uses what came before.
+        No fixed distribution over bytes does better on them, not even one chosen in hindsight. A model whose loss
+        on the same sequences is lower uses the context.
         """
         targets = self.windows(self.held_out, self.held_out_starts(n_sequences))[:, 1:]
         counts = np.bincount(targets.reshape(-1))

@@ -1,7 +1,7 @@
-"""Which shard of the averaged vector each message of synchronisation carries.
+"""Which shard of the averaged vector each synchronisation message carries.
 
-The programs fix how large a share a message carries and which rank gets it; the kind of synchronisation fixes which
-shard that is.
+The programs fix how large a share a message carries and which rank receives it. The kind of synchronisation decides
+which shard that is.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Shard(NamedTuple):
     of: int
 
     def bounds(self, n_elements: int) -> slice:
-        """Return its elements: whole blocks, so that no two shards share a scale; it may be empty."""
+        """Return the slice of its elements: whole blocks, so that no two shards share a scale. It may be empty."""
         n_blocks = -(-n_elements // INT8_BLOCK)
         start, stop = (INT8_BLOCK * (n_blocks * i // self.of) for i in (self.number, self.number + 1))
         return slice(min(start, n_elements), min(stop, n_elements))
@@ -35,12 +35,12 @@ AVERAGED = ("sharded", "sharded-at-once", "central", "ring", "hierarchical", "tr
 def shards_of(
     steps: tuple[Step, ...], synchronisation: str, replica: int, members: Sequence[int], n_replicas: int
 ) -> dict[Action, Shard]:
-    """Return what each message of synchronisation, sent or received, of one device's program carries.
+    """Return the shard that each synchronisation message of one device's program carries, sent or received.
 
-    That is ``WHOLE``, or the shard of the member that averages it; around a ring, a replica sends in round i the shard
-    that it received in round i - 1, beginning with its own.
+    It is ``WHOLE``, or the shard of the member that averages it. In a ring, a replica sends in round i the shard that
+    it received in round i - 1, beginning with its own.
 
-    ``members``: the replicas that average, all but those whose device is absent.
+    ``members`` are the replicas that average: all except those whose device is absent.
     """
     messages = [step for step in steps if step.action.kind in (*GRADIENTS, *AVERAGES)]
     groups: dict[int | None, set[int]] = {}

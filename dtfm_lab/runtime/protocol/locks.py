@@ -1,15 +1,15 @@
-"""Locks of the system (``flock``), which nobody holds who has ended in any way: of a checkpoint folder, and of a turn.
+"""System locks (``flock``), which end with the process that holds them: for a checkpoint folder, and for a turn to run.
 
-One run at a time writes checkpoints into a folder: the lock is on ``.dtfm_lab.lock`` in it. The coordinator takes it
-before it forks workers, which have it from then on, too: a worker that outlives the coordinator by a moment may still
-be writing. Between hosts that share the folder it is worth what the file system makes of ``flock``; where that refuses
-to lock at all, the run goes on without, and says so.
+One run at a time writes checkpoints into a folder. The lock is on ``.dtfm_lab.lock`` in it. The coordinator takes it
+before it forks workers, which then hold it too: a worker that briefly outlives the coordinator may still be writing.
+Between hosts that share the folder, the lock is as reliable as the file system's ``flock``. If the file system refuses
+to lock, the run continues without and says so.
 
-So many runs compute at once on one machine, whichever processes started them; further ones wait. A run that computes
-holds the lock of one of so many files, and so do its workers. Any number of runs go at once unless the environment
-variable DTFM_LAB_RUNS_AT_ONCE holds a number, as ``dtfm-lab lab --app`` and a server for a class set it. Processes that
-share a machine share the folder: DTFM_LAB_RUN_QUEUE, or one in the folder for temporary files. Anyone can put anything
-there, so no link is followed, and nothing is changed that was there before.
+A machine may limit how many runs compute at once, whichever processes started them. Further runs wait. Each running run
+and its workers hold the lock of one file in a folder. There is no limit unless the environment variable
+DTFM_LAB_RUNS_AT_ONCE sets one, as ``dtfm-lab lab --app`` and a server for a class do. Processes that share a machine
+share the folder: DTFM_LAB_RUN_QUEUE, or one in the temporary folder. Anyone can write there, so no link is followed and
+no existing file is changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ except ImportError:  # Windows, where no folder is locked and runs do not wait f
 
 NAME = ".dtfm_lab.lock"
 PATIENCE_S = 1.0
-"""A lock that is not free for so long is another run's; a shorter one is somebody's look at it, or a run that ends."""
+"""A lock that stays taken for this long belongs to another run. A shorter hold is a check, or a run that is ending."""
 
 
 class FolderLock:
@@ -44,10 +44,10 @@ class FolderLock:
         self._path = Path(folder) / NAME
         self._file: int | None = None
         self.unsupported = ""
-        """Why nothing is locked; empty where it is."""
+        """Why nothing is locked; empty if the lock works."""
 
     def hold(self) -> None:
-        """Take the lock. Raises FileError where another run has it, or where the folder cannot be written."""
+        """Take the lock. Raises FileError if another run has it, or if the folder cannot be written."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open_lock(self._path, os.O_RDWR, 0o666)
@@ -61,13 +61,13 @@ class FolderLock:
             raise FileError(f"checkpoint_folder {self._path.parent}: cannot be written: {error.strerror}") from None
 
     def release(self) -> None:
-        """Give the lock up, where it is held."""
+        """Release the lock if it is held."""
         if self._file is not None:
             os.close(self._file)  # without LOCK_UN, which would free it in forked processes, too
             self._file = None
 
     def _lock(self, file: int) -> None:
-        """Lock the file, or note that its file system does not. Raises BlockingIOError where another one has it."""
+        """Lock the file, or record that its file system cannot. Raises BlockingIOError if another process has it."""
         if fcntl is None:
             self.unsupported = "this system has no flock"
             return
@@ -88,10 +88,11 @@ NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
 def open_lock(path: str | os.PathLike[str], access: int, mode: int, folder: int | None = None) -> int:
-    """Open a file to lock, in an open folder where that is given, and return its descriptor; make it where it is
-    missing, with this mode less what the process's mask takes away.
+    """Open a file for locking and return its descriptor. Create it if missing, with this mode minus the process's
+    umask.
 
-    Raises OSError where it is there and no ordinary file, such as a link, which may lead anywhere.
+    The path is relative to the open folder if one is given. Raises OSError if it exists and is not an ordinary
+    file, such as a link, which may lead anywhere.
     """
     flags = access | NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # a pipe would wait
     try:
@@ -107,7 +108,7 @@ def open_lock(path: str | os.PathLike[str], access: int, mode: int, folder: int 
 
 
 def check_unlocked(folder: str | os.PathLike[str]) -> None:
-    """Raise FileError where a run holds the lock of this folder at this moment."""
+    """Raise FileError if a run holds the lock of this folder at the moment."""
     lock = FolderLock(folder)
     lock.hold()
     lock.release()
@@ -118,9 +119,9 @@ LOOK_EVERY_S = 0.2
 
 
 def await_turn(commands: CommandReader) -> None:
-    """Return when this run may begin; it has its place as long as one of its processes lives.
+    """Return when this run may start. It keeps its place as long as one of its processes lives.
 
-    Raises LabError where the environment is wrong, and InputClosed where the client stops the run.
+    Raises LabError if the environment is wrong, and InputClosed if the client stops the run.
     """
     said = os.environ.get(AT_ONCE_VARIABLE, "")
     if not said or fcntl is None:
@@ -147,7 +148,7 @@ def await_turn(commands: CommandReader) -> None:
 
 
 def _open_queue(folder: Path) -> int:
-    """Open the folder of the places, made for all users where it is missing. Raises OSError."""
+    """Open the folder of places, created for all users if missing. Raises OSError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = False
     with contextlib.suppress(FileExistsError):

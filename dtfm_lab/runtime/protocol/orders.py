@@ -1,8 +1,8 @@
-"""Orders that the coordinator sends to its workers: one class per order, one line of JSON on the wire.
+"""Orders that the coordinator sends to its workers: one class per order, one line of JSON each.
 
 A worker carries out ``Slow`` and ``Exit`` at once. It carries out all other orders one after the other, and answers
-each with an event of the same name. Every order belongs to an epoch. A worker ignores orders of an earlier epoch than
-that of the newest ``Join``, ``HandOver`` or ``Become``.
+each with an event of the same name. Every order belongs to an epoch. A worker ignores orders from before the newest
+``Join``, ``HandOver`` or ``Become``.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, get_args
 
 @dataclass(frozen=True, kw_only=True)
 class Slow:
-    """Compute ``factor`` times slower from now on, at once."""
+    """Slow computations by ``factor`` from now on, at once."""
 
     do: ClassVar[str] = "slow"
     factor: float
@@ -26,7 +26,7 @@ class Exit:
     do: ClassVar[str] = "exit"
     status: int = 0
     why: str = ""
-    """Why the run ends, where it does not end well."""
+    """Why the run ends, if it ends badly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,24 +35,24 @@ class Train:
 
     do: ClassVar[str] = "train"
     specified_s: Sequence[tuple[int, str, float]]
-    """(stage, kind, seconds) of the computations of the device, as the plan's device takes them."""
+    """(stage, kind, seconds) of the device's computations, as the plan's device takes them."""
     time_scale: float
     turns: Sequence[Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """Make all connections again, and bring the training state to the version with which the run goes on."""
+    """Make all connections again, and bring the training state to the version from which the run continues."""
 
     do: ClassVar[str] = "join"
     addresses: Sequence[Any]
     """(host, port) of every worker, by rank."""
     version: int | None
-    """Iterations that are done in this state; None before training."""
+    """Number of iterations done in this state; None before training."""
     checkpoint: str | None
-    """Folder that all workers read the state from; None where peers send it."""
+    """Folder from which all workers read the state; None if peers send it."""
     train: Train | None
-    """For a worker that has no stages yet; None before the calibration is over."""
+    """For a worker that has no stages yet; None before calibration is over."""
     takes_state_from: int | None
     """Rank that sends this worker its state."""
     gives_state_to: Sequence[int]
@@ -60,15 +60,15 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class HandOver:
-    """Write the state for a new plan, as it was before the step that is under way."""
+    """Write the state for a new plan, as it was before the current step."""
 
     do: ClassVar[str] = "hand_over"
     folder: str
     version: int
     writes: bool
-    """Whether this worker writes: one replica of each stage does where all are equal."""
+    """True if this worker writes. If all replicas are equal, one per stage writes."""
     each: bool
-    """Whether every replica has a state of its own."""
+    """True if every replica has its own state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class Become:
     """The run under the new plan, as ``RunSpec.to_line`` writes it."""
     own_rank: int
     keeps: int | None
-    """The version in which the stages are kept, as the plan is the same without some devices; None for another plan."""
+    """The version in which the stages are kept, if the plan is the same without some devices; None for another plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +92,13 @@ class Calibrate:
     counts: bool
     """False for a warm-up."""
     first: bool
-    """Whether the copy has to be made."""
+    """True if the copy must be made first."""
     began_monotonic_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Say what the calibration measured, and free its stages."""
+    """Report what the calibration measured, and free its stages."""
 
     do: ClassVar[str] = "profile"
 
@@ -110,12 +110,12 @@ class Iterate:
     do: ClassVar[str] = "iterate"
     iteration: int
     began_monotonic_s: float
-    """Moment 0 of the iteration, on the coordinator's clock."""
+    """Start of the iteration on the coordinator's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Say the loss on the held-out text."""
+    """Report the loss on the held-out text."""
 
     do: ClassVar[str] = "evaluate"
     number: int
@@ -140,7 +140,7 @@ class Write:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave:
-    """Say the digest of the trained parameters; nothing follows but ``Exit``."""
+    """Report the digest of the trained parameters. Only ``Exit`` follows."""
 
     do: ClassVar[str] = "leave"
 
@@ -153,13 +153,13 @@ KINDS: dict[str, type[Order]] = {kind.do: kind for kind in get_args(Order)}
 
 
 def to_line(order: Order, epoch: int | None = None) -> bytes:
-    """An order, of an epoch if it has one, as it is sent: ``{"do": "slow", "factor": 2.0}``."""
+    """Return an order, with its epoch if it has one, as it is sent: ``{"do": "slow", "factor": 2.0}``."""
     about = {"do": order.do} | ({} if epoch is None else {"epoch": epoch})
     return json.dumps(about | asdict(order)).encode()
 
 
 def from_line(line: bytes) -> tuple[Order, int]:
-    """The order and its epoch, 0 for one without; raises ValueError for a line that holds no order."""
+    """Return the order and its epoch (0 by default). Raises ValueError for a line that holds no order."""
     values = json.loads(line)
     kind, epoch = KINDS.get(values.pop("do", "")), values.pop("epoch", 0)
     if kind is None or values.keys() - {field.name for field in fields(kind)}:

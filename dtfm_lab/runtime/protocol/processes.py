@@ -1,8 +1,8 @@
-"""Processes that others started: how they end, and what they and the client say to each other.
+"""Child processes: how they end, and how they and the client communicate.
 
-One ends with its parent, and forks of a server exit without the server's handlers. A server that forks itself, for each
-message of its client, must have no second thread: a fork copies one only. Commands and events between the client and
-the coordinator are lines of JSON on standard input and output.
+A child ends with its parent, and forks of a server exit without the server's handlers. A server that forks itself for
+each message of its client must not have a second thread, because a fork copies only one. Commands and events between
+the client and the coordinator are lines of JSON on standard input and output.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 CHECK_EVERY_S = 0.2
-"""Seconds between checks whether the parent process is still there."""
+"""Seconds between checks whether the parent process still exists."""
 PR_SET_PDEATHSIG = 1
-"""Linux's number of the request for a signal when the thread that forked this process ends."""
+"""Linux's number for requesting a signal when the thread that forked this process ends."""
 
 
 def exit_with_parent(parent: int | None = None) -> None:
-    """End with the parent from now on: one that was killed cannot order anyone to exit.
+    """End with the parent from now on. A parent that was killed cannot order anyone to exit.
 
-    ``parent`` is its id where that is known, so that one that ended before this call is noticed, too. Linux ends also a
-    process that is stopped or stuck in a call in C; it takes the end of the thread that forked for that of the parent,
+    ``parent`` is its id if known, so that a parent that ended before this call is noticed too. Linux even ends a
+    process that is stopped or stuck in a C call. Linux watches the thread that forked rather than the parent process,
     so parents fork on their main threads.
     """
     if sys.platform == "linux":
@@ -43,7 +43,7 @@ def _watch(parent: int) -> None:
 
 
 def send(client: socket.socket, **values: Any) -> None:
-    """Send a message; a client that is gone is noticed at the next read of the socket."""
+    """Send a message. If the client is gone, the next read of the socket notices."""
     with contextlib.suppress(OSError):
         client.send(json.dumps(values).encode())
 
@@ -79,7 +79,7 @@ class InputClosed(Exception):
 
 
 class CommandReader:
-    """Reads a run's commands, lines of standard input, as they come, without a thread: ``fd`` can be waited for."""
+    """Reads a run's commands, which are lines of standard input, without a thread: ``fd`` can be waited for."""
 
     fd = 0
 
@@ -117,6 +117,6 @@ def emit(event: str, **values: Any) -> None:
 
 
 def warn(*messages: str) -> None:
-    """Emit a warning for each message that is not empty."""
+    """Emit a warning for each non-empty message."""
     for message in filter(None, messages):
         emit("warning", message=message)

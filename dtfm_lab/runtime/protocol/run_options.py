@@ -1,7 +1,7 @@
-"""The options of a run, each defined once, and the specification that every process of a run gets.
+"""The options of a run, each defined once, and the specification that every process of a run receives.
 
-A field that is added to ``RunSettings`` is an option of ``lab.start`` and ``lab.run``, of the command line and of the
-Lab, and is in ``RunSpec``: a plan, its schedule and the options as one line of JSON.
+A field added to ``RunSettings`` becomes an option of ``lab.start`` and ``lab.run``, of the command line and of the Lab.
+It is also part of ``RunSpec``: a plan, its schedule and the options as one line of JSON.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 RUNS_ON = ("cpu", "cuda")
 CARRIERS = ("sockets", "groups")
 RUN_DTYPES = ("fp32", "fp64")
-"""Precisions that workers compute in."""
+"""Precisions in which workers can compute."""
 LARGEST_SEED = 2**40
-"""A generator's seed is made from it, a layer's or an iteration's number and large factors, and has 64 bits."""
+"""Largest seed. A generator's 64-bit seed combines it with a layer's or iteration's number and large factors."""
 
 AnyPath = str | os.PathLike[str]
 ITERATIONS = Option(help="Iterations to train: 20 where not given, 5 on the paced clock, which waits.", least=1)
@@ -43,9 +43,9 @@ ITERATIONS = Option(help="Iterations to train: 20 where not given, 5 on the pace
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The options that all processes of a run get.
+    """The options that all processes of a run receive.
 
-    Raises UnknownName or LabError where one is out of range.
+    Raises UnknownName or LabError if one is out of range.
     """
 
     iterations: Annotated[int | None, ITERATIONS] = None
@@ -127,7 +127,7 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(RunSettings):
-    """All options of a run: what its processes get, and how much of the plan runs."""
+    """All options of a run: what its processes receive, and how much of the plan runs."""
 
     workers: Annotated[
         int | Sequence[int] | None,
@@ -140,7 +140,7 @@ class RunOptions(RunSettings):
 
 
 class _SpecLine(BaseModel):
-    """What a line of a spec holds besides the options of ``RunSettings``, which check themselves."""
+    """Content of a spec's line beyond the options of ``RunSettings``, which check themselves."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
@@ -162,12 +162,12 @@ class _SpecLine(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec(RunSettings):
-    """A plan, the schedule that it runs under, and the options; names and paths among these are resolved."""
+    """A plan, its schedule and the options, with names and paths resolved."""
 
     plan: Plan
     schedule: str
     orders: tuple[str, ...]
-    """The schedule itself, as ``Schedule.orders`` writes it."""
+    """The schedule, as written by ``Schedule.orders``."""
     iterations: Annotated[int, ITERATIONS] = field()
     text: str | None = None
     emulated: Topology | None = None
@@ -176,15 +176,15 @@ class RunSpec(RunSettings):
     resume_from: str | None = None
     """Folder of one checkpoint."""
     subplan: Subplan | None = None
-    """Which part of a larger plan this one is; None where all of it runs."""
+    """Which part of a larger plan this is; None if all of it runs."""
     first_iteration: int = 0
     """Number of iterations that the resumed checkpoint holds."""
     notes: tuple[str, ...] = ()
-    """What the run is to warn of when it begins, a sentence each: checkpoints that were damaged."""
+    """Warnings that the run gives when it starts, one sentence each, such as damaged checkpoints."""
     slow_worker: tuple[int, float] | None = None
-    """Rank of a worker that is slow once it is calibrated, and how many times: see ``launch.start_mystery``."""
+    """Rank of a worker that is slow after calibration, and the factor: see ``launch.start_mystery``."""
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
-    """Key by which the processes of the run authenticate each other, in hexadecimal."""
+    """Key with which the processes of the run authenticate each other, in hexadecimal."""
 
     def to_line(self) -> str:
         """Return the spec as one line of JSON."""
@@ -218,10 +218,10 @@ class RunSpec(RunSettings):
 
     @cached_property
     def trained(self) -> Job:
-        """The job that workers compute: the plan's, or the same with the model and the precision of the stand-in.
+        """The job that workers compute: the plan's, or the same with the stand-in's model and precision.
 
-        The programs are the plan's. So messages that its job does not code, because its numbers are short already, are
-        not coded here, either.
+        The programs are the plan's. Messages that its job does not compress, because its numbers are short already, are
+        not compressed here either.
         """
         job = self.plan.job
         if self.stand_in is None:
@@ -237,7 +237,7 @@ class RunSpec(RunSettings):
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The text that is trained on. Raises FileError where it cannot be read or is too short."""
+        """The training text. Raises FileError if it cannot be read or is too short."""
         return Corpus.of(self.text, self.trained.modelled().seq_len)
 
     @cached_property
@@ -248,17 +248,17 @@ class RunSpec(RunSettings):
 
     @property
     def uses_nccl(self) -> bool:
-        """Whether contents go from GPU to GPU; on other clocks workers may share one, which NCCL refuses."""
+        """True if contents go from GPU to GPU. On other clocks workers may share a GPU, which NCCL refuses."""
         return self.runs_on == "cuda" and self.clock == "real" and self.carrier != "sockets"
 
     @property
     def uses_groups(self) -> bool:
-        """Whether contents cross process groups."""
+        """True if contents cross process groups."""
         return self.carrier == "groups" or self.uses_nccl
 
     @property
     def replays(self) -> bool:
-        """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
+        """True if the coordinator replays the spans, because workers cannot determine the order of messages."""
         return self.links.has_nics or (self.plan.job.fragment_delay > 0 and self.clock == "virtual")
 
     @cached_property
@@ -266,13 +266,13 @@ class RunSpec(RunSettings):
         return Schedule.from_orders(self.schedule, self.orders)
 
     def programs(self, *, synchronise: bool) -> Programs:
-        """Return all that each worker does in an iteration that synchronises, or in one that does not."""
+        """Return everything that each worker does in an iteration that synchronises, or in one that does not."""
         return self._programs[synchronise]
 
     def synchronises(self, iteration: int) -> bool:
-        """Return whether this iteration averages over replicas: every ``averages_every``-th does.
+        """Return True if this iteration averages over replicas, which every ``averages_every``-th one does.
 
-        Of calibration iterations, whose numbers are negative, at least every second does.
+        Of the calibration iterations, whose numbers are negative, at least every second one does.
         """
         every = self.plan.job.averages_every
         return (iteration + 1) % (every if iteration >= 0 else min(every, 2)) == 0
@@ -284,7 +284,7 @@ class RunSpec(RunSettings):
 
     @cached_property
     def workers(self) -> list[tuple[int, int]]:
-        """(position in the pipeline, replica) by rank, pipeline after pipeline; absent devices have none."""
+        """(position in the pipeline, replica) by rank, pipeline after pipeline. Absent devices have no worker."""
         job, gone = self.plan.job, set(self.plan.absent_at)
         return [(s, r) for r in range(job.n_replicas) for s in range(job.n_stages) if (s, r) not in gone]
 
@@ -297,11 +297,11 @@ class RunSpec(RunSettings):
         return {worker: rank for rank, worker in enumerate(self.workers)}
 
     def members(self, position: int) -> list[int]:
-        """Return the replicas whose worker at this position of the pipeline is there."""
+        """Return the replicas that have a worker at this position of the pipeline."""
         return [r for s, r in self.workers if s == position]
 
     def device(self, stage: int, replica: int) -> int:
-        """Return the index in the topology of the device that holds this stage."""
+        """Return the topology index of the device that holds this stage."""
         return int(self.plan.placement.devices[stage % self.plan.job.n_stages, replica])
 
     def device_name(self, stage: int, replica: int) -> str:

@@ -1,29 +1,29 @@
-"""Models of whose experts each token multiplies a few: those shaped as Mixtral, Qwen3's and DeepSeek's.
+"""Mixture-of-experts models: those shaped like Mixtral, Qwen3's and DeepSeek's.
 
-A router picks for every token ``experts_per_token`` of a block's ``n_experts`` gated MLPs and sums what they make,
-each times a weight (Shazeer et al. 2017, "Outrageously Large Neural Networks"; Jiang et al. 2024, "Mixtral of
-Experts", section 2.1). So a block has the parameters of all its experts and the FLOP of a few. That the router spreads
-tokens evenly is assumed: what it spreads worse takes longer than is predicted.
+For every token, a router picks ``experts_per_token`` of a block's ``n_experts`` gated MLPs and sums their outputs with
+weights (Shazeer et al. 2017, "Outrageously Large Neural Networks"; Jiang et al. 2024, "Mixtral of Experts", section
+2.1). So a block has the parameters of all its experts and the FLOP of a few. The model assumes that the router spreads
+tokens evenly. If it does not, an iteration takes longer than predicted.
 
 Attention is a llama's with grouped queries, or DeepSeek's with latent keys and values (DeepSeek-AI 2024, "DeepSeek-V2",
-section 2.1): queries and keys of each head are ``nope_dim`` numbers from a latent of ``q_rank``, or ``kv_rank``, and
-``rope_dim`` rotary ones, which the keys of all heads share. In training keys and values are made whole again.
+section 2.1). There, queries and keys of each head have ``nope_dim`` numbers from a latent of ``q_rank`` or ``kv_rank``,
+and ``rope_dim`` rotary ones. All heads share the rotary keys. In training, keys and values are expanded.
 
-Held for the backward of a block, per token, beyond the 4 d of its norms:
+Numbers that a block holds for its backward, per token, beyond the 4 d of its norms:
 
-========= ============================================================================================
-grouped   2 q + 2 kv; with normed queries and keys q + kv more
-latent    queries and keys of nope + rope, values and attention's output, of all heads; 2 q_rank and
+========= ============================================================================================ grouped   2 q + 2
+kv; with normed queries and keys q + kv more latent    queries and keys of nope + rope, values and attention's output,
+of all heads; 2 q_rank and
           2 kv_rank + rope: the latents and what their norms make of them
-MLP       4 d_ff: gate, activated gate, other half, product; of every expert that a token is sent to,
-          and of those that all tokens are sent to
-routing   2 d for each expert of a token: what it is given and what it makes; n_experts: the softmax
-========= ============================================================================================
+MLP       4 d_ff: gate, activated gate, other half, product; for every expert that a token is sent to,
+          and for the shared experts
+routing   2 d for each expert of a token: its input and its output; n_experts: the softmax =========
+============================================================================================
 
-Selective checkpointing is torchtitan's of operators, as in ``families``: kept are a block's input, the attention's
-output and what every other matrix product makes, the first included. The router's product and those of the experts,
-which are grouped, are not counted among them and are made again (``per_op_sac_force_recompute_mm_shapes_by_fqns`` and
-the list of operators that are saved, in torchtitan 0.2's models/qwen3/infra/parallelize.py).
+Selective checkpointing is torchtitan's of operators, as in ``families``. It keeps a block's input, the attention's
+output and the output of every other matrix product, including the first. The products of the router and of the
+(grouped) experts are not among them and are recomputed (``per_op_sac_force_recompute_mm_shapes_by_fqns`` and the list
+of saved operators, in torchtitan 0.2's models/qwen3/infra/parallelize.py).
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ from dtfm_lab.domain.options import whole
 
 
 class _Attention(NamedTuple):
-    """What a block's attention counts for a token: weights, vectors, and numbers that are held, moved and passed on."""
+    """What a block's attention adds per token: weights, vectors, and numbers that are held, moved and passed on."""
 
     weights: int
     vectors: int
@@ -44,11 +44,11 @@ class _Attention(NamedTuple):
     moved: int
     kv: int
     head_dim: int
-    """Numbers per head as FLOP count: the mean of those of a key and of a value."""
+    """Numbers per head for counting FLOP: the average over a key and a value."""
     products: tuple[tuple[int, int], ...]
-    """Rows and columns of its weights, in the order in which a token is multiplied by them."""
+    """Rows and columns of its weight matrices, in the order in which a token passes them."""
     made: int
-    """Numbers that the attention itself makes."""
+    """Numbers that the attention itself outputs."""
 
 
 def moe(
@@ -75,22 +75,22 @@ def moe(
     tied: bool = False,
     name: str = "moe",
 ) -> ModelSpec:
-    """A model with experts: rotary positions, RMS norms, gated MLPs.
+    """Return a model with experts, rotary positions, RMS norms and gated MLPs.
 
     Parameters
     ----------
     d_expert
-        Width of each of a block's ``n_experts``, of which a token is sent to ``experts_per_token``.
+        Width of each of a block's ``n_experts`` experts. Each token is sent to ``experts_per_token`` of them.
     n_dense, d_ff
-        Blocks at the beginning that have one MLP, of width ``d_ff``, in place of experts.
+        Number of blocks at the beginning that have one MLP, of width ``d_ff``, in place of experts.
     d_shared
-        Width of all experts together that every token is sent to; 0 for none.
+        Total width of the experts that every token is sent to; 0 for none.
     n_kv_heads, head_dim, qk_norm
-        As of a llama, with norms over each head's queries and keys or without.
+        As in ``llama``, with or without norms over each head's queries and keys.
     kv_rank, q_rank, nope_dim, rope_dim, value_dim
-        Of DeepSeek's latent attention, where ``kv_rank`` is given; without ``q_rank`` queries have no latent.
+        DeepSeek's latent attention, used if ``kv_rank`` is given. Without ``q_rank`` queries have no latent.
 
-    Raises JobError for sizes that are none, or that do not go together.
+    Raises JobError for sizes that are impossible or do not fit together.
     """
     thing = f"model {name}"
     d, t, vocab_size, n_heads = sizes_of(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size, n_heads=n_heads)
@@ -130,7 +130,7 @@ def moe(
 
 
 def moe_sizes(model: ModelSpec) -> dict[str, Any]:
-    """The arguments of ``moe`` that a model's numbers imply, if its attention is one of grouped queries."""
+    """Return the arguments of ``moe`` that a model's numbers imply, if it has grouped-query attention."""
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     first, last, d, t = blocks[0], blocks[-1], model.d_model, model.seq_len
     n_dense = sum(not layer.expert_elements for layer in blocks)
@@ -158,7 +158,7 @@ def moe_sizes(model: ModelSpec) -> dict[str, Any]:
 
 
 def expert_width(model: ModelSpec, layer: Layer) -> float:
-    """Width of each expert of a block, which has three matrices."""
+    """Return the width of each expert of a block. An expert has three matrices."""
     return layer.expert_elements / (3 * model.n_experts * model.d_model)
 
 
@@ -172,8 +172,11 @@ def _block(
     held: int = 0,
     moved: int = 0,
 ) -> Layer:
-    """A block of this width, heads and sequence, whose tokens pass gated MLPs as wide as ``gated`` together, of which
-    all pass those of ``common``, and a router of ``routed`` weights."""
+    """Return a block of this width, heads and sequence length.
+
+    Tokens pass gated MLPs of total width ``gated``. All tokens pass ``common`` of that width. The router has ``routed``
+    weights.
+    """
     d, n_heads, t = shape
     mlp = ((d, common), (d, common), (common, d)) if common else ()
     products = (*attention.products, *mlp)

@@ -64,9 +64,10 @@ MOST_LAYERS = 10_000
 
 
 def estimated_held(kind: LayerKind, output_elements: int) -> int:
-    """Estimated held elements of a layer of which only the output is known, for one sequence.
+    """Estimate the held elements of a layer from its output alone, for one sequence.
 
-    A block counts as in a gpt with an MLP four widths wide, a head as its logits and their softmax, an embedding as 0.
+    A block counts as a gpt block with an MLP four widths wide, a head as its logits and their softmax, an embedding as
+    0.
     """
     return {LayerKind.EMBEDDING: 0, LayerKind.BLOCK: 17, LayerKind.HEAD: 2}[kind] * output_elements
 
@@ -83,10 +84,10 @@ def gpt(
     n_positions: int | None = None,
     name: str = "gpt",
 ) -> ModelSpec:
-    """A GPT-2 shaped model (Radford et al. 2019): learned positions, pre-norm blocks, biases everywhere.
+    """Return a GPT-2 shaped model (Radford et al. 2019): learned positions, pre-norm blocks, biases everywhere.
 
-    ``d_ff`` is the width of the MLP, 4 x d_model where None; ``n_positions`` the rows of the table of
-    positions, seq_len where None.
+    ``d_ff`` is the width of the MLP (default 4 x d_model). ``n_positions`` is the number of learned positions (default
+    seq_len).
     """
     d, n_heads, t, vocab_size = sizes_of(name, d_model=d_model, n_heads=n_heads, seq_len=seq_len, vocab_size=vocab_size)
     ff = 4 * d if d_ff is None else whole(f"model {name}", "d_ff", d_ff)
@@ -125,19 +126,19 @@ def llama(
     qk_norm: bool = False,
     name: str = "llama",
 ) -> ModelSpec:
-    """A Llama shaped model (Touvron et al. 2023): rotary positions, RMS norms, a gated MLP, grouped queries.
+    """Return a Llama shaped model (Touvron et al. 2023): rotary positions, RMS norms, gated MLP, grouped queries.
 
     Mistral 7B (Jiang et al. 2023), Qwen2 (Yang et al. 2024; ``qkv_bias``) and the dense Qwen3 (Yang et al. 2025;
-    ``qk_norm``, a norm of each head's queries and keys) are of this shape.
+    ``qk_norm``, a norm of each head's queries and keys) have this shape.
 
     Parameters
     ----------
     d_ff
-        Width of the MLP; its three matrices are each d_model x d_ff.
+        Width of the MLP. Its three matrices are each d_model x d_ff.
     n_kv_heads
-        Heads of keys and values, which divide ``n_heads``; as many as those where None.
+        Number of key and value heads, which divides ``n_heads`` (default ``n_heads``).
     head_dim
-        Numbers per head, d_model / n_heads where None.
+        Numbers per head (default d_model / n_heads).
     """
     d, t, vocab_size = sizes_of(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size)
     thing = f"model {name}"
@@ -181,11 +182,11 @@ def block_of(
     moved: int,
     kv: int,
 ) -> Layer:
-    """A block of this width, heads, numbers per head (0: as the width divides) and sequence length.
+    """Return a block of this width, heads, numbers per head (0: width / heads) and sequence length.
 
-    Its ``weights`` multiply every token and its ``vectors`` (biases, norms) do not. What is ``held``, ``selective`` and
-    ``moved``, and keys and values, ``kv``, count a token; ``half_scores`` are halves of a number that an unfused
-    attention keeps for two tokens and a head.
+    Its ``weights`` multiply every token; its ``vectors`` (biases, norms) do not. ``held``, ``selective``, ``moved`` and
+    ``kv`` (keys and values) are numbers per token. ``half_scores`` counts half numbers that an unfused attention keeps
+    per pair of tokens and head.
     """
     d, n_heads, head_dim, t = shape
     return Layer(
@@ -205,7 +206,8 @@ def block_of(
 def model_of(
     name: str, family: str, n_layers: int, block: Layer, table_rows: int, norm_vectors: int, **sizes: Any
 ) -> ModelSpec:
-    """Model of equal blocks between an embedding and a head, before which is a norm of ``norm_vectors`` vectors."""
+    """Return a model of equal blocks between an embedding and a head, with a norm of ``norm_vectors`` vectors before
+    the head."""
     d, t, vocab_size = sizes["d_model"], sizes["seq_len"], sizes["vocab_size"]
     n_blocks = whole(f"model {name}", "n_layers", n_layers, most=MOST_LAYERS)
     embedding = Layer(
@@ -231,11 +233,11 @@ NUMBERS_OF_CHOICES = (
     *("attention_elements", "selective_elements", "selective_flop", "moved_elements", "frozen_elements"),
     *("expert_elements", "gated_elements", "kv_elements"),
 )
-"""Fields of a layer that only some choices of a job need, without which files of earlier versions are."""
+"""Fields of a layer that only some job choices need. Model files of earlier versions lack them."""
 
 
 def completed(model: ModelSpec) -> ModelSpec:
-    """The model with those numbers that no layer has, where all others are exactly what the model's family builds."""
+    """Return the model with its missing numbers filled in, if all others match exactly what its family builds."""
     if model.gives_all:
         return model
     try:
@@ -250,7 +252,8 @@ def completed(model: ModelSpec) -> ModelSpec:
 
 
 def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
-    """The builder of the model's family, and the arguments that the block's numbers imply; a JobError without one."""
+    """Return the builder of the model's family, and the arguments that the block's numbers imply. JobError if none
+    fits."""
     d, t = model.d_model, model.seq_len
     sizes: dict[str, Any] = {"n_layers": model.n_blocks, "d_model": d, "n_heads": model.n_heads, "seq_len": t}
     sizes |= {"vocab_size": model.vocab_size, "tied": model.tied}
@@ -280,12 +283,12 @@ def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpe
 
 
 def with_adapters(model: ModelSpec, rank: int) -> ModelSpec:
-    """The model with its weights frozen, and adapters of this rank beside every matrix product of its blocks.
+    """Return the model with frozen weights and an adapter of this rank next to every matrix product of its blocks.
 
     An adapter of a matrix from n to m numbers has rank x (n + m) parameters (Hu et al. 2021, "LoRA", section 4.1; on
-    all matrices as in Dettmers et al. 2023, "QLoRA", section 4). The embedding and the head are frozen, too. A tied
-    head counts as a copy of the embedding, also where one device holds both. Numbers between the two halves of an
-    adapter, ``rank`` a token, count as not held. Raises JobError for a model of unknown shape, or one with adapters.
+    all matrices as in Dettmers et al. 2023, "QLoRA", section 4). Embedding and head are frozen too. A tied head counts
+    as a copy of the embedding, even if one device holds both. The ``rank`` numbers per token between the two halves of
+    an adapter do not count as held. Raises JobError for a model of unknown shape, or one that already has adapters.
     """
     thing = f"model {model.name}"
     rank = whole(thing, "adapters", rank)
@@ -308,7 +311,7 @@ def with_adapters(model: ModelSpec, rank: int) -> ModelSpec:
 
 
 def _matrices(model: ModelSpec) -> list[tuple[int, int]]:
-    """Rows and columns of the matrices of a block. Raises JobError where the family does not tell them."""
+    """Return the rows and columns of a block's matrices. Raises JobError if the family does not define them."""
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     known = model.family in ("gpt", "llama") and blocks and all(one == blocks[0] for one in blocks)
     sizes = family_sizes(model, blocks[0])[1] if known else {}

@@ -1,4 +1,4 @@
-"""A model as a row of layers, each with its parameters, FLOP and output size."""
+"""A model as a sequence of layers, each with its parameters, FLOP and output size."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BACKWARD_PER_FORWARD = 2.0
-"""A backward pass multiplies by the weights and by the inputs, a forward only by the weights; of a model that trains
-all of them (``ModelSpec.backward``)."""
+"""FLOP of a backward for one FLOP of forward. A backward multiplies by the weights and by the inputs, a forward only by
+the weights. It holds if all weights are trained (see ``ModelSpec.backward``)."""
 
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
 LONG_TOKENS = 8192
-"""Sequences that are longer than any preset's are said to be long, where nobody has chosen them."""
+"""A note warns about sequences longer than this (longer than any preset's) if nobody chose the length."""
 OF_EACH_TOKEN = ("held_elements", "selective_elements", "moved_elements", "gated_elements", "kv_elements")
-"""Numbers of a layer that grow with the length of a sequence."""
+"""Numbers of a layer that grow with sequence length."""
 
 
 def even_shares(total: int, n_shares: int) -> tuple[int, ...]:
-    """``total`` things, such as blocks or micro-batches, dealt out as evenly as they divide: the first get one more."""
+    """Divide ``total`` things, such as blocks or micro-batches, as evenly as possible. The first shares get the
+    remainder."""
     each, spare = divmod(total, n_shares)
     return tuple(each + (share < spare) for share in range(n_shares))
 
 
 class Backward(NamedTuple):
-    """FLOP of a model's backward, for one of its forward: of the gradients of the inputs, and of the weights."""
+    """FLOP of a model's backward per FLOP of its forward: for the gradients of the inputs, and of the weights."""
 
     inputs: float
     weights: float
@@ -55,37 +56,36 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A part of a model that no cut divides. All numbers are for one sequence."""
+    """A part of a model that stays on one stage. All numbers are for one sequence."""
 
     kind: LayerKind
     parameters: int
-    """Those that are trained."""
+    """Parameters that are trained."""
     forward_flop: float
-    """FLOP of a forward, two per multiply-add; where blocks are timed, their part of the model's by seconds."""
+    """FLOP of a forward, two per multiply-add. For a timed block, its share of the model's FLOP by seconds."""
     output_elements: int
-    """Numbers passed to the next layer, which cross a stage boundary after this layer."""
+    """Numbers passed to the next layer. They cross a stage boundary if one follows this layer."""
     held_elements: int = 0
-    """Numbers kept from forward to backward, the layer's input included; a mask of a byte counts as half a number.
+    """Numbers kept from forward to backward, including the layer's input. A one-byte mask counts as half a number.
     ``families`` documents how the builders count."""
     attention_elements: float = 0.0
-    """Numbers kept in addition where attention is not fused: its matrices, masks as halves. 0 where they are
-    unknown."""
+    """Additional numbers kept by unfused attention: its matrices, with masks as halves. 0 if unknown."""
     selective_elements: int = 0
-    """Numbers kept from forward to backward with selective checkpointing; 0 where they are unknown."""
+    """Numbers kept from forward to backward with selective checkpointing; 0 if unknown."""
     selective_flop: float = 0.0
-    """FLOP of the matrix products that selective checkpointing computes again."""
+    """FLOP of the matrix products that selective checkpointing recomputes."""
     moved_elements: int = 0
     """Numbers that operators other than matrix products read and write in a forward: norms, activation functions,
-    residuals, the loss. 0 where they are unknown."""
+    residuals, the loss. 0 if unknown."""
     frozen_elements: int = 0
-    """Parameters that are held and not trained, where adapters are."""
+    """Parameters that are held but not trained, as with adapters."""
     expert_elements: int = 0
-    """Of the parameters, those of experts to which tokens are routed: each token multiplies those of a few alone."""
+    """Parameters of routed experts. Each token multiplies only a few of them."""
     gated_elements: int = 0
-    """Numbers of the gates of gated MLPs, all experts' that tokens are routed to; 0 where they are unknown. Of a llama
-    they follow from what selective checkpointing keeps."""
+    """Numbers in the gates of gated MLPs, over all routed experts; 0 if unknown. For a llama they follow from what
+    selective checkpointing keeps."""
     kv_elements: int = 0
-    """Numbers of keys and values, which a ring attention passes on; 0 where they are unknown."""
+    """Numbers of keys and values, which ring attention passes on; 0 if unknown."""
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
@@ -109,35 +109,35 @@ class Layer:
 class ModelSpec:
     """A model as the planner and the simulator see it.
 
-    At most one embedding, first; blocks; at most one head, last. Every layer but the head passes on
-    seq_len x d_model numbers, or at most as many in a module of one's own. Raises JobError where layers or counts are
-    otherwise.
+    It has at most one embedding, first; blocks; and at most one head, last. Every layer but the head passes on seq_len
+    x d_model numbers (at most that many in a module of your own). Raises JobError for other layers or counts.
     """
 
     name: str
     layers: tuple[Layer, ...]
     d_model: int
     n_heads: int
-    """Query heads; keys and values may have fewer."""
+    """Query heads. Keys and values may have fewer."""
     seq_len: int
     """Tokens per sequence."""
     vocab_size: int
     tied: bool
-    """Whether the head multiplies by the embedding's own matrix, whose parameters count once, in the embedding."""
+    """True if the head reuses the embedding's matrix. Its parameters then count once, in the embedding."""
     family: str = "gpt"
-    """Name of the builder that made it; real runs build only ``gpt``."""
+    """Name of the builder that made it. Real runs can only build ``gpt``."""
     head_dim: int = 0
-    """Numbers per head; 0 is replaced by d_model / n_heads."""
+    """Numbers per head. 0 is replaced by d_model / n_heads."""
     n_experts: int = 0
-    """Experts of a block that has some, to which each token is routed or not; 0 where there are none."""
+    """Number of routed experts per block; 0 if there are none."""
     experts_per_token: int = 0
-    """Experts that a token is routed to."""
+    """Number of experts that each token is sent to."""
     source: str = ""
-    """Of a torch module of one's own (family ``module``): ``file.py:function``, or the file that holds it."""
+    """Where a torch module of your own comes from (family ``module``): ``file.py:function``, or the file that holds it.
+    """
     length_from: str = field(default="", compare=False)
-    """Key of the config.json that ``seq_len`` is from; empty where the length was chosen."""
+    """Key of the config.json that set ``seq_len``; empty if someone chose the length."""
     part_of: str = field(default="", compare=False)
-    """Type of the model of which this is the language model alone; empty for a whole one."""
+    """Type of the multimodal model from which only this language model is used; empty for a whole model."""
 
     def __post_init__(self) -> None:
         thing = f"model {plain('model', self.name)}"
@@ -177,7 +177,7 @@ class ModelSpec:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on what was taken from a config.json that its reader may not expect."""
+        """Sentences about values taken from a config.json that may surprise its reader."""
         found = []
         if self.part_of:
             found.append(f"the model is the language model of a {self.part_of}; its other parts are not planned")
@@ -190,7 +190,7 @@ class ModelSpec:
 
     @property
     def counted(self) -> str:
-        """What a batch is counted in: tokens, or samples of a module of one's own."""
+        """What a batch counts: tokens, or samples for a module of your own."""
         return "samples" if self.source else "tokens"
 
     @cached_property
@@ -199,7 +199,7 @@ class ModelSpec:
 
     @cached_property
     def gives_all(self) -> bool:
-        """Whether its blocks give every number that a job's choices may need: ``kv_elements`` was added last."""
+        """True if its blocks state every number that a job's choices may need (``kv_elements`` was added last)."""
         blocks = [layer for layer in self.layers if layer.kind is LayerKind.BLOCK]
         return not blocks or any(layer.kv_elements for layer in blocks)
 
@@ -219,10 +219,10 @@ class ModelSpec:
 
     @cached_property
     def backward(self) -> Backward:
-        """FLOP of the backward, on average over the layers.
+        """FLOP of the backward, averaged over the layers.
 
-        Frozen weights take no gradient of their own: their products run backwards once, those of queries with keys and
-        of values twice, as ever, and those of the adapters, which every token multiplies once, too.
+        Frozen weights take no gradient, so their products run backward once. Products of queries with keys, and with
+        values, run backward twice as usual, and so do those of the adapters.
         """
         if not self.frozen_elements:
             return Backward(BACKWARD_PER_FORWARD / 2, BACKWARD_PER_FORWARD / 2)
@@ -232,30 +232,30 @@ class ModelSpec:
         return Backward(1 + attention / self.forward_flop, adapters / self.forward_flop)
 
     def adapter_flop(self, layer: Layer) -> float:
-        """Of a layer's forward of one sequence, the part of its adapters."""
+        """Return the adapters' part of a layer's forward FLOP, for one sequence."""
         return 2.0 * self.seq_len * layer.parameters if layer.frozen_elements else 0.0
 
     @property
     def boundary_elements(self) -> int:
-        """Numbers of one sequence that cross a stage boundary, the widest, forward; their gradient is as many."""
+        """Numbers of one sequence that cross the widest stage boundary forward. The gradient has as many."""
         return self.seq_len * self.d_model
 
     @property
     def attention_flop(self) -> float:
-        """The attention's part of a block's FLOP, for one sequence: queries x keys and weights x values, not masked."""
+        """Attention's part of a block's FLOP for one sequence: queries x keys and weights x values, unmasked."""
         return float(4 * self.seq_len**2 * self.n_heads * self.head_dim)
 
     @property
     def n_positions(self) -> int:
-        """Rows of the table of learned positions; 0 where positions are rotary."""
+        """Number of learned positions; 0 if positions are rotary."""
         embedding = sum(x.parameters + x.frozen_elements for x in self.layers[:1] if x.kind is LayerKind.EMBEDDING)
         return max(0, embedding // self.d_model - self.vocab_size)
 
     def with_seq_len(self, seq_len: int) -> ModelSpec:
-        """The same parameters on sequences of another length.
+        """Return the model with the same parameters on sequences of another length.
 
-        Attention grows with the square of the length, all other FLOP and held elements with the length. Raises
-        JobError where the table of learned positions is too short, or a block's FLOP do not hold its attention.
+        Attention grows with the square of the length; other FLOP and held elements grow linearly. Raises JobError if
+        the model has too few learned positions, or if a block's FLOP are smaller than its attention's.
         """
         length = whole(f"model {self.name}", "seq_len", seq_len)
         if self.source and length != self.seq_len:
@@ -287,11 +287,11 @@ class ModelSpec:
         return replace(self, seq_len=length, length_from="", layers=tuple(resized(layer) for layer in self.layers))
 
     def cut(self, n_stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Number of consecutive layers of each stage, with ``blocks`` blocks each, or with blocks divided evenly.
+        """Return the number of consecutive layers of each stage, given ``blocks`` per stage or an even division.
 
-        The embedding joins the first stage and the head the last; spare blocks go to the first
-        stages. A stage of ``blocks`` may hold the embedding or the head alone. Raises JobError where a stage would hold
-        nothing, or ``blocks`` are not those of the model.
+        The embedding joins the first stage and the head the last. Spare blocks go to the first stages. With ``blocks``,
+        an end stage may hold only the embedding or the head. Raises JobError if a stage would be empty, or if
+        ``blocks`` do not add up to the model.
         """
         if n_stages > self.n_blocks and blocks is None:
             raise JobError(
@@ -312,10 +312,11 @@ class ModelSpec:
         return tuple(layers)
 
     def to_frame(self, dtype: str = "fp16") -> pd.DataFrame:
-        """One row a layer, for one sequence: kind, parameters, forward_flop, output_bytes, held_bytes, gradient_bytes.
+        """Return one row per layer, for one sequence: kind, parameters, forward_flop, output_bytes, held_bytes,
+        gradient_bytes.
 
-        ``output_bytes`` of a layer at the end of a stage cross the boundary; ``held_bytes`` wait for its backward.
-        Raises UnknownName.
+        ``output_bytes`` cross the boundary if the layer ends a stage. ``held_bytes`` wait for its backward. Raises
+        UnknownName for an unknown dtype.
         """
         import pandas as pd  # takes a while to load
 
