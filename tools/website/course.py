@@ -24,9 +24,9 @@ def lessons_page() -> str:
     hours = sum(each.minutes for each in LESSONS.values()) / 60
     parts = [
         "# The course",
-        f"{len(LESSONS)} lessons, some {hours:.0f} hours with their missions, in the order below. Each is a notebook that "
-        "runs on a laptop, without a GPU or a network. Its questions ask for a guess before they show the answer, and it ends "
-        "with [missions](missions.md), whose winning condition the library evaluates.",
+        f"{len(LESSONS)} lessons, some {hours:.0f} hours with their missions, in the order below. Each is a notebook "
+        "that runs on a laptop, without a GPU or a network. Its questions ask for a guess before they show the answer. "
+        "It ends with [missions](missions.md), whose winning condition the library evaluates.",
         "| lesson | question | minutes | after |\n| --- | --- | --- | --- |",
     ]
     for name, lesson in LESSONS.items():
