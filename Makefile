@@ -12,6 +12,7 @@ ARGS ?=
 .PHONY: lab app docs test suite check core kernels laws lint bench bench-ui exports gpu notebooks pictures js js-check slides teaching clean
 
 lab: $(VENV)/.kernels
+	@echo "In another terminal: source $(VENV)/bin/activate, then dtfm-lab --help. Or $(BIN)/dtfm-lab without activating."
 	$(BIN)/dtfm-lab lab -- $(ARGS)
 
 app: $(VENV)/.lab
@@ -85,8 +86,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/keywords.py --check
+	$(BIN)/python tools/reference_pages.py --check
 	$(BIN)/lint-imports
 	$(BIN)/python tools/javascript.py
+	$(BIN)/python tools/prose.py
 
 # The tables of docs/benchmarks.md. `python benchmarks` lists them all; one alone is `python benchmarks NAME`.
 BENCHMARKS := planning baseline bounds iteration replanning simulation predictions cuts modules real_plans strategies \
@@ -117,7 +120,7 @@ exports: .venv-exports/.made
 	$(EXPORTS_PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation deepspeed==0.19.8
 	touch $@
 
-# All that uses a GPU, and a report of it in build/gpu-report: docs/gpu.md. It sets up an environment of its own, for
+# All that uses a GPU, and a report of it in build/gpu-report: docs/run-for-real.md. It sets up an environment of its own, for
 # the pinned torch is one without CUDA. CUDA=13 for newer drivers; GPU_PYTHON=python for an environment that is there.
 CUDA ?= 12
 TORCH_FOR_12 := cu126

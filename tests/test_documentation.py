@@ -13,6 +13,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
+from tools.website.moved import MOVED
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -64,10 +65,25 @@ def test_every_link_of_a_lesson_leads_somewhere(lesson: Path) -> None:
     assert [link for link in links if "://" not in link and not (NOTEBOOKS / link).exists()] == []
 
 
+def test_an_old_address_of_the_site_leads_to_a_section_that_is_there() -> None:
+    for old, new in MOVED.items():
+        name, _, section = new.partition("#")
+        page = ROOT / "docs" / f"{name}.md"
+        assert not (ROOT / "docs" / f"{old}.md").exists(), old
+        assert page.exists(), new
+        assert not section or section in headings(page), new
+
+
 def test_every_page_is_reached_from_the_first() -> None:
-    first = (ROOT / "README.md").read_text()
-    assert [page.name for page in PAGES[1:] if page.name not in first] == []
-    assert len(first.splitlines()) < 100, "the README is one page"
+    """By links, from the README over the pages that it leads to."""
+    reached, ahead = set[Path](), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        reached.add(page)
+        links = ((page.parent / link).resolve() for link in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text()))
+        ahead += [link for link in links if link in PAGES and link not in reached]
+    assert [page.name for page in PAGES if page not in reached] == []
+    assert len((ROOT / "README.md").read_text().splitlines()) < 100, "the README is one page"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -83,8 +99,8 @@ def test_every_command_that_is_named_is_there(page: Path) -> None:
 
 
 def test_the_examples_of_a_network_and_of_a_job_are_read(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "networks-and-jobs.md").read_text()
-    network, job = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    pages = [(ROOT / "docs" / f"describe-a-{name}.md").read_text() for name in ("network", "job")]
+    network, job = (re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0] for page in pages)
     (tmp_path / "two-sites.yaml").write_text(network)
     (tmp_path / "mine.yaml").write_text(job)
     assert lab.load_topology(tmp_path / "two-sites.yaml").names[-2:] == ("fjord", "fjell")

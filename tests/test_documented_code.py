@@ -14,6 +14,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
+from tools import reference_pages
 from tools.website.examples import examples_of
 
 ROOT = Path(__file__).parents[1]
@@ -21,18 +22,13 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 TESTED_ELSEWHERE = {
-    "questions.md": "tests/test_questions.py",
-    "examples.md": "tests/test_site.py",
-    "figures.md": "tests/test_site.py",
+    "compare-systems.md": "tests/test_questions.py",
+    "python-api.md": "tests/test_site.py",
 }
 SHORTER = [(r"\bseconds=\d+", "steps=1"), (r"\brepeats=\d+", "repeats=2"), (r"\biterations=\d+", "iterations=2")]
 """What makes searches and runs shorter than a reader's: pattern -> replacement."""
 ALSO = {
-    "README.md": [
-        (r'"worldwide", "gpt3-xl", shape=\["8x8", "4x16"\]', '"lecture-hall", "tiny", shape=["4x2", "2x4"], steps=1'),
-        (r'"campus", "gpt3-xl"', '"lecture-hall", "tiny"'),
-    ],
-    "change.md": [
+    "devices-that-come-and-go.md": [
         (r'"worldwide", "gpt3-xl", seconds=2', '"lecture-hall", "tiny", steps=1'),
         (r'"Tokyo-3"', '"ada"'),
         (r"time_scale=0.1", "time_scale=0.003"),
@@ -41,53 +37,39 @@ ALSO = {
         (r"for name in cards.names\]", "for name in cards.names[:2]]"),
         (r"values=\(0.25, 16, 4\)", "values=(0.25, 16, 2)"),
     ],
-    "clusters.md": [
+    "extend.md": [
         (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, n_workers=1, dashboard_address=None)"),
         (r"steps=20", "steps=1"),
     ],
-    "objectives.md": [(r"seconds=20", "steps=1, searches=2"), (r"256, 512, 1024\]", "256], steps=1, searches=2")],
-    "papers-table.md": [
-        (
-            r"lab.published.papers_table\(\)",
-            'lab.published.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))',
-        )
+    "how-a-plan-is-found.md": [
+        (r"seconds=20", "steps=1, searches=2"),
+        (r"256, 512, 1024\]", "256], steps=1, searches=2"),
     ],
-    "published.md": [(r"reproduce\(\)", 'reproduce("sailor")'), (r'clock="virtual"\), \.\.\.\]', "iterations=2)]")],
-    "real-run.md": [
+    "how-an-iteration-is-predicted.md": [
+        (r'"worldwide", "gpt3-xl", systems', '"lecture-hall", "tiny", steps=1, systems')
+    ],
+    "how-far-to-trust-it.md": [
+        (r"reproduce\(\)", 'reproduce("sailor")'),
+        (r'clock="virtual"\), \.\.\.\]', "iterations=2)]"),
+    ],
+    "run-for-real.md": [
         (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third
         (r'"lecture-hall", "tiny", systems=asked, steps=5', 'four, "tiny", systems=asked, steps=1'),
-    ],
-    "strategies.md": [
-        (r'"worldwide", "gpt3-xl", systems', '"lecture-hall", "tiny", steps=1, systems'),
-        (r'"worldwide", "gpt3-xl"', '"lecture-hall", "tiny"'),
-        (r"\(0.01, 10.0, 4\)", "(0.1, 10.0, 2)"),
     ],
 }
 """What else is shortened on a page."""
 BEFORE = {
-    "networks-and-jobs.md": """
-        import networkx as nx, numpy as np
-        latency_ms, bandwidth_gbps, graph = np.full((2, 2), 5.0), np.full((2, 2), 1.0), nx.Graph()
-    """,
-    "plug-ins.md": "from dtfm_lab import Plan, Schedule",
-    "published.md": """
+    "how-far-to-trust-it.md": """
         plan, other = (lab.plan("lecture-hall", "tiny", steps=1, seed=seed) for seed in (0, 1))
         import numpy as np
         cluster = lab.Topology.from_matrices(np.full((8, 8), 0.1), np.full((8, 8), 100.0), gpu=["A100"] * 8)
         lab.save(cluster, "cluster.yaml")
         __import__("pathlib").Path("mine.csv").write_text(CSV)
     """,
-    "real-run.md": """
-        four = lab.load_topology("lecture-hall").subset(["ada", "alan", "edsger", "grace"])
-        plan = lab.plan(four, lab.load_job("tiny", n_stages=2, n_replicas=2), steps=1)
-    """,
     "teach.md": """
         display = repr
         lab.guess("example", "How long?", 49.5, "s").guess(12)
         lab.missions.export("handed-in")
-    """,
-    "strategies.md": """
-        from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy as MySystem
     """,
 }
 """What a reader of a page has before its first line."""
@@ -112,28 +94,29 @@ def blocks(page: Path) -> list[str]:
     return PYTHON.findall(page.read_text())
 
 
-def examples(*pages: str) -> Iterator[tuple[str, str]]:
-    """Heading and code of each example of these pages."""
-    for page in pages:
-        for part in re.split(r"^###? ", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE):
-            for code in PYTHON.findall(part):
-                yield part.splitlines()[0], code
+API = ROOT / "docs" / "python-api.md"
 
 
 def test_every_public_name_has_an_example_that_uses_it() -> None:
-    by_name = dict(examples("examples.md"))
+    by_name = dict(examples_of(API.read_text()))
     assert [name for name in lab.__all__ if f"lab.{name}" not in by_name.get(name, "")] == []
 
 
 def test_every_figure_has_an_example_that_uses_it() -> None:
-    by_name = dict(examples("figures.md"))
-    assert [name for name in lab.figures.__all__ if f"lab.figures.{name}(" not in by_name.get(name, "")] == []
+    by_name = dict(examples_of(API.read_text()))
+    names = lab.figures.__all__
+    assert [name for name in names if f"lab.figures.{name}(" not in by_name.get(f"figures.{name}", "")] == []
 
 
 def test_the_site_runs_every_example() -> None:
     """Its build, in tests/test_site.py, executes them one after the other, and ends where one of them fails."""
-    for page in ("examples.md", "figures.md"):
-        assert [code for _, code in examples_of((ROOT / "docs" / page).read_text())] == blocks(ROOT / "docs" / page)
+    assert [code for _, code in examples_of(API.read_text())] == blocks(API)
+
+
+@pytest.mark.parametrize("name", reference_pages.PAGES)
+def test_a_reference_page_says_what_the_code_says(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text()
+    assert reference_pages.PAGES[name](page) == page, "python tools/reference_pages.py writes it"
 
 
 WITH_CODE = [page for page in PAGES if page.name not in TESTED_ELSEWHERE and blocks(page)]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 nbformat = pytest.importorskip("nbformat", reason="notebooks are read by nbformat")
-pytest.importorskip("jupytext", reason="lessons are read by jupytext")
+jupytext = pytest.importorskip("jupytext", reason="lessons are read by jupytext")
 
 from tools import address, colab_tour  # noqa: E402
 
@@ -24,24 +24,32 @@ MOST_BYTES = 3_000_000
 """of a moving picture"""
 
 
-def test_every_file_names_the_same_repository() -> None:
-    found = address.addresses()
-    assert set(found) == set(address.FILES)
-    assert all(len(named) == 1 for named in found.values()), found
-    assert len(set().union(*found.values())) == 1
+def test_every_file_names_the_address_that_is_set() -> None:
+    assert address.disagreeing() == []
+    assert (ROOT / address.COLAB).exists() == bool(address.address())
 
 
 def test_another_address_is_written_to_every_file_and_to_nothing_else(tmp_path: Path) -> None:
-    for name in address.FILES:
+    for name in address.WRITTEN:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     address.write("somebody/dtfm-lab", tmp_path)
-    assert set().union(*address.addresses(tmp_path).values()) == {"somebody/dtfm-lab"}
-    (before,) = address.addresses()["README.md"]
-    address.write(before, tmp_path)
-    assert all((tmp_path / name).read_bytes() == (ROOT / name).read_bytes() for name in address.FILES)
-    with pytest.raises(ValueError, match="is no address; wanted OWNER/dtfm_lab"):
+    assert address.address(tmp_path) == "somebody/dtfm-lab"
+    assert address.disagreeing(tmp_path) == []
+    assert all("somebody/dtfm-lab" in (tmp_path / name).read_text() for name in address.WRITTEN)
+    assert tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]
+    address.write(address.address(), tmp_path)
+    assert all((tmp_path / name).read_bytes() == (ROOT / name).read_bytes() for name in address.WRITTEN)
+    with pytest.raises(ValueError, match="is not an address; wanted OWNER/dtfm_lab"):
         address.write("somewhere", tmp_path)
+
+
+@pytest.mark.skipif(bool(address.address()), reason="an address is set")
+def test_without_an_address_no_page_has_a_link_that_needs_one() -> None:
+    for name in address.WRITTEN:
+        assert not re.search(r"OWNER|mybinder\.org/v2|colab-badge|github\.com/\S*/dtfm", (ROOT / name).read_text()), (
+            name
+        )
 
 
 def test_the_citation_has_what_its_format_asks_for() -> None:
@@ -50,7 +58,7 @@ def test_the_citation_has_what_its_format_asks_for() -> None:
     assert {"message", "title", "authors"} <= set(CITATION)
     assert all({"type", "title", "authors"} <= set(each) for each in CITATION["references"])
     assert (CITATION["version"], CITATION["license"]) == (PROJECT["version"], PROJECT["license"])
-    assert CITATION["repository-code"] == PROJECT["urls"]["Repository"]
+    assert CITATION.get("repository-code") == PROJECT.get("urls", {}).get("Repository")
 
 
 def test_binder_installs_the_lab_and_opens_a_lesson_that_is_there() -> None:
@@ -68,13 +76,13 @@ def test_binder_installs_the_lab_and_opens_a_lesson_that_is_there() -> None:
     assert (ROOT / "notebooks" / "00_tour.ipynb").exists()
 
 
-def test_the_notebook_for_colab_is_the_tour_with_a_cell_that_installs() -> None:
-    (named,) = address.addresses()["README.md"]
-    kept = nbformat.read(colab_tour.COLAB, nbformat.NO_CONVERT)
-    wanted = colab_tour.colab_book(named)
-    assert [cell.source for cell in kept.cells] == [cell.source for cell in wanted.cells], "python -m tools.colab_tour"
+def test_the_notebook_for_colab_is_the_tour_with_a_cell_that_installs(tmp_path: Path) -> None:
+    colab_tour.write_colab("somebody/dtfm_lab", tmp_path / "colab" / "tour.ipynb")
+    kept = nbformat.read(tmp_path / "colab" / "tour.ipynb", nbformat.NO_CONVERT)
+    lesson = jupytext.read(colab_tour.TOUR)
+    assert [cell.source for cell in kept.cells[1:]] == [cell.source for cell in lesson.cells]
     install, rest = kept.cells[0].source.split("\n\n", 1)
-    assert f'"dtfm_lab @ git+https://github.com/{named}"' in install
+    assert '"dtfm_lab @ git+https://github.com/somebody/dtfm_lab"' in install
     extras = PROJECT["optional-dependencies"]
     assert {"anywidget>=0.9.13", "plotly>=6", "safetensors>=0.4"} <= {*extras["lab"], *extras["train"]}
     assert all(f'"{wanted}"' in install for wanted in ("anywidget>=0.9.13", "plotly>=6", "safetensors>=0.4"))

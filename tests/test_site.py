@@ -117,6 +117,8 @@ def test_links_between_pages_are_those_that_github_follows(tmp_path: Path) -> No
     text = "[a](../notebooks/00_tour.ipynb#x) [b](../README.md) [c](../topologies/) [d](https://x.org/y.ipynb)"
     wanted = "[a](../notebooks/00_tour.md#x) [b](../index.md) [c](../networks.md) [d](https://x.org/y.ipynb)"
     assert relinked(text, "docs/lab.md", pages, ROOT, tmp_path) == wanted
+    moved = relinked("[a](docs/figures.md#matching)", "CHANGELOG.md", {"docs/python-api.md"}, ROOT, tmp_path)
+    assert moved == "[a](docs/python-api.md#figures-one-by-one)"
     code = "```python\nrows[0](../README.md)\n```"
     assert relinked(code, "docs/lab.md", pages, ROOT, tmp_path) == code
 

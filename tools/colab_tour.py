@@ -1,4 +1,7 @@
-"""Write tools/colab/tour.ipynb: the first lesson for Google Colab, with a first cell that installs the lab there."""
+"""Write tools/colab/tour.ipynb: the first lesson for Google Colab, with a first cell that installs the lab there.
+
+``python -m tools.colab_tour`` writes it again for the address that is set; without one there is no such notebook.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,10 @@ from pathlib import Path
 import jupytext
 import nbformat
 
-from tools.address import addresses
+from tools.address import COLAB, address
 
 ROOT = Path(__file__).parents[1]
 TOUR = ROOT / "tools" / "lessons" / "00_tour.py"
-COLAB = ROOT / "tools" / "colab" / "tour.ipynb"
 INSTALL = """# Installs the lab from its repository, about a minute; Colab has torch, Jupyter and ipywidgets already.
 %pip install -q "dtfm_lab @ git+https://github.com/OWNER/dtfm_lab" "anywidget>=0.9.13" "plotly>=6" "safetensors>=0.4"
 
@@ -32,10 +34,16 @@ def colab_book(address: str) -> nbformat.NotebookNode:
     return book
 
 
+def write_colab(address: str, path: Path) -> None:
+    """Write the notebook for this repository."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(nbformat.writes(colab_book(address)) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Write it for the repository that the README names."""
-    (named,) = addresses()["README.md"]
-    COLAB.write_text(nbformat.writes(colab_book(named)) + "\n", encoding="utf-8")
+    """Write it for the address that is set, if one is."""
+    if address():
+        write_colab(address(), ROOT / COLAB)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def blank(lab: LabPage) -> None:
 
 def draw(lab: LabPage) -> None:
     page, box = lab.page, lab.stage.bounding_box()
-    lab.picture("Canvas")
+    lab.picture("Rows")
     lab.stage.click(position={"x": box["width"] / 2, "y": box["height"] * 0.9})
     page.keyboard.press("d")
     for across, down in PLACES.values():

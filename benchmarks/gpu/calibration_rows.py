@@ -1,8 +1,8 @@
 """Step 8: measured iterations of whole models on this GPU, as rows that ``lab.published.calibrate`` and the ledger
 read.
 
-``gpu-rows.csv`` and ``gpu-network.yaml`` beside the report are in the format of docs/published.md. A row is plain
-training in bf16, eager; the lab predicts it from floating-point operations and the table's peak.
+``gpu-rows.csv`` and ``gpu-network.yaml`` beside the report are in the format of docs/how-far-to-trust-it.md. A row is
+plain training in bf16, eager; the lab predicts it from floating-point operations and the table's peak.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dtfm_lab.extensions.systems.strategy import Branch
 GOAL_S = 10.0
 """Of any network."""
 CHANGES = 200
-CHANGED = ("megatron", "deepspeed-pipeline", "deepspeed-zero-3", "fsdp", "ddp")
+CHANGED = ("megatron", "fsdp", "ddp")
 """Systems whose plans are grids; the others search, or rank by a closed form."""
 
 

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning
 from generated_clusters import cluster
 from test_structured_plans import plain_grids
 
-SYSTEMS = ("ddp", "fsdp", "megatron", "deepspeed-pipeline", "sailor")
+SYSTEMS = ("ddp", "fsdp", "megatron", "dt-fm")
 MOST_FOR_SYSTEMS = 128
 """Most GPUs on which systems are tried: each simulates hundreds of plans."""
 NVLINK_GBPS, PCIE_GBPS = 3600.0, 200.0

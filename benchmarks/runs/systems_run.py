@@ -28,6 +28,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.extensions.systems.api import Budget, Outcome, Outcomes, Strategy, variant
 from dtfm_lab.extensions.systems.grids import in_rank_order, shapes
+from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedZero3
 
 EVERY = 8
 """Iterations that DiLoCo's workers step alone; the papers' 100 and 500 are no small run."""
@@ -60,10 +61,10 @@ def systems() -> list[Strategy]:
         GPipe(),
         variant("megatron"),
         variant("ddp", overlap=False),
-        variant("ddp-compressed", overlap=False),
-        variant("deepspeed-zero-3", stage=1),
+        variant("ddp", compression="int8", overlap=False),
+        DeepSpeedZero3(stage=1),
         variant("diloco", every=EVERY),
-        variant("streaming-diloco", every=EVERY, delay=0),
+        variant("diloco", kind="streaming", every=EVERY, delay=0),
         variant("dtfm-lab"),
     ]
 

@@ -9,8 +9,7 @@ from pandas import DataFrame
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.options import AUTO
 from dtfm_lab.cli.terminal import out, print_json, print_rows, print_table, waiting
-from dtfm_lab.cli.traces import interval_of
-from dtfm_lab.costs.basis import basis_of
+from dtfm_lab.cli.traces import interval_of, worth_of
 from dtfm_lab.domain.network import Topology, set_words
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.plan.choices import words_of
@@ -18,7 +17,6 @@ from dtfm_lab.domain.units import (
     FloatArray,
     by_key,
     counted,
-    format_range,
     format_s,
     format_share,
     money,
@@ -45,15 +43,15 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
         return print_json(
             plan.summary()
             | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
-            | {"basis": None if trace is None else basis_of(plan)._asdict()}
+            | {"basis": None if trace is None else trace.context.basis._asdict()}
             | {"not_simulated": planning.why_not_simulated(plan) or None}
         )
     for line in _headlines(plan, says_bound=not explained):
         out.print(line)
     if held is not None and not held.fits:
         out.print(f"it fits {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
-    if trace is not None and (between := format_range(*trace.interval())):
-        out.print(f"{_basis_words(plan)}; with 90 % confidence a measured iteration lies from {between}")
+    if trace is not None:
+        out.print(worth_of(trace))
     cost, blocks = plan.cost, plan.blocks_per_stage
     stages = DataFrame({"stage": range(len(plan.stages))})
     if blocks:
@@ -66,11 +64,6 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
         out.print(plan.idle_words)
     if line := memory_line(plan):
         out.print(line)
-
-
-def _basis_words(plan: Plan) -> str:
-    word, because = basis_of(plan)
-    return f"{word}: {because}" if because else word
 
 
 def _stage_devices(plan: Plan) -> list[str]:

@@ -32,6 +32,7 @@ from dtfm_lab.cli.terminal import (
     out,
     print_json,
     print_notes,
+    print_reasons,
     print_rows,
     print_table,
     row_progress,
@@ -55,7 +56,14 @@ from dtfm_lab.lab.schemas import formats, schema
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 
-SPEED_AND_PRICE = ("global_batch", "iteration_s", "price_per_hour", "price_per_billion_tokens", "lower_bound_s")
+SPEED_AND_PRICE = (
+    "global_batch",
+    "iteration_s",
+    "basis",
+    "price_per_hour",
+    "price_per_billion_tokens",
+    "lower_bound_s",
+)
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
 """Columns of a frontier that a terminal shows; --json has all of them, and the plans."""
 FREED_SHARE = 0.25
@@ -209,7 +217,9 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
         err.print(found.note)
     out.print("prices are in US dollars")
     table = found.to_frame()[list(FRONTIER_SHOWN)]
-    return print_table(table.rename(columns=lambda column: column.replace("tokens", job.counted)))
+    words = table.assign(basis=[basis.partition(":")[0] for basis in table["basis"]])
+    print_table(words.rename(columns=lambda column: column.replace("tokens", job.counted)))
+    print_reasons(table["basis"])
 
 
 def _whole_numbers(text: str) -> list[int]:

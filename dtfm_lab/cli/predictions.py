@@ -16,7 +16,7 @@ from dtfm_lab.cli.options import (
     plain_value,
     simulation_options,
 )
-from dtfm_lab.cli.terminal import out, print_json, print_table, row_progress
+from dtfm_lab.cli.terminal import out, print_json, print_reasons, print_table, row_progress
 from dtfm_lab.cli.traces import print_trace, trace_summary
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.units import counted, format_s, plain_rows
@@ -29,7 +29,16 @@ from dtfm_lab.simulation.schedules import build_named, choices_of, peak_activati
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT
 from dtfm_lab.simulation.variations import VARIED
 
-SHOWN = ("iteration_s", "iteration_low_s", "iteration_high_s", "tokens_per_s", "mfu", "peak_memory_bytes", "fits")
+SHOWN = (
+    "iteration_s",
+    "iteration_low_s",
+    "iteration_high_s",
+    "basis",
+    "tokens_per_s",
+    "mfu",
+    "peak_memory_bytes",
+    "fits",
+)
 """Columns of a sweep that a terminal shows; --json has all of them."""
 GAINS_SHOWN = 12
 """Improvements shown in a terminal; --json has all of them."""
@@ -114,7 +123,9 @@ def sweep(
     planned = ["plan_stages", "plan_replicas", "plan_devices"] if "plan_stages" in table else []
     priced = ["price_per_million_tokens"] if possible["price_per_million_tokens"].notna().any() else []
     if len(possible):
-        print_table(possible[[*names, *SHOWN, *planned, *priced]])
+        words = possible.assign(basis=[basis.partition(":")[0] for basis in possible["basis"]])
+        print_table(words[[*names, *SHOWN, *planned, *priced]])
+        print_reasons(possible["basis"])
     if "seed" in names and (summary["n"] > 1).any():
         out.print("iteration in seconds, mean of the seeds and its interval of 95 % confidence:")
         print_table(summary)

@@ -101,6 +101,13 @@ def print_table(frame: DataFrame, headings: Mapping[str, str] = MappingProxyType
     print_rows(head, ([_in_units(*each) for each in zip(columns, row, strict=True)] for row in rows))
 
 
+def print_reasons(worths: Iterable[str]) -> None:
+    """Print why numbers are calibrated or guessed, ``guessed: why``, each reason once; words alone are left out."""
+    for worth in dict.fromkeys(worths):
+        if ": " in worth:
+            out.print(worth)
+
+
 def _bare(column: str) -> str:
     """The name of a column without its unit, which its cells have."""
     return column if column.endswith("_per_s") else column.removesuffix("_s").removesuffix("_bytes")

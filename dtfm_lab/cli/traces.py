@@ -49,6 +49,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "iterations": trace.n_iterations,
         "iteration_s": trace.iteration_s,
         "interval_s": interval_of(trace),
+        "basis": context.basis._asdict() if context.basis.word else None,
         "iteration_ends_s": trace.iteration_ends_s.tolist(),
         "compute_share": trace.compute_share,
         **trace.metrics,
@@ -70,6 +71,14 @@ def interval_of(trace: Trace) -> list[float] | None:
     return [low_s, high_s] if math.isfinite(high_s) else None
 
 
+def worth_of(trace: Trace) -> str:
+    """What a trace's iteration rests on, and between which ends it lies: ``modelled; with 90 % confidence ...``."""
+    what = "a measured" if trace.context.source == "simulated" else "the median"
+    between = format_range(*trace.interval())
+    ends = f"with 90 % confidence {what} iteration lies from {between}" if between else ""
+    return "; ".join(filter(None, [trace.context.basis.sentence, ends]))
+
+
 def _idle_seconds(trace: Trace) -> dict[str, float]:
     """Idle seconds by cause, as means over devices."""
     columns = [f"{cause}_s" for cause in CAUSES]
@@ -85,9 +94,8 @@ def print_trace(trace: Trace) -> None:
         f"{format_s(trace.iteration_s)}, devices compute {format_share(trace.compute_share)} of the time, "
         f"{counted(len(trace), 'row')}"
     )
-    if between := format_range(*trace.interval()):
-        what = "a measured" if context.source == "simulated" else "the median"
-        out.print(f"with 90 % confidence {what} iteration lies from {between}")
+    if worth := worth_of(trace):
+        out.print(worth)
     report: dict[str, Any] = {what: trace.metrics[what] for what in THROUGHPUT}
     report["mfu"] = None if report["mfu"] is None else format_share(report["mfu"])
     unit = {"counted": context.plan.counted}

@@ -89,10 +89,11 @@ class Comparison:
 
     @property
     def inside_sentence(self) -> str:
-        """``Inside the 90 % interval of the prediction, 151 to 170 ms.``; empty if there is no interval."""
+        """``Inside the 90 % interval of the modelled prediction, 151 to 170 ms.``; empty if there is no interval."""
         between = format_range(*self.predicted_interval)
         where = "Inside" if self.is_inside else "Outside"
-        return f"{where} the 90 % interval of the prediction, {between}." if between else ""
+        word = f"{self.predicted.context.basis.word} " if self.predicted.context.basis.word else ""
+        return f"{where} the 90 % interval of the {word}prediction, {between}." if between else ""
 
     @cached_property
     def iterations(self) -> pd.DataFrame:
@@ -225,6 +226,7 @@ class Comparison:
             "measured_iteration_s": self.measured.iteration_s,
             "iteration_error": self.iteration_error,
             "predicted_interval_s": list(self.predicted_interval) if self.inside_sentence else None,
+            "basis": self.predicted.context.basis._asdict() if self.predicted.context.basis.word else None,
             "is_inside": self.is_inside if self.inside_sentence else None,
             "clock": context.clock,
             "schedule": context.schedule,

@@ -1,17 +1,19 @@
-"""How much a predicted number is worth: whether it was calibrated, modelled inside what was tested, or guessed.
+"""How much a number is worth: whether it was measured, calibrated, modelled inside what was tested, or guessed.
 
-A prediction is *calibrated* where it rests on a measurement of one's own. It is *modelled* where its constants were
-tested on rows of other sources that are like it. Else it is *guessed*, and why is said.
+A prediction is *calibrated* where it rests on a measurement of yours: timed blocks (``dtfm-lab calibrate``), measured
+iterations, or a run's profile. It is *modelled* where its constants were tested on rows of other sources that are like
+it. Else it is *guessed*, and why is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
-from dtfm_lab.costs.efficiency import GUESS, GivenEfficiency, efficiency_of
+from dtfm_lab.costs.efficiency import GUESS, GivenEfficiency, efficiency_of, why_not_measured
+from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.network.topology import LINK_SPREAD
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Basis
 from dtfm_lab.domain.units import counted
 
 MOST_STEADY_HOSTS = 8
@@ -23,15 +25,6 @@ PARAMETERS = 1e9, 1.1e12
 """Of the models that were tested."""
 
 
-class Basis(NamedTuple):
-    """One word for a prediction, and why."""
-
-    word: str
-    """``calibrated``, ``modelled`` or ``guessed``."""
-    because: str
-    """What it is calibrated with, or what of the plan nobody has tested; empty where it is modelled."""
-
-
 def basis_of(plan: Plan, efficiency: GivenEfficiency = None) -> Basis:
     """What a prediction of this plan rests on, with an efficiency or that of the plan.
 
@@ -40,21 +33,31 @@ def basis_of(plan: Plan, efficiency: GivenEfficiency = None) -> Basis:
     given = plan.efficiency if efficiency is None else efficiency
     if given is not None and not isinstance(given, int | float):
         return Basis("calibrated", "devices reach what you measured")
-    reasons = [*_untested(plan), *(["the efficiency is a number of yours"] if given is not None else _unknown(plan))]
-    return Basis("guessed", "; ".join(reasons)) if reasons else Basis("modelled", "")
+    used = sorted({int(i) for i in plan.placement.devices.flat})
+    kinds = list({(d.gpu, d.gpus): d for d in (plan.topology.devices[i] for i in used)}.values())
+    measured = [d.measured for d in kinds if d.measured is not None and not why_not_measured(plan.job, d.measured)]
+    if given is None and len(measured) == len(kinds) and not (reasons := [*_untested_links(plan)]):
+        return Basis("calibrated", "; ".join(dict.fromkeys(one.sentence for one in measured)))
+    own = ["the efficiency is a number of yours"] if given is not None else _unknown(plan, kinds)
+    reasons = [*_untested_links(plan), *_untested(plan), *own]
+    return Basis("guessed", "; ".join(reasons)) if reasons else Basis("modelled")
 
 
-def _unknown(plan: Plan) -> Iterable[str]:
+def profiled_basis(clock: str) -> Basis:
+    """What a prediction from a profile rests on; ``model`` is the clock of a profile that was given, not measured."""
+    return Basis("calibrated", "with the run's own profile" if clock != "model" else "with the profile that was given")
+
+
+def _unknown(plan: Plan, kinds: Sequence[Device]) -> Iterable[str]:
     """The GPUs of which no measurement says what share of their peak they reach with this job."""
-    used = {int(i) for i in plan.placement.devices.flat}
-    of_kind = {(d.gpu, d.gpus): d for d in (plan.topology.devices[i] for i in sorted(used))}
-    names = dict.fromkeys(gpu for (gpu, _), device in of_kind.items() if efficiency_of(plan.job, device) == GUESS)
-    if names:
+    unknown = [device for device in kinds if efficiency_of(plan.job, device) == GUESS]
+    yield from dict.fromkeys(why_not_measured(plan.job, d.measured) for d in unknown if d.measured is not None)
+    if names := dict.fromkeys(device.gpu for device in unknown if device.measured is None):
         yield f"nothing measured says what share of its peak {' or '.join(names)} reaches with this model"
 
 
-def _untested(plan: Plan) -> Iterable[str]:
-    """What of a plan lies outside of what was tested, whatever its devices reach."""
+def _untested_links(plan: Plan) -> Iterable[str]:
+    """What of a plan's messages lies outside of what was tested, whatever its devices reach."""
     devices = [plan.topology.devices[int(i)] for i in plan.placement.devices.flat]
     n_hosts = len({device.host for device in devices if device.host})
     if n_hosts > MOST_STEADY_HOSTS and plan.topology.link_spread == LINK_SPREAD:
@@ -65,6 +68,10 @@ def _untested(plan: Plan) -> Iterable[str]:
     most = max(device.gpus for device in devices)
     if most > MOST_TENSOR:
         yield f"groups of {most} GPUs share a layer; tested were up to {MOST_TENSOR}"
+
+
+def _untested(plan: Plan) -> Iterable[str]:
+    """What of a plan's model lies outside of what was tested."""
     n_parameters, (least, largest) = plan.job.modelled().parameters, PARAMETERS
     if not least <= n_parameters <= largest:
         yield f"the model has {n_parameters / 1e9:.3g} billion parameters; tested were 1 to 1,100"

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import (
@@ -34,10 +35,11 @@ from dtfm_lab.domain.job import (
     Layer,
     LayerKind,
     ModelSpec,
+    gpt,
     moved_elements,
 )
 from dtfm_lab.domain.job.model.experts import expert_width
-from dtfm_lab.domain.network import Device, as_number, hardware_of, shortened
+from dtfm_lab.domain.network import Device, MeasuredBlock, MeasuredGpu, as_number, hardware_of, shortened
 from dtfm_lab.domain.network.device import OTHER_NAMES, spelling_of
 
 EFFICIENCY = 0.4
@@ -71,6 +73,15 @@ the cuDNN that was measured, but by its 9.11 (fused_attn.cpp of NVIDIA/Transform
 UNMASKED = 7 / 12
 """FLOP of a causal kernel's forward and backward, for one that a model counts: seven products of half a square for six
 of the whole."""
+
+
+MEASURED_SPREAD = 0.06
+"""Least spread of what follows from timed blocks: of another plan's seconds, calibrated with one measured iteration
+(rows of Megatron-LM on one machine, each predicted from one other)."""
+FAR_WIDTH = 4.0
+"""Times by which a model may be narrower than the narrowest timed block, or wider than the widest."""
+FEW_BLOCKS = 1000
+"""Blocks of the model by which a timed block's share is modelled: beside them, embedding and head vanish."""
 
 
 class Efficiency(NamedTuple):
@@ -179,9 +190,80 @@ def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Ef
     """The share that a device reaches with a job's model, precision and attention, and micro-batches of so many
     sequences: the job's where None, 1 where that is open.
 
-    It is ``EFFICIENCY`` for a GPU that is not among ``PRODUCTS``, in other precisions than halves, and for models that
-    are narrower than ``NARROWEST`` or of unknown shape, as torch modules of one's own.
+    Where blocks were timed on its GPU, it follows from these (``Device.measured``) for all models that they tell of
+    (``why_not_measured``). Else it is ``EFFICIENCY`` for a GPU that is not among ``PRODUCTS``, in other precisions than
+    halves, and for models that are narrower than ``NARROWEST`` or of unknown shape, as torch modules of one's own.
     """
+    modelled = _modelled(job, device, microbatch)
+    if device.measured is None or why_not_measured(job, device.measured):
+        return modelled
+    share, spread = _measured_share(job, device, modelled)
+    return Efficiency(share, spread, device.measured.sentence)
+
+
+def why_not_measured(job: Job, measured: MeasuredGpu) -> str:
+    """Why the timed blocks do not tell how fast a job's model is; empty where they do."""
+    if job.model is None or job.model.source:
+        return "blocks of a transformer were timed, and the model is a module of your own"
+    if job.dtype != measured.dtype and not {job.dtype, measured.dtype} <= {*HALVES}:
+        return f"blocks were timed in {measured.dtype}, and the job computes in {job.dtype}"
+    least, most = (measured.blocks[end].d_model for end in (0, -1))
+    if not least / FAR_WIDTH <= job.model.d_model <= most * FAR_WIDTH:
+        return f"blocks {least} to {most:,} wide were timed, and the model's are {job.model.d_model:,}"
+    return ""
+
+
+def _measured_share(job: Job, device: Device, modelled: Efficiency) -> tuple[float, float]:
+    """The share that the timed blocks say, and the spread of the seconds that follow from it.
+
+    Between two widths it goes with the logarithm of the width, beyond the last it stays. Where the share of this GPU is
+    modelled, too, what goes so is the factor on that: it holds for other micro-batches and for groups of GPUs.
+    """
+    assert device.measured is not None, "its blocks were timed"
+    peak = peak_of(device, job.dtype) / device.gpus
+    timed = [(block, _block_share(block, job.dtype, peak)) for block in device.measured.blocks]
+    wide = [] if modelled == GUESS else [each for each in timed if each[0].d_model >= NARROWEST]
+    widths = [math.log(block.d_model) for block, _ in wide or timed]
+    logs = [math.log(share) for _, share in timed]
+    if wide:
+        one = replace(device, gpus=1)
+        logs = [math.log(share / _modelled(_job_of(block, job.dtype), one, None).share) for block, share in wide]
+    found = math.exp(_between(widths, logs, math.log(job.modelled().d_model)))
+    inner = range(1, len(widths) - 1)
+    off = [logs[i] - _between([widths[i - 1], widths[i + 1]], [logs[i - 1], logs[i + 1]], widths[i]) for i in inner]
+    return min((modelled.share if wide else 1.0) * found, 1.0), max(MEASURED_SPREAD, *map(abs, off), 0.0)
+
+
+def _between(at: Sequence[float], values: Sequence[float], where: float) -> float:
+    """The value on the line through the two next points; the first or last one's outside."""
+    if where <= at[0] or len(at) == 1:
+        return values[0]
+    for i in range(1, len(at)):
+        if where <= at[i]:
+            return values[i - 1] + (values[i] - values[i - 1]) * (where - at[i - 1]) / (at[i] - at[i - 1])
+    return values[-1]
+
+
+@lru_cache(maxsize=64)
+def _job_of(block: MeasuredBlock, dtype: str) -> Job:
+    """A job whose model has the timed block; its embedding and head count for next to nothing."""
+    sizes: dict[str, Any] = {name: getattr(block, name) for name in ("d_model", "n_heads", "seq_len")}
+    model = gpt(name="block", n_layers=FEW_BLOCKS, vocab_size=1, **sizes)
+    shape: dict[str, Any] = {"n_stages": 1, "n_replicas": 1}
+    shape |= {"global_batch": block.microbatch, "microbatch": block.microbatch}
+    return Job(name="block", model=model, dtype=dtype, attention="fused", **shape)
+
+
+def _block_share(block: MeasuredBlock, dtype: str, peak_flop_per_s: float) -> float:
+    """The share of the peak that one GPU reached in a forward and a backward of a block."""
+    model = _job_of(block, dtype).modelled()
+    one = next(layer for layer in model.layers if layer.kind is LayerKind.BLOCK)
+    flop = block.microbatch * one.forward_flop * (1 + model.backward.whole)
+    return min(flop / (block.forward_s + block.backward_s) / peak_flop_per_s, 1.0)
+
+
+def _modelled(job: Job, device: Device, microbatch: int | None) -> Efficiency:
+    """What the lab's own model says of a GPU that nobody has timed."""
     name = spelling_of(device.gpu) or ""
     known, hardware = PRODUCTS.get(OTHER_NAMES.get(name, name)), hardware_of(device.gpu)
     if known is None or hardware is None or job.dtype not in HALVES:
@@ -317,10 +399,10 @@ def speeds_of(
 
     Raises JobError for an efficiency that is no share.
     """
-    speed_of: dict[tuple[str, int, float], float] = {}
+    speed_of: dict[tuple[object, ...], float] = {}
     speeds = []
     for device in devices:
-        kind = device.gpu, device.gpus, device.peak_flop_per_s
+        kind = device.gpu, device.gpus, device.peak_flop_per_s, id(device.measured)
         if kind not in speed_of:
             speed_of[kind] = peak_of(device, job.dtype) * share_of(job, device, efficiency, microbatch)
         speeds.append(speed_of[kind])

@@ -32,7 +32,7 @@ from dtfm_lab.domain.job import (
     LayerKind,
     boundary_bytes,
     boundary_of,
-    compressed_bytes,
+    coded_bytes,
     copied_elements,
     device_expert_elements,
     device_gradient_bytes,
@@ -54,7 +54,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[float, float]:
     """Bytes of the weights of a layer when gathered, with frozen ones ``beside_bytes``, and of its gradient when
     scattered, as compressed."""
-    gradient_bytes = compressed_bytes(parameters, job.gradients_in, job.gradients_as)
+    gradient_bytes = float(coded_bytes(parameters, job.gradient_coding))
     return float(parameters * BYTES_PER_ELEMENT[job.dtype]) + beside_bytes, gradient_bytes
 
 
@@ -73,28 +73,36 @@ def sharded_over(sharding: str | None, n_replicas: int) -> Sharded:
 
 
 class Gathered(NamedTuple):
-    """What a device holds whole beside its shards, at most."""
+    """What a device holds beside its shards, at most."""
 
     weights_bytes: float
     gradient_elements: int
+    """Gradients that are whole, in their own precision."""
+    passing_elements: int
+    """Gradients that are yet to be added, in the precision of numbers (``passing_gradient_elements``)."""
+
+    def total_bytes(self, job: Job) -> float:
+        """Bytes of all of it."""
+        gradient_bytes = self.gradient_elements * BYTES_PER_ELEMENT[job.gradients_in]
+        return self.weights_bytes + self.passing_elements * BYTES_PER_ELEMENT[job.dtype] + gradient_bytes
 
 
 def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
-    """Weights and gradients of a stage's layers that a device holds whole beside its shards, at most.
+    """Weights and gradients of a stage's layers that a device holds beside its shards, at most.
 
     With zero-3 the weights of the block in use and of the one fetched ahead, and those of the embedding and the head
     all the time: in FSDP they are the root's own, which torch's ``fully_shard`` does not drop after the forward. With
-    it and with zero-2 the gradients of the layer whose gradients are being scattered. Nothing where there is one
-    replica.
+    it and with zero-2 the gradients of the layer whose gradients are being scattered. Neither where there is one
+    replica. In any case the gradients of a block that are yet to be added in another precision.
     """
-    level = sharded_over(job.sharding, 2)
+    level, passing = sharded_over(job.sharding, 2), passing_gradient_elements(job, layers)
     if n_replicas == 1 or level.gradients == 1:
-        return Gathered(0.0, 0)
+        return Gathered(0.0, 0, passing)
     of = [(layer.kind, message_bytes_of(job, layer.parameters, frozen_bytes(job, layer))[0]) for layer in layers]
     blocks = sorted(n_bytes for kind, n_bytes in of if kind is LayerKind.BLOCK)
     root = sum(n_bytes for kind, n_bytes in of if kind is not LayerKind.BLOCK)
     gathered = root + sum(blocks[-2:]) if level.parameters > 1 else 0.0
-    return Gathered(gathered, max(layer.parameters for layer in layers))
+    return Gathered(gathered, max(layer.parameters for layer in layers), passing)
 
 
 def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
@@ -123,6 +131,53 @@ def optimizer_bytes(job: Job) -> int:
     return whole if job.optimizer == "adam" else whole - MOMENTS_BYTES[job.dtype] + 2
 
 
+class HeldOfParameter(NamedTuple):
+    """How often a device holds one of the numbers that belong to each trained parameter."""
+
+    each_bytes: int
+    """Bytes of one."""
+    parts: int
+    """Replicas that share the first copy of all of them."""
+    copies: int
+    """Further copies, on the other GPUs of a group."""
+    expert_copies: int
+    """Further copies where the parameter is an expert's."""
+
+    def elements(self, n_elements: IntArray, n_experts: IntArray) -> IntArray:
+        """Whole numbers that a device holds of a stage's parameters, ``n_experts`` of them experts'."""
+        copied = self.copies * (n_elements - n_experts) + self.expert_copies * n_experts
+        return np.asarray(-(-n_elements // self.parts) + copied)
+
+
+def held_of_parameter(job: Job, n_replicas: int) -> tuple[HeldOfParameter, HeldOfParameter, HeldOfParameter]:
+    """Return what a device holds of a parameter, of its gradient and of its optimiser's state, with so many replicas.
+
+    Where GPUs of a group hold the same parameters each has its own copy, but shards of the optimiser's states.
+    """
+    sizes = BYTES_PER_ELEMENT[job.dtype], BYTES_PER_ELEMENT[job.gradients_in], optimizer_bytes(job)
+    copies = job.data_gpus - 1, job.context_parallel - 1
+    of = (copies, copies, (0, 0) if job.splits_states else copies)
+    parameter, gradient, state = (
+        HeldOfParameter(each, parts, *more)
+        for each, parts, more in zip(sizes, sharded_over(job.sharding, n_replicas), of, strict=True)
+    )
+    return parameter, gradient, state
+
+
+def static_bytes(job: Job, n_replicas: int) -> float:
+    """Bytes that a device of so many replicas holds all the time of each trained parameter: itself, its gradient and
+    its optimiser's state. ``beside_static_bytes`` has the rest of a layer, ``gathered_of`` that of a stage."""
+    held = held_of_parameter(job, n_replicas)
+    return sum(one.each_bytes / one.parts for one in held) + float(sum(one.copies * one.each_bytes for one in held))
+
+
+def beside_static_bytes(job: Job, layer: Layer) -> float:
+    """Bytes that a layer holds beside ``static_bytes`` of each parameter: frozen weights, less the copies that experts
+    do not have."""
+    missing = sum((one.copies - one.expert_copies) * one.each_bytes for one in held_of_parameter(job, 1))
+    return job.data_gpus * frozen_bytes(job, layer) - float(missing) * layer.expert_elements
+
+
 class StaticMemory(NamedTuple):
     """Bytes that a device holds all the time. Each (positions,)."""
 
@@ -146,36 +201,24 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
     """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends. Where
     GPUs of a group hold the same parameters, each counts its own.
 
-    What is sharded over the replicas counts a shard, and beside it what is whole at a time (``gathered_of``);
-    of gradients also those of a block that are yet to be added in another precision (``passing_gradient_elements``).
+    What is sharded over the replicas counts a shard, rounded up to whole numbers (``held_of_parameter``), and beside it
+    what is whole at a time (``gathered_of``).
     """
     n_elements = np.array(device_gradient_elements(job, n_stages), dtype=np.int64)
-    each = BYTES_PER_ELEMENT[job.dtype]
-    over = sharded_over(job.sharding, job.n_replicas)
-    parameters, gradients, optimizer = (-(-n_elements // parts) for parts in over)
     n_experts = np.array(device_expert_elements(job, n_stages), dtype=np.int64)
-    copied = (job.data_gpus - 1) * (n_elements - n_experts) + (job.context_parallel - 1) * n_experts
-    parameters, gradients = parameters + copied, gradients + copied
-    if job.sharding in (None, "none"):
-        optimizer = optimizer + copied
-    weights_bytes = parameters * each
-    if over.gradients > 1:
-        whole = [gathered_of(job, layers, job.n_replicas) for layers in job.layers_of(n_stages)]
-        for position in range(job.n_stages):
-            here = whole[position :: job.n_stages]
-            weights_bytes[position] += math.ceil(max(one.weights_bytes for one in here))
-            gradients[position] += max(one.gradient_elements for one in here)
-    gradient_bytes = gradients * BYTES_PER_ELEMENT[job.gradients_in]
-    passing = np.array([passing_gradient_elements(job, layers) for layers in job.layers_of(n_stages)], dtype=np.int64)
-    gradient_bytes += each * passing.reshape(-1, job.n_stages).max(axis=0)
-    frozen = np.ceil([sum(frozen_bytes(job, x) for x in layers) for layers in job.layers_of(n_stages)]).astype(np.int64)
+    held = held_of_parameter(job, job.n_replicas)
+    weights_bytes, gradient_bytes, states_bytes = (one.each_bytes * one.elements(n_elements, n_experts) for one in held)
+    stages = job.layers_of(n_stages)
+    whole = [gathered_of(job, layers, job.n_replicas) for layers in stages]
+    for position in range(job.n_stages):
+        here = whole[position :: job.n_stages]
+        weights_bytes[position] += math.ceil(max(one.weights_bytes for one in here))
+        gradient_bytes[position] += held[1].each_bytes * max(one.gradient_elements for one in here)
+        gradient_bytes[position] += held[0].each_bytes * max(one.passing_elements for one in here)
+    frozen = np.ceil([sum(frozen_bytes(job, x) for x in layers) for layers in stages]).astype(np.int64)
     frozen *= job.data_gpus
-    return StaticMemory(
-        weights_bytes,
-        gradient_bytes,
-        optimizer * optimizer_bytes(job),
-        -(-frozen.reshape(-1, job.n_stages).sum(axis=0) // over.parameters),
-    )
+    shared = -(-frozen.reshape(-1, job.n_stages).sum(axis=0) // held[0].parts)
+    return StaticMemory(weights_bytes, gradient_bytes, states_bytes, shared)
 
 
 class ActivationMemory(NamedTuple):

@@ -1,6 +1,8 @@
-"""Seconds of a layer's passes, and of collectives.
+"""Seconds of a layer's passes, of collectives, and of averaging among replicas.
 
-Collectives are rings over the links of a group, in which every round waits for the slowest link.
+Collectives are rings over the links of a group, in which every round waits for the slowest link. Averaging comes first:
+what its messages carry, its rounds and what is coded for it. The engine, the search, its bounds and the modelled
+systems read these; ``domain.schedule.synchronisation`` says which replica sends to which, and in which order.
 
 A ring gathers, or scatters sums, in n - 1 rounds of 1/n of the bytes, and does both for an all-reduce (Patarasu and
 Yuan 2009, "Bandwidth optimal all-reduce algorithms").
@@ -27,13 +29,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dtfm_lab.costs.efficiency import BACKWARD_READS, GivenEfficiency, speeds_of
 from dtfm_lab.costs.memory import sharded_over, static_memory
-from dtfm_lab.costs.sharded_passes import GroupRings, PassSeconds, layer_messages, sharded_passes
+from dtfm_lab.costs.sharded_passes import PassSeconds, layer_messages, sharded_passes
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import (
     BACKWARD_PER_FORWARD,
@@ -48,21 +50,174 @@ from dtfm_lab.domain.job import (
     moved_elements,
     repeated_flop,
 )
-from dtfm_lab.domain.network import Device, Links, hardware_of
+from dtfm_lab.domain.network import Device, Links, Topology, hardware_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Programs, Step
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How replicas average. Functions take numbers, or arrays that broadcast; numba compiles those that the search's loops
+# call, so these call no other function.
+
+
+WAYS = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
+"""Ways to average whose seconds are known without a simulation, in the order of their numbers."""
+SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
+"""Their numbers in compiled loops; NOTHING where nothing is averaged behind the passes."""
+
+
+def way_of(job: Job) -> int | None:
+    """Return the number of the way in which a job's replicas average behind their passes; None for one that is not
+    among ``WAYS``. With zero-3 it is NOTHING, as the passes scatter all gradients."""
+    if job.sharding == "zero-3":
+        return NOTHING
+    return WAYS.index(job.synchronisation) if job.synchronisation in WAYS else None
+
+
+def travels_beside(job: Job) -> bool:
+    """Whether averages travel beside the passes of following iterations, or are of one fragment at a time."""
+    return job.fragments > 1 or job.fragment_delay > 0
+
+
+def shard(whole: Any, n: Any) -> Any:
+    """One of n equal parts of a whole: bytes of a message, or seconds. Of n replicas each averages one."""
+    return whole / n
+
+
+def ring_rounds(n: Any) -> Any:
+    """Rounds in which a ring of n sums, or gathers, n shards; an all-reduce takes as many again."""
+    return n - 1
+
+
+def ring_share(n: Any) -> Any:
+    """Part of the bytes that each link of a ring of n carries while it sums, or gathers, them."""
+    return (n - 1) / n
+
+
+def ring_link_s(n: Any, there_s: Any, back_s: Any, latency_s: Any) -> Any:
+    """Least seconds in which a link of a ring of n carries the shards of both halves, one after the other.
+
+    A message of the first half occupies it for ``there_s``, one of the second for ``back_s``.
+    """
+    return (n - 1) * (there_s + back_s) + latency_s
+
+
+def ring_rounds_s(n: Any, round_s: Any) -> Any:
+    """Seconds in which a ring of n sums, or gathers, if each round takes ``round_s``."""
+    return (n - 1) * round_s
 
 
 def ring_gather_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Seconds in which n members with 1/n of ``n_bytes`` each give everyone all; also those of a reduce-scatter."""
-    return (n - 1) * (latency_s + n_bytes / n / bandwidth_bytes_per_s) if n > 1 else 0.0
+    return float(ring_rounds_s(n, latency_s + shard(n_bytes, n) / bandwidth_bytes_per_s)) if n > 1 else 0.0
 
 
 def ring_all_reduce_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Seconds in which n members sum ``n_bytes`` each and all have the sum: a reduce-scatter and a gather."""
     return 2 * ring_gather_s(n_bytes, n, bandwidth_bytes_per_s, latency_s)
+
+
+class GroupRings:
+    """The rings of a plan's data-parallel groups, all in use at once.
+
+    A ring visits regions and hosts one after the other, as collective libraries lay theirs, so it enters and leaves
+    each of them once. Rings that leave a host by its one NIC share that NIC.
+    """
+
+    def __init__(self, topology: Topology, links: Links, groups: IntArray) -> None:
+        """``groups`` is (S, R) devices, a row for each group."""
+        self._links, self.n_members = links, groups.shape[1]
+        place = {}
+        for device in groups.ravel().tolist():
+            of = topology.devices[device]
+            host = of.host or f" {device}"
+            place[device] = (topology.regions.index(of.region), host)
+        self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
+        leaving = [links.queues(ring, np.roll(ring, -1))[0] for ring in self._rings]
+        used, counts = np.unique(np.concatenate(leaving), return_counts=True)
+        self._sharing = [counts[np.searchsorted(used, one)] for one in leaving]
+
+    def gather_s(self, group: int, n_bytes: float) -> float:
+        """Seconds in which the members of a group gather ``n_bytes``, or scatter a sum of as many."""
+        if self.n_members == 1:
+            return 0.0
+        ring, sharing = self._rings[group], self._sharing[group]
+        after = np.roll(ring, -1)
+        moving_s = sharing * self._links.moving_s(ring, after, shard(n_bytes, self.n_members))
+        return float(ring_rounds_s(self.n_members, (moving_s + self._links.latency_s[ring, after]).max()))
+
+
+class Coded(NamedTuple):
+    """What one replica codes and decodes of its gradient to average it, where messages are compressed.
+
+    Replicas that split the optimiser's states send parameters back, uncompressed: they code no averages.
+    """
+
+    pack_s: float
+    """Seconds of coding what leaves before anything was summed."""
+    summed: float
+    """Gradients that its sums code and decode together, in whole gradients."""
+    n_sums: int
+    unpacked: float
+    """Gradients that are decoded after the last sum, in whole gradients."""
+
+
+def coding_s(n_elements: Any, plain_bytes: Any, codec_bytes_per_s: Any) -> Any:
+    """Seconds in which a device codes, or decodes, so many numbers of ``plain_bytes`` each."""
+    return n_elements * plain_bytes / codec_bytes_per_s
+
+
+def coded_in_shards(whole_s: float, n: int, splits: bool) -> Coded:
+    """Of each of n replicas that average a shard each: ``sharded`` and ``sharded-at-once``.
+
+    ``whole_s`` are the seconds of coding a whole gradient.
+    """
+    share = (n - 1) / n
+    return Coded(whole_s * share, share if splits else 1.0, 1, 0.0 if splits else share)
+
+
+def coded_in_ring(whole_s: float, n: int, splits: bool) -> Coded:
+    """Of each of n replicas in a ring. The last sum of replicas that split states is not coded again."""
+    return Coded(whole_s / n, (2 * (n - 1) - splits) / n, n - 1, 0.0 if splits else (n - 1) / n)
+
+
+def coded_at_root(n: int) -> Coded:
+    """Of the replica that sums the whole gradients of all n: ``central``."""
+    return Coded(0.0, float(n), 1, 0.0)
+
+
+def coded_by_member(whole_s: float) -> Coded:
+    """Of a replica that sends its whole gradient and gets a whole average: ``central`` and ``hierarchical``."""
+    return Coded(whole_s, 0.0, 0, 1.0)
+
+
+def coded_by_leader(whole_s: float, n_members: float, n_leaders: int) -> Coded:
+    """Of a region's first replica, which sums its region's whole gradients and exchanges shards with other leaders:
+    ``hierarchical``."""
+    apart = (n_leaders - 1) / n_leaders
+    n_sums, summed = 0, 0.0
+    if n_members > 1:
+        n_sums, summed = 1, n_members - 1.0 + (apart if n_leaders > 1 else 1.0)
+    if n_leaders > 1:
+        n_sums, summed = n_sums + 1, summed + 1.0
+    return Coded(whole_s * (apart if n_members == 1 else 0.0), summed, n_sums, apart)
+
+
+def sum_seconds(whole_s: float, coded: Coded, apart: bool) -> tuple[float, float]:
+    """Return the seconds of each of a replica's sums, and of what follows the last message that comes back.
+
+    Where replicas step ``apart`` from that, alone or each with its shard, what follows is a sum, too, and all of them
+    take the mean.
+    """
+    if not apart:
+        return (whole_s * coded.summed / coded.n_sums if coded.n_sums else 0.0), whole_s * coded.unpacked
+    each_s = whole_s * (coded.summed + coded.unpacked) / (coded.n_sums + 1)
+    return each_s, each_s
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Passes of layers and stages, and the messages within a group of GPUs.
 
 
 ALL_REDUCES = {LayerKind.EMBEDDING: (1, 0), LayerKind.BLOCK: (2, 2), LayerKind.HEAD: (0, 1)}
@@ -78,7 +233,7 @@ class PassParts(NamedTuple):
     """Of what is recomputed in the backward."""
 
 
-NOTHING = PassParts(0.0, 0.0, 0.0)
+NO_MESSAGES = PassParts(0.0, 0.0, 0.0)
 
 
 def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassSeconds:
@@ -87,7 +242,7 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
     A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
     recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
     within a group of GPUs are part of the passes, and where the job counts it (``memory_traffic``) the bytes that
-    operators move. A block's pass takes no less than its kernels' launches (``block_launch_s``). Raises JobError where
+    operators move. A block's pass takes no less than its kernels' launches (``launch_seconds``). Raises JobError where
     the job counts memory traffic and a GPU's memory bandwidth is unknown.
     """
     once_s, again_s = (job.microbatch * flop / flop_per_s for flop in (layer.forward_flop, repeated_flop(job, layer)))
@@ -104,16 +259,20 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
     passes = PassSeconds(
         forward_s, inputs_s + weights_s + back_s, inputs_s + unweighted_s + back_s, weights_s - unweighted_s
     )
-    if not job.block_launch_s or layer.kind is not LayerKind.BLOCK:
+    if layer.kind is not LayerKind.BLOCK or not (launch_s := block_launch_s(job, device)):
         return passes
-    launched_s = launch_seconds(job)
-    return PassSeconds(*map(max, passes, launched_s))
+    return PassSeconds(*map(max, passes, launch_seconds(job, launch_s)))
 
 
-def launch_seconds(job: Job) -> PassSeconds:
+def block_launch_s(job: Job, device: Device) -> float:
+    """Least seconds of a block's forward and backward: what the job states, or else what was measured of the GPU."""
+    return job.block_launch_s or (0.0 if device.measured is None else device.measured.block_launch_s)
+
+
+def launch_seconds(job: Job, launch_s: float) -> PassSeconds:
     """Least seconds of a block's passes, in which its kernels are launched: a third in the forward, as much for each
     half of the backward, and again what a backward repeats."""
-    third_s = job.block_launch_s / 3
+    third_s = launch_s / 3
     again_s = third_s if job.checkpoints != "none" else 0.0
     return PassSeconds(third_s, 2 * third_s + again_s, third_s + again_s, third_s)
 
@@ -132,7 +291,7 @@ def group_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) 
     ``selective`` checkpointing keeps what arrived.
     """
     if device.gpus == 1:
-        return NOTHING
+        return NO_MESSAGES
     forward_s, backward_s = _layer_messages_s(job, layer, device, flop_per_s)
     return PassParts(forward_s, backward_s, forward_s if _is_sent_again(job, layer) else 0.0)
 
@@ -175,13 +334,13 @@ def group_average_s(job: Job, n_elements: int, n_experts: int, device: Device) -
     if job.data_gpus == 1:
         return 0.0
     inner = device.inner_bandwidth_bytes_per_s, device.inner_latency_s
-    gradient, parameter = BYTES_PER_ELEMENT[job.gradients_in], BYTES_PER_ELEMENT[job.dtype]
-    back = gradient if job.sharding in (None, "none") else parameter
+    there = BYTES_PER_ELEMENT[job.gradients_in]  # within a group nothing is compressed
+    back = BYTES_PER_ELEMENT[job.dtype] if job.splits_states else there
     alike = (n_elements - n_experts, job.data_gpus), (n_experts / job.expert_parallel, job.context_parallel)
     return sum(
         ring_gather_s(each * elements / tensor_gpus(job, device.gpus), n, *inner)
         for elements, n in alike
-        for each in (gradient, back)
+        for each in (there, back)
         if elements
     )
 
@@ -242,7 +401,7 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Per position in the pipeline, bytes of the optimiser's step: parameters, gradients and states are read and
     written once, gradients as zeros. Where replicas split the states, each steps its shard alone; with zero-1 it still
     holds the whole gradient, which it zeroes."""
-    split = job.sharding not in (None, "none")  # among all GPUs that hold the same
+    split = job.splits_states  # among all GPUs that hold the same
     one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
     whole = static_memory(job.with_fields(sharding="none", **one), n_stages)
     over = sharded_over(job.sharding, job.n_replicas)
@@ -336,8 +495,9 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
     step_bytes = step_traffic_bytes(job, programs.schedule.n_stages)
     rows = []
     for position, tails in enumerate(programs.tails):
-        coded_bytes = n_elements[position] * BYTES_PER_ELEMENT[job.gradients_in]
-        whole_s = coded_bytes / job.codec_bytes_per_s if job.codes_gradients else 0.0
+        whole_s = 0.0
+        if job.codes_gradients:
+            whole_s = coding_s(n_elements[position], job.gradient_coding.plain, job.codec_bytes_per_s)
         alike = {id(tail): tail for tail in tails}
         means = {key: [_mean_coded(tail, kind) for kind in CODING] for key, tail in alike.items()}
         for replica, tail in enumerate(tails):

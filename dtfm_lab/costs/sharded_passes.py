@@ -13,9 +13,7 @@ Their seconds are spread evenly over all micro-batches, as all backwards of a st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
+from typing import NamedTuple, Protocol
 
 from dtfm_lab.costs.memory import message_bytes_of
 from dtfm_lab.domain.job import (
@@ -23,8 +21,6 @@ from dtfm_lab.domain.job import (
     Layer,
     frozen_bytes,
 )
-from dtfm_lab.domain.network import Links, Topology
-from dtfm_lab.domain.units import IntArray
 
 
 class PassSeconds(NamedTuple):
@@ -39,34 +35,10 @@ class PassSeconds(NamedTuple):
     """The second half, which makes the gradients of weights."""
 
 
-class GroupRings:
-    """The rings of a plan's data-parallel groups, all in use at once.
+class Rings(Protocol):
+    """Rings of groups of replicas, one for each stage: ``costs.seconds.GroupRings``."""
 
-    A ring visits regions and hosts one after the other, as collective libraries lay theirs, so it enters and leaves
-    each of them once. Rings that leave a host by its one NIC share that NIC.
-    """
-
-    def __init__(self, topology: Topology, links: Links, groups: IntArray) -> None:
-        """``groups`` is (S, R) devices, a row for each group."""
-        self._links, self.n_members = links, groups.shape[1]
-        place = {}
-        for device in groups.ravel().tolist():
-            of = topology.devices[device]
-            host = of.host or f" {device}"
-            place[device] = (topology.regions.index(of.region), host)
-        self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
-        leaving = [links.queues(ring, np.roll(ring, -1))[0] for ring in self._rings]
-        used, counts = np.unique(np.concatenate(leaving), return_counts=True)
-        self._sharing = [counts[np.searchsorted(used, one)] for one in leaving]
-
-    def gather_s(self, group: int, n_bytes: float) -> float:
-        """Seconds in which the members of a group gather ``n_bytes``, or scatter a sum of as many."""
-        if self.n_members == 1:
-            return 0.0
-        ring, sharing = self._rings[group], self._sharing[group]
-        after = np.roll(ring, -1)
-        moving_s = sharing * self._links.moving_s(ring, after, n_bytes / self.n_members)
-        return float((self.n_members - 1) * (moving_s + self._links.latency_s[ring, after]).max())
+    def gather_s(self, group: int, n_bytes: float) -> float: ...
 
 
 def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
@@ -114,7 +86,7 @@ def sharded_passes(alone: PassSeconds, messages: LayerMessages, *, prefetch: boo
     )
 
 
-def layer_messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) -> LayerMessages:
+def layer_messages(job: Job, layers: Sequence[Layer], rings: Rings, group: int) -> LayerMessages:
     """What a stage whose gradients, and with zero-3 parameters, are sharded over its replicas gathers and scatters."""
     whole = sum(layer.forward_flop for layer in layers)
     shares = [layer.forward_flop / whole if whole else 1 / len(layers) for layer in layers]

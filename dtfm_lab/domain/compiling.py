@@ -1,6 +1,7 @@
 """Compile kernels with numba, and cache the machine code on disk."""
 
 import hashlib
+import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -36,21 +37,44 @@ def inlined(function: Function) -> Function:
 def _compiled(function: Function, inline: Literal["never", "always"]) -> Function:
     config: Any = numba.config
     with _config_lock:
-        previous, config.CACHE_DIR = config.CACHE_DIR, _cache(Path(function.__code__.co_filename).parent)
+        previous, config.CACHE_DIR = config.CACHE_DIR, _cache(_folder(function), _from_elsewhere(function))
         try:
             return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", inline=inline)(function))
         finally:
             config.CACHE_DIR = previous
 
 
-@lru_cache(maxsize=8)
-def _cache(folder: Path) -> str:
-    """Return the cache folder for this version of a folder of kernels.
+def _folder(function: Callable[..., Any]) -> Path:
+    return Path(function.__code__.co_filename).parent
 
-    numba checks only the file of the function itself. A kernel that calls one from another file would keep that one's
+
+@lru_cache(maxsize=1024)
+def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the sources of the compiled functions from other folders that this one calls, with the constants they use.
+
+    Folders are those of files; calls through functions of the same folder count, too.
+    """
+    found: set[str] = set()
+    for name in function.__code__.co_names:
+        called = getattr(function.__globals__.get(name), "py_func", None)
+        if called is None:
+            continue
+        found.update(_from_elsewhere(called))
+        if _folder(called) != _folder(function):
+            named = {one: called.__globals__.get(one) for one in called.__code__.co_names}
+            constants = {one: value for one, value in named.items() if isinstance(value, int | float | str)}
+            found.add(f"{inspect.getsource(called)}{constants}")
+    return tuple(sorted(found))
+
+
+@lru_cache(maxsize=64)
+def _cache(folder: Path, from_elsewhere: tuple[str, ...]) -> str:
+    """Return the cache folder for this version of a folder of kernels, and of what they call from other folders.
+
+    numba checks only the file of the function itself. A kernel that calls one from another file would keep the other's
     old code after a change.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256("".join(from_elsewhere).encode())
     for source in sorted(folder.glob("*.py")):
         digest.update(source.read_bytes())
     name = digest.hexdigest()[:12]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, MeasuredGpu, Topology
 from dtfm_lab.domain.units import TERA, BoolArray, FloatArray, GiB, IntArray, by_key, to_gbps, to_ms
 
 Speed = tuple[float, float]
@@ -55,6 +55,26 @@ def _estimate(estimate: BandwidthEstimate) -> dict[str, Any]:
 
 
 def _measured(topology: Topology) -> dict[str, Any]:
+    """Times of blocks by GPU, and of messages by size, with an entry for each measured directed link; empty where none
+    was measured."""
+    gpus = {device.gpu: device.measured for device in topology.devices if device.measured is not None}
+    found = _messages(topology) | ({"gpus": [_measured_gpu(*one) for one in gpus.items()]} if gpus else {})
+    return {"measured": found} if found else {}
+
+
+def _measured_gpu(gpu: str, measured: MeasuredGpu) -> dict[str, Any]:
+    blocks = [
+        {name: getattr(one, name) for name in ("d_model", "n_heads", "seq_len", "microbatch")}
+        | {"forward_ms": float(to_ms(one.forward_s)), "backward_ms": float(to_ms(one.backward_s))}
+        for one in measured.blocks
+    ]
+    numbers = {"block_launch_ms": float(to_ms(measured.block_launch_s)), "step_gib": measured.step_bytes / GiB}
+    texts = {name: getattr(measured, name) for name in ("host", "date", "versions")}
+    more = {name: value for name, value in (numbers | texts).items() if value}
+    return {"gpu": gpu, "dtype": measured.dtype} | more | {"blocks": blocks}
+
+
+def _messages(topology: Topology) -> dict[str, Any]:
     """Return times by message size with one entry per measured directed link; empty if none was measured."""
     if topology.message_bytes is None or topology.message_s is None:
         return {}
@@ -63,7 +83,7 @@ def _measured(topology: Topology) -> dict[str, Any]:
         {"from": names[i], "to": names[j], "message_ms": times[i, j].tolist()}
         for i, j in np.argwhere(~np.isnan(times[:, :, 0]))
     ]
-    return {"measured": {"message_bytes": topology.message_bytes.tolist(), "links": links}}
+    return {"message_bytes": topology.message_bytes.tolist(), "links": links}
 
 
 def _nics(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:

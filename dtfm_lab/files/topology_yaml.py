@@ -6,6 +6,8 @@ from them. ``topology_writing`` writes what is read here.
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -13,6 +15,7 @@ import numpy as np
 from pydantic import FailFast, Field, model_validator
 
 from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT
 from dtfm_lab.domain.network import (
     LINK_SPREAD,
     LONGEST_NAME,
@@ -21,6 +24,8 @@ from dtfm_lab.domain.network import (
     PAPERS_GPU,
     BandwidthEstimate,
     Device,
+    MeasuredBlock,
+    MeasuredGpu,
     Topology,
     as_number,
     check_count,
@@ -30,6 +35,7 @@ from dtfm_lab.domain.network import (
     typical_price,
 )
 from dtfm_lab.domain.network.conversions import OTHER_UNIT
+from dtfm_lab.domain.network.device import spelling_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, by_key, from_gbps, from_ms
 from dtfm_lab.files.reading import Section, located, parse, read_mapping, title_of, write_text, write_yaml
@@ -188,13 +194,53 @@ class MeasuredLinkSection(UnitSection):
     """Milliseconds of a message of each size."""
 
 
-class MeasuredSection(Section):
-    """Measurements of a network."""
+class MeasuredBlockSection(Section):
+    """The time of a transformer block on one GPU."""
 
-    message_bytes: list[float]
+    d_model: int = Field(gt=0)
+    """Width."""
+    n_heads: int = Field(gt=0)
+    """Attention heads."""
+    seq_len: int = Field(gt=0)
+    """Tokens of a sequence."""
+    microbatch: int = Field(gt=0)
+    """Sequences of a pass."""
+    forward_ms: float = Field(gt=0, allow_inf_nan=False)
+    """Milliseconds of a forward."""
+    backward_ms: float = Field(gt=0, allow_inf_nan=False)
+    """Milliseconds of a backward."""
+
+
+class MeasuredGpuSection(Section):
+    """What `dtfm-lab calibrate` measured of a kind of GPU; it counts for all devices that have it."""
+
+    gpu: Name
+    """The GPU, as the devices name it."""
+    dtype: Name
+    """Precision of the blocks' numbers."""
+    blocks: list[MeasuredBlockSection] = Field(min_length=1, max_length=100)
+    """One for each width, the narrowest first."""
+    block_launch_ms: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Milliseconds in which the kernels of a block's forward and backward are launched."""
+    step_gib: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Peak memory of a training step, with Adam's states in fp32, of the widest block that fits, in GiB."""
+    host: Name = ""
+    """Where it was measured."""
+    date: Name = ""
+    """When it was measured."""
+    versions: Name = ""
+    """Versions of what computed."""
+
+
+class MeasuredSection(Section):
+    """Measurements of a network: times of messages, and of blocks on its GPUs."""
+
+    message_bytes: list[float] = Field(default_factory=list)
     """Message sizes, increasing."""
-    links: Annotated[list[MeasuredLinkSection], FailFast()]
+    links: Annotated[list[MeasuredLinkSection], FailFast()] = Field(default_factory=list)
     """One line per measured direction of a link."""
+    gpus: list[MeasuredGpuSection] = Field(default_factory=list, max_length=100)
+    """A part for each kind of GPU that was measured."""
 
 
 class EstimateSection(Section):
@@ -238,7 +284,7 @@ class TopologyFile(Section):
     links: Annotated[list[LinkSection], FailFast()] = Field(default_factory=list)
     """Speeds of single links. They take precedence over all others."""
     measured: MeasuredSection | None = None
-    """Measured times of messages of several sizes."""
+    """Measured times of messages of several sizes, and of blocks."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -313,7 +359,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
     with np.errstate(over="ignore"):  # an overflow is refused as a link without end
         seconds, bytes_per_s = from_ms(latency_ms), from_gbps(gbps)
     return Topology(
-        tuple(devices),
+        tuple(_with_blocks(file.measured, devices)),
         seconds,
         bytes_per_s,
         name=file.name or name,
@@ -351,9 +397,40 @@ def _refuse_empty_regions(file: TopologyFile, topology: Topology) -> None:
             raise TopologyError(f"region {region.name} has no devices; wanted a count, or devices")
 
 
+def _with_blocks(measured: MeasuredSection | None, devices: list[Device]) -> Iterator[Device]:
+    """The devices, each with what was measured of its GPU. Raises TopologyError for a GPU that none has."""
+    found = {} if measured is None else {spelling_of(one.gpu) or one.gpu: one for one in measured.gpus}
+    if measured is not None and len(found) < len(measured.gpus):
+        raise TopologyError("a GPU is twice among measured gpus; wanted one part for each")
+    if strange := sorted(found.keys() - {device.gpu for device in devices}):
+        raise unknown("GPU of a device", strange[0], {device.gpu for device in devices})
+    made = {gpu: _measured_gpu(section) for gpu, section in found.items()}
+    for device in devices:
+        yield replace(device, measured=made[device.gpu]) if device.gpu in made else device
+
+
+def _measured_gpu(section: MeasuredGpuSection) -> MeasuredGpu:
+    if section.dtype not in BYTES_PER_ELEMENT:
+        raise unknown("dtype of a measured GPU", section.dtype, BYTES_PER_ELEMENT)
+    sizes = ("d_model", "n_heads", "seq_len", "microbatch")
+    return MeasuredGpu(
+        blocks=tuple(
+            MeasuredBlock(
+                **{name: getattr(one, name) for name in sizes},
+                forward_s=from_ms(one.forward_ms),
+                backward_s=from_ms(one.backward_ms),
+            )
+            for one in section.blocks
+        ),
+        block_launch_s=from_ms(section.block_launch_ms),
+        step_bytes=section.step_gib * GiB,
+        **{name: getattr(section, name) for name in ("dtype", "host", "date", "versions")},
+    )
+
+
 def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
     """Return the fields of a Topology for times by message size, with NaN for pairs without any."""
-    if measured is None:
+    if measured is None or not (measured.message_bytes or measured.links):
         return {}
     n_sizes = len(measured.message_bytes)
     check_sizes(n_sizes, len(at))

@@ -41,7 +41,7 @@ T = TypeVar("T")
 MOST_ROWS = 1_000_000
 """Maximum number of rows of a trace that is kept. They take about ten megabytes."""
 COMPRESSION_LEVEL = 1
-"""zlib's fastest level. Slower levels save little here."""
+"""The fastest level of zlib. Slower levels save little here."""
 SAME = {"same": "plan"}
 """What a file holds instead of a network that equals the plan's."""
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dtfm_lab.costs.seconds import shard
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import CostBreakdown
@@ -35,7 +36,7 @@ class PairCosts:
 
 def pair_costs(topology: Topology, job: Job) -> PairCosts:
     """The pair costs of a job on a topology; the communication cost depends on nothing else."""
-    return _pair_costs(topology, job.gradient_bytes / job.n_replicas, job.hop_bytes)
+    return _pair_costs(topology, shard(job.gradient_bytes, job.n_replicas), job.hop_bytes)
 
 
 @lru_cache(maxsize=2)

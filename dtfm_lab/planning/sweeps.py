@@ -82,7 +82,7 @@ class Planned:
 
 
 PLANNED = tuple(each.name for each in fields(Planned))
-TYPES = {"fits": "boolean"} | dict.fromkeys(
+TYPES = {"fits": "boolean", "basis": "object"} | dict.fromkeys(
     ("peak_activations", "plan_stages", "plan_replicas", "plan_devices", "evaluations"), "Int64"
 )
 """Types of the columns that are no float."""

@@ -158,7 +158,7 @@ def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[Sensitivi
         )
 
 
-class _Target(NamedTuple):
+class ImprovedTarget(NamedTuple):
     """A link, all links of two regions, or a device, to be improved."""
 
     of: str
@@ -212,7 +212,7 @@ class Baseline:
         """Whether passes take other seconds on other links, as they gather parameters over them."""
         return self.plan.job.gathers_passes and not self.simulated.profiled
 
-    def improved_s(self, what: str, target: _Target, factor: float) -> float:
+    def improved_s(self, what: str, target: ImprovedTarget, factor: float) -> float:
         """Seconds of an iteration with one target improved, in both directions of a link."""
         where: Mask = np.zeros(self.links.latency_s.shape, dtype=bool)
         i, j = np.array(target.pairs).T
@@ -237,13 +237,13 @@ class Baseline:
         return total_s
 
 
-def _devices(plan: Plan) -> list[_Target]:
+def _devices(plan: Plan) -> list[ImprovedTarget]:
     """All devices of the plan, in stage order."""
     names = plan.topology.names
-    return [_Target("device", names[d], [(d, d)]) for d in plan.placement.devices.ravel().tolist()]
+    return [ImprovedTarget("device", names[d], [(d, d)]) for d in plan.placement.devices.ravel().tolist()]
 
 
-def _links(base: Baseline) -> list[_Target]:
+def _links(base: Baseline) -> list[ImprovedTarget]:
     """Pairs of devices that send each other something, and pairs of regions with several of them."""
     topology = base.plan.topology
     names = topology.names
@@ -254,9 +254,9 @@ def _links(base: Baseline) -> list[_Target]:
         used.update(zip(low.tolist(), high.tolist(), strict=True))
     region = [device.region or device.name for device in topology.devices]
     between = by_key((frozenset((region[i], region[j])), (i, j)) for i, j in sorted(used))
-    links = [_Target("link", f"{names[i]} - {names[j]}", [(i, j)]) for i, j in sorted(used)]
+    links = [ImprovedTarget("link", f"{names[i]} - {names[j]}", [(i, j)]) for i, j in sorted(used)]
     for some in between.values():
         a, b = (region[d] for d in some[0])
         if len(some) > 1:
-            links.append(_Target("regions", f"{a} - {b}" if a != b else f"links within {a}", some))
+            links.append(ImprovedTarget("regions", f"{a} - {b}" if a != b else f"links within {a}", some))
     return links

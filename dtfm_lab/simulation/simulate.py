@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from dtfm_lab.costs.basis import basis_of, profiled_basis
 from dtfm_lab.costs.efficiency import GivenEfficiency, efficiency_of, peak_of, speeds_of
 from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import TraceError
@@ -99,6 +100,7 @@ def simulate(
             else {name: getattr(ran, name) for name in OF_THE_RUN}
         ),
         plan=traced_plan(plan, found.schedule),
+        basis=profiled_basis(ran.clock if ran else "model") if found.profiled else basis_of(plan, found.efficiency),
         **(known_spreads := spreads_of(plan, found.efficiency, ran=ran, profiled=found.profiled)),
         swings=deferred(partial(swings_of, found.times, every, **known_spreads)),
     )
@@ -293,12 +295,12 @@ def spreads_of(
     link_spread = plan.topology.link_spread if ran is None else ran.link_spread
     if profiled and ran is not None and ran.compute_spread:
         return Spreads(compute_spread=ran.compute_spread, link_spread=link_spread)
-    of_kind: dict[tuple[str, float, int], float] = {}
+    of_kind: dict[tuple[object, ...], float] = {}
 
     def spread(device: Device) -> float:
         if profiled or efficiency is not None:
             return 0.0 if profiled else getattr(efficiency, "spread", 0.0)
-        kind = device.gpu, device.peak_flop_per_s, device.gpus
+        kind = device.gpu, device.peak_flop_per_s, device.gpus, id(device.measured)
         if kind not in of_kind:
             of_kind[kind] = efficiency_of(plan.job, device).spread
         return of_kind[kind]

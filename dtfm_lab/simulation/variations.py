@@ -62,6 +62,8 @@ class SimulatedOutcome:
     iteration_low_s: float = math.nan
     """Beginning of the interval in which the iteration lies with 90 % confidence: see ``Trace.interval``."""
     iteration_high_s: float = math.nan
+    basis: str = ""
+    """What the seconds rest on, a word and why: ``guessed: the model has ...``."""
 
 
 OUTCOMES = tuple(each.name for each in fields(SimulatedOutcome))
@@ -104,6 +106,7 @@ class Variation:
             peak_activations=max(peak_activations(trace.context.recorded_schedule)),
             iteration_low_s=low_s,
             iteration_high_s=high_s,
+            basis=trace.context.basis.sentence,
         )
 
     def _of(self, names: tuple[str, ...]) -> dict[str, Any]:

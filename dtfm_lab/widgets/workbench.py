@@ -46,12 +46,14 @@ from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.shell.bar import StatusBar
-from dtfm_lab.widgets.shell.panes import LabStep, NetworkPane, Panes
+from dtfm_lab.widgets.shell.panes import LEARN, PLAN, RUN, SEARCH, WHAT_IF, LabStep, NetworkPane, Panes
+from dtfm_lab.widgets.shell.words_panel import WordsPanel
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend
 from dtfm_lab.widgets.what_if import WhatIfPanel
+from dtfm_lab.widgets.what_if.worth_panel import WorthPanel
 
 log = logging.getLogger(__name__)
 AGAIN = "import dtfm_lab as lab\nlab.Lab(restores=True)"
@@ -126,7 +128,7 @@ class Lab(w.VBox):
                 self.bar.view.observe(lambda change: self._keep_for(autosave, change["new"]), "visitor")
             halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
             self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
-            css = "".join([markup.CSS, markup.PANES_CSS, *(step.css for step in self.steps)])
+            css = "".join([markup.CSS, markup.PANES_CSS, self.panes.css, *(step.css for step in self.steps)])
             parts = [w.HTML(f"<style>{css}</style>", layout=w.Layout(display="none"))]
             parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
             parts += [] if self.autosave is None else [self.autosave.view]
@@ -160,11 +162,12 @@ class Lab(w.VBox):
         self.replanning.foresee = self.schedule_panel.foresee
         self.replanning.show_at_hand = self.schedule_panel.show_at_hand
         self.what_if_panel = WhatIfPanel(lab_state)
+        self.worth_panel = WorthPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)
 
     def _steps(self) -> list[LabStep]:
-        """Return the panes in order: the lab's own, and those of extensions.
+        """Return the panes in order of their tabs and pages: the lab's own, and those of extensions.
 
         The lab needs no more than an entry here, or a pane of an extension, to show, save and restore a new one.
         """
@@ -172,16 +175,31 @@ class Lab(w.VBox):
         predicted = of("predicted", lambda it: f"predicted {format_s(it.iteration_s)} under {it.context.schedule}")
         measured = of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}")
         error = of("comparison", lambda comparison: f"error {comparison.error_text}")
+        found = of("bounded_plan", result_words)
         own = [
-            LabStep("plan", self.plan_panel, "Search", of("bounded_plan", result_words), plan_staleness, "Plan again"),
-            LabStep("groups", self.groups_panel, "Groups", groups, plan_staleness),
-            LabStep("schedule", self.schedule_panel, "Schedule", predicted, prediction_staleness, redo="Predict again"),
-            LabStep("what-if", self.what_if_panel, "What if", staleness=plan_staleness),
-            LabStep("run", self.run_panel, "Run", measured, run_staleness, "Run again", asked_for=True),
-            LabStep("compare", self.compare_panel, "Compare", error, comparison_staleness, asked_for=True),
+            LabStep("plan", self.plan_panel, "Search", found, plan_staleness, "Plan again", tab=SEARCH),
+            LabStep(
+                "schedule", self.schedule_panel, "Timeline", predicted, prediction_staleness, "Predict again", tab=PLAN
+            ),
+            LabStep("groups", self.groups_panel, "Groups", groups, plan_staleness, tab=PLAN),
+            LabStep("what-if", self.what_if_panel, "Sliders", staleness=plan_staleness, tab=WHAT_IF),
+            LabStep("worth", self.worth_panel, "Worth", staleness=self.worth_panel.staleness, tab=WHAT_IF),
+            LabStep("run", self.run_panel, "Run", measured, run_staleness, "Run again", asked_for=True, tab=RUN),
+            LabStep(
+                "compare",
+                self.compare_panel,
+                "Compare",
+                error,
+                comparison_staleness,
+                asked_for=True,
+                tab=RUN,
+                is_offered=lambda state: state.measured is not None,
+            ),
+            LabStep("words", WordsPanel(), "Words", tab=LEARN),
         ]
-        steps = [replace(step, position=10 * number) for number, step in enumerate(own)] + self._steps_of_extensions()
-        steps.sort(key=lambda step: step.position)
+        steps = [replace(step, position=10 * number) for number, step in enumerate(own[:-1])]
+        steps += [own[-1], *self._steps_of_extensions()]  # words come after the course
+        steps.sort(key=lambda step: step.order)
         self.panels |= {step.saved_name: step.panel for step in steps}
         return steps
 
@@ -197,13 +215,13 @@ class Lab(w.VBox):
 
     def _menus(self) -> list[w.Widget]:
         """Return the boxes that the bar opens over the lab: of the network, of the job, and of what is rarer."""
-        larger = w.Checkbox(False, description="Larger type, as for a projector", indent=False)
+        larger = w.Checkbox(False, description="Larger type, for a projector", indent=False)
         larger.observe(lambda change: mark(self, "dtfm-large", change["new"]), "value")
         gallery = button("All networks, with pictures", "", "Open the gallery", "auto")
         gallery.on_click(lambda _: self.door.set_trait("is_open", True))
         kept = [] if self.autosave is None else [self.autosave.view]
         menus = {
-            "network": [gallery, self.network_panel.files.view],
+            "network": [self.network_panel.files.choose, gallery, self.network_panel.files.view],
             "job": [self.plan_panel.job_controls.view],
             "more": [*kept, self.workspace.view, larger],
         }
@@ -242,7 +260,11 @@ class Lab(w.VBox):
         self._draw(lab.load_topology(name) if name else None)
 
     def show_pane(self, name: str) -> None:
-        """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, or an extension's."""
+        """Show a result by its name, and so its tab and page.
+
+        The names are plan (the tab Search), schedule, groups, what-if, worth, run, compare, words, and those of
+        extensions. Raises UnknownName.
+        """
         if name not in [step.name for step in self.steps]:
             raise unknown("pane", name, [step.name for step in self.steps])
         self.lab_state.pane = name

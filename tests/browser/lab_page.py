@@ -30,6 +30,20 @@ OUTSIDE = """() => {
 }"""
 BADGE = """(name) => document.querySelector(".dtfm-editor .dtfm-stage")._cyreg.cy.getElementById(`device:${name}`)
     .renderedPosition()"""
+PLACES = {
+    "Schedule": ("Plan", "Timeline", "schedule"),
+    "Groups": ("Plan", "Groups", "groups"),
+    "Search": ("Search", "", "plan"),
+    "What if": ("What if", "Sliders", "what-if"),
+    "Run": ("Run", "Run", "run"),
+    "Compare": ("Run", "Compare", "compare"),
+    "Systems": ("Systems", "Ranking", "systems"),
+    "Advice": ("Systems", "Rent or own", "advice"),
+    "Hours": ("Systems", "Hours", "hours"),
+    "Course": ("Learn", "Course", "course"),
+}
+"""The tab and the page of each pane, and its name in Python."""
+TABS = list(dict.fromkeys(tab for tab, _, _ in PLACES.values()))
 AT_REST = "print(the_lab.replanning._task is None and the_lab.predicted is not None)"
 
 
@@ -129,19 +143,33 @@ class LabPage:
     # The panes.
 
     def pane(self, title):
-        """Show a result by its tab; returns its part of the page."""
-        tab = self.root.get_by_role("tablist", name="Results").get_by_role("tab", name=re.compile(f"^{title}"))
-        tab.click()
+        """Show a result by its tab and page; returns its part of the page."""
+        tab, page, _ = PLACES.get(title, (title, "", title.lower()))
+        self.root.get_by_role("tablist", name="Results").get_by_role("tab", name=re.compile(f"^{tab}")).click()
+        if self.pages.first.is_visible():
+            self.pages.filter(has_text=page).first.click()
         return self.shown(title)
 
-    def key_pane(self, digit, title):
-        """Show a result by its digit."""
-        self.page.keyboard.press(str(digit))
+    def key_pane(self, title):
+        """Show a result by the digit of its tab, and arrows among its pages."""
+        tab, page, _ = PLACES[title]
+        self.page.keyboard.press(str(1 + TABS.index(tab)))
+        self.page.wait_for_timeout(200)
+        chosen = self.pages.and_(self.root.locator("[aria-selected=true]"))
+        for _ in range(self.pages.count()):
+            if page in chosen.inner_text():
+                break
+            chosen.focus()
+            self.page.keyboard.press("ArrowRight")
         return self.shown(title)
+
+    @property
+    def pages(self):
+        return self.root.locator(".dtfm-pages .dtfm-page")
 
     def shown(self, title):
         """Wait for a result; its part of the page."""
-        name = {"Search": "plan", "What if": "what-if"}.get(title, title.lower())
+        name = PLACES[title][2] if title in PLACES else title.lower()
         out = self.root.locator(f".dtfm-out-{name}")
         out.wait_for()
         self.page.wait_for_timeout(300)
@@ -155,7 +183,12 @@ class LabPage:
         return box
 
     def picture(self, title):
-        """Show the network as Map, Canvas or Matrix."""
+        """Show the network as Map, Rows or Matrix."""
+        if title == "Matrix":
+            self.more(self.root.locator(".dtfm-cause")).get_by_role("button", name="Matrix").click()
+            self.page.keyboard.press("Escape")
+            self.page.wait_for_timeout(500)
+            return
         self.root.get_by_role("tablist", name="Views of the network").get_by_role("tab", name=title).click()
         self.page.wait_for_timeout(500)
 

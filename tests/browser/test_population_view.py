@@ -32,7 +32,7 @@ def test_a_child_tells_of_its_parents_and_the_curve_is_scrubbed(page, open_noteb
     eventually(page, "view.chosen", int(number))
     expect(page.locator(".dtfm-parent")).to_have_count(2)
     expect(page.locator(".dtfm-card")).to_contain_text("as in ")
-    page.get_by_role("button", name="Take it over").click()
+    page.get_by_role("button", name="Use this plan").click()
     eventually(page, "taken", [int(number)])
     page.get_by_role("slider", name="Generation").press("Home")
     eventually(page, "(view.frame, view.playing)", (0, False))

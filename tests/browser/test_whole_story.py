@@ -61,7 +61,7 @@ def open_blank(lab):
 def draw(lab, eventually) -> None:
     """Eight devices in three regions; the way from device-1 to device-6 slower than the way back."""
     page, box = lab.page, lab.stage.bounding_box()
-    lab.picture("Canvas")
+    lab.picture("Rows")
     lab.stage.click(position={"x": box["width"] / 2, "y": box["height"] * 0.9})
     page.keyboard.press("d")
     for across, down in PLACES.values():
@@ -149,7 +149,8 @@ def race(lab, ask_kernel, eventually) -> None:
     """Several planners side by side; the plan of one is taken."""
     page, search = lab.page, lab.pane("Search")
     lab.look("search")
-    search.get_by_role("button", name="Race", exact=True).click()
+    lab.more(search).get_by_role("button", name="Race planners").click()
+    page.keyboard.press("Escape")
     ask_kernel(page, "the_lab.plan_panel.race.seconds.value = 0.5")
     page.wait_for_timeout(300)
     search.locator("button", has_text=re.compile(r"^\s*Race\s*$")).last.click()
@@ -226,7 +227,7 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     network.get_by_label("Open", exact=True).select_option("lecture-hall")
     eventually(page, "the_lab.topology.name", "lecture-hall")
     lab.close_menu()
-    stale = lab.root.get_by_role("tab", name="Compare").get_by_label("before the last edit")
+    stale = lab.root.get_by_role("tab", name="Run").first.get_by_label("before the last edit")
     expect(stale).to_have_count(1)
     lab.look("stale")
     more = lab.menu("more")
@@ -245,10 +246,10 @@ def test_every_pane_and_picture_holds_in_smaller_windows(page, open_notebook, ev
     for width, height in ((1280, 720), (1100, 800)):
         page.set_viewport_size({"width": width, "height": height})
         lab.settle()
-        for digit, title in enumerate(("Search", "Groups", "Schedule", "What if", "Run", "Compare"), 1):
-            lab.key_pane(digit, title)
+        for title in ("Search", "Groups", "Schedule", "What if", "Run"):
+            lab.key_pane(title)
             lab.look(f"{width}-{title.lower().replace(' ', '-')}")
-        for title in ("Matrix", "Map", "Canvas"):
+        for title in ("Matrix", "Map", "Rows"):
             lab.picture(title)
             lab.look(f"{width}-{title.lower()}")
         for menu in ("network", "job", "more"):
@@ -264,5 +265,5 @@ def test_every_pane_and_picture_holds_in_smaller_windows(page, open_notebook, ev
     for width in (1440, 1280, 1100):
         page.set_viewport_size({"width": width, "height": 800})
         page.wait_for_timeout(300)
-        ends = lab.root.get_by_role("button", name="Swap").bounding_box()
+        ends = lab.root.get_by_role("button", name="⋯").last.bounding_box()
         assert ends["x"] + ends["width"] <= width, "nothing is pushed out of the window"

@@ -135,7 +135,7 @@ def test_one_that_nobody_can_replace_is_waited_for_until_it_goes_on() -> None:
 
 
 def test_a_device_killed_after_an_iteration_gets_its_state_from_a_peer_and_one_killed_before_begins() -> None:
-    """What docs/real-run.md says of ``run.wait_for``."""
+    """What docs/run-for-real.md says of ``run.wait_for``."""
     run = start(small_plan(), iterations=10_000)
     run.kill("device-1")
     run.wait_for(3)

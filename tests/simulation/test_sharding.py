@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import dtfm_lab as lab
 from dtfm_lab.costs.memory import static_memory
-from dtfm_lab.costs.seconds import pass_times
-from dtfm_lab.costs.sharded_passes import GroupRings, streamed_s
+from dtfm_lab.costs.seconds import GroupRings, pass_times
+from dtfm_lab.costs.sharded_passes import streamed_s
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import MODELS, Job, gpt
 from dtfm_lab.domain.network import Links, Topology

@@ -49,7 +49,7 @@ def test_eight_cities_open_with_a_stage_in_each():
     controls = JobControls(state, opening_job(topology))
     assert state.job.global_batch == len(topology) < lab.load_job(state.job.name).global_batch
     said = headline(state, None, None, "Links bind.")
-    assert said.rest == "Batch 64, the public code's default is 512."
+    assert said.rest == "Batch 64; the public code's default is 512."
     controls.batch.value = 512
     assert opening_words(state) == ""
     controls.take(lab.load_job("small"))

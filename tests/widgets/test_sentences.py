@@ -102,7 +102,7 @@ def check_numbers(the_lab: lab.Lab) -> None:
     bar, chart = the_lab.bar.view, the_lab.schedule_panel.chart
     tabs = {tab["name"]: tab["words"] for tab in the_lab.panes.tabs.tabs}
     leads = bar.numbers[0]
-    assert leads["label"] == "Iteration, predicted"
+    assert leads["label"] == f"Iteration, {trace.context.basis.word}"
     iteration = {
         "bar": leads["value"],
         "chart": re.search(r"predicted ([\d.,]+ \S+?),? ", chart.caption)[1],
@@ -244,7 +244,7 @@ async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_
     assert "fitted links are drawn" not in note.value
     assert bar_of(the_lab)["Measured"]["note"] == error
     predicted_s = comparison.predicted.iteration_s
-    assert bar_of(the_lab)["Iteration, predicted"]["value"] == format_s(predicted_s), "the error is of this number"
+    assert bar_of(the_lab)["Iteration, calibrated"]["value"] == format_s(predicted_s), "the error is of this number"
 
 
 async def test_a_mystery_that_is_solved_leaves_what_was_measured() -> None:
@@ -344,5 +344,5 @@ async def test_where_nothing_can_be_planned_no_number_of_the_plan_before_stands(
         assert inspector.facts["title"] == "One pipeline of the plan before"
     controls.batch.value = 16
     await settled(the_lab)
-    assert bar.numbers[0]["label"] == "Iteration, predicted"
+    assert bar.numbers[0]["label"] == "Iteration, guessed"
     assert inspector.facts["title"] == before

@@ -12,7 +12,7 @@ from plan_widgets import JOB, irregular
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.plan_panel import RACE, REAL, PlanPanel
+from dtfm_lab.widgets.planner.plan_panel import RACE, REAL, TEACHING, PlanPanel
 from dtfm_lab.widgets.planner.teaching_panel import PACES
 from dtfm_lab.widgets.views.population import NOBODY, PopulationView, cells_of
 
@@ -21,7 +21,9 @@ FAST = list(PACES)[-1]
 
 def a_panel(topology: Topology | None = None) -> tuple[LabState, PlanPanel]:
     lab_state = LabState(topology=topology or irregular())
-    return lab_state, PlanPanel(lab_state, JOB)
+    panel = PlanPanel(lab_state, JOB)
+    panel.mode.value = TEACHING
+    return lab_state, panel
 
 
 async def searched(topology: Topology | None = None) -> tuple[LabState, PlanPanel, PopulationView]:
@@ -43,7 +45,7 @@ async def test_nothing_is_searched_before_the_pane_is_looked_at():
     assert panel.teaching.view.frame == 0, "it waits for Play"
     assert sorted(lab_state.shown_stages.values()) == sorted(list(range(4)) * 4)
     assert lab_state.note_of("plan") == panel.teaching.sentence
-    assert "20 from chance, generation 0" in lab_state.note_of("plan")
+    assert "20 random placements, generation 0" in lab_state.note_of("plan")
 
 
 async def test_scrubbing_moves_the_network_and_leaving_gives_it_back():
@@ -74,7 +76,7 @@ async def test_the_reference_is_what_the_planner_finds():
     reference, view = panel.teaching.reference, panel.teaching.view
     assert 0 < reference.lower_bound_s <= reference.cost.total_s == view.planner_s
     assert all(frame.best.cost_s >= reference.lower_bound_s * (1 - 1e-9) for frame in view.frames)
-    assert panel.teaching.sentence.startswith("The real planner ")
+    assert panel.teaching.sentence.startswith("Best ")
 
 
 async def test_the_plan_at_hand_is_kept_until_an_individual_is_taken_over():

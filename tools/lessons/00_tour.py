@@ -29,10 +29,10 @@
 #
 # 1. Drag the label **0.1 Gbit/s, 8 ms** between the two rows sideways. The link gets slower or faster, a new plan
 #    follows at once, and the line on top says what that costs and what binds now.
-# 2. Open **Search** and press **Play**: how a search comes from chance to a plan.
+# 2. Open **Search**, press **Slow** and **Play**: how a search comes from chance to a plan.
 # 3. Press **Run it for real**. Eight processes train that GPT on this machine, over links as slow as drawn, and the
 #    loss falls. It takes half a minute on an idle machine.
-# 4. When it is done, open **Compare**: where was the prediction wrong, and by how much?
+# 4. When it is done, open **Run**, **Compare**: where was the prediction wrong, and by how much?
 
 # %%
 import dtfm_lab as lab

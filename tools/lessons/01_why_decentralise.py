@@ -200,7 +200,7 @@ table.round(2)
 # The cities are cheaper than the hall because their GPUs are, not because there are many of them. Each further GPU
 # buys time and costs dollars. People take more of them because the model does not fit, or because they cannot wait:
 # dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
-# `lab.frontier` for the whole curve ([objectives](../docs/objectives.md)).
+# `lab.frontier` for the whole curve ([objectives](../docs/how-a-plan-is-found.md)).
 #
 # </details>
 #
@@ -283,7 +283,7 @@ figure
 # **So, when?** When the GPUs are there already or much cheaper; when a batch is large enough to compute longer than
 # it sends; when the plan knows the network. **When not?** When the model fits one machine and time is no matter; when
 # the batch is small; when every layer of every micro-batch must cross the slow links ([ZeRO-3 on the
-# internet](../docs/questions.md)).
+# internet](../docs/compare-systems.md)).
 #
 # > **Takeaway.** A slow network costs time, not training quality. Larger batches, smaller messages and a plan that
 # > knows the network make it matter less. By the token, the cheapest plan is the smallest one that fits.

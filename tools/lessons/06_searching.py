@@ -270,7 +270,7 @@ assert simple_s <= optimum_s
 #
 # A proof is a proof about the number that was minimised. What that number leaves out is [the next
 # lesson](07_communication_or_seconds.ipynb). How planners are made, and how to add one of your own:
-# [docs/planners.md](../docs/planners.md).
+# [How a plan is found](../docs/how-a-plan-is-found.md).
 #
 # > **Takeaway.** Better than random is a weak claim. A lower bound says how far from the best a plan can be, and a
 # > gap leaves open whether the plan or the bound is loose.

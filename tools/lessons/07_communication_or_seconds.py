@@ -302,7 +302,7 @@ print(lab.explain(fastest).text)
 # %% [markdown]
 # The bound of this objective is another one, too. `plan.gap` is about the communication cost in the plan's shape;
 # `plan.iteration_lower_bound_s` is about seconds, and holds for *every* plan of the job: any shape, cut, devices and
-# shares, by the schedules that the search chooses from ([objectives](../docs/objectives.md)).
+# shares, by the schedules that the search chooses from ([objectives](../docs/how-a-plan-is-found.md)).
 
 # %%
 print(

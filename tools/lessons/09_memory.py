@@ -230,7 +230,7 @@ assert fitting.checkpointing == "none"
 #
 # Tensors that outlive an operator are counted. An operator's own temporaries, memory lost between allocations, and what
 # the framework takes for itself are not. How much that is, others have measured: [16](16_published.ipynb) and [the
-# table](../docs/published.md) lay our bytes beside theirs. On a machine of yours with a GPU, ask
+# table](../docs/ledger.md) lay our bytes beside theirs. On a machine of yours with a GPU, ask
 # `torch.cuda.max_memory_allocated()`: it can refute these numbers.
 
 # %% [markdown]

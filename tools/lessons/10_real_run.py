@@ -245,7 +245,7 @@ pd.DataFrame(
 # - **CPU seconds are not quite constant** either: what else runs shares caches and memory. Suspects below 2 % of an
 #   iteration are not named.
 #
-# More: [the real run](../docs/real-run.md), on several hosts too; from the shell `dtfm-lab run plan.json -o
+# More: [the real run](../docs/run-for-real.md), on several hosts too; from the shell `dtfm-lab run plan.json -o
 # measured.json` and `dtfm-lab compare predicted.json measured.json --refit plan.json`.
 #
 # > **Takeaway.** Name the clock before you quote an error. What a run emulates agrees by construction. Only what it

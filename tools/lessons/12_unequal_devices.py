@@ -165,7 +165,7 @@ table.round(1)
 # %% [markdown]
 # Shares go by speed: all are done at about the same time, speeds add up, and a device that does a tenth of the work
 # saves a tenth of the time. (The optimiser weights gradients by micro-batches, so training is that of the whole batch:
-# [docs](../docs/real-run.md#pipelines-of-different-lengths).)
+# [docs](../docs/run-for-real.md#what-a-run-can-do).)
 #
 # Now one word is changed: `bf16` for `fp16`, as many bytes a number.
 

@@ -44,7 +44,7 @@ pd.set_option("display.max_colwidth", None)  # sentences in full
 # that it lets its user choose from. The fastest of them that fits the devices' memory is its *outcome*.
 
 # %%
-asked = ["ddp", "fsdp", "deepspeed-pipeline", "megatron", "dt-fm", "diloco", "dtfm-lab"]
+asked = ["ddp", "fsdp", "megatron", "dt-fm", "diloco", "sparseloco", "dtfm-lab"]
 world = lab.strategies("worldwide", "gpt3-xl", systems=asked, seconds=1)
 
 # %%
@@ -99,7 +99,7 @@ table.round(2)
 # <details><summary>After your guess</summary>
 #
 # **Why do orders change?** What a system sends, how often, and whether it waits, are fixed by its method; what that
-# costs is the network's. So an order holds for one network: here DT-FM and DeepSpeed's pipelines change
+# costs is the network's. So an order holds for one network: here SparseLoCo and this lab's own plan change
 # places, and lesson [15](15_codesign.ipynb) finds bandwidths at which the fastest one does.
 #
 # </details>
@@ -190,7 +190,7 @@ paper.to_frame()[["system", "iteration_s", "published_s", "ratio"]].round(2)
 # `lab.figures.waterfall(lab.published.papers_waterfall())`.
 #
 # How systems are compared, what each model leaves out, and how to add one of your own:
-# [docs/strategies.md](../docs/strategies.md). From the shell: `dtfm-lab strategies worldwide --job gpt3-xl -o
+# [docs/compare-systems.md](../docs/compare-systems.md). From the shell: `dtfm-lab strategies worldwide --job gpt3-xl -o
 # systems.html`. At which bandwidth another system wins is asked in [15, co-design](15_codesign.ipynb).
 #
 # > **Takeaway.** A ranking of systems holds for one network. Ask of each what it sends, how often, and whether it

@@ -157,7 +157,7 @@ swept = lab.sweep(plan, synchronise_every=[1, 4, 16, 64], global_batch=[16, 64, 
 # chooses its best plan anew at every value.
 
 # %%
-asked = ["ddp", "fsdp", "deepspeed-pipeline", "megatron", "dt-fm"]
+asked = ["ddp", "fsdp", "megatron", "dt-fm"]
 crossed = lab.strategies(hall, "tiny", over="bandwidth", values=(0.02, 20.0, 5), systems=asked)
 
 # %%
@@ -179,7 +179,7 @@ lab.figures.crossings(crossed)
 # <details><summary>After your guess</summary>
 #
 # More on that, with larger networks:
-# [docs/strategies.md](../docs/strategies.md#at-which-bandwidth-does-which-system-win). From the shell:
+# [docs/compare-systems.md](../docs/compare-systems.md#at-which-bandwidth-does-which-system-win). From the shell:
 # `dtfm-lab strategies --crossings lecture-hall --job tiny`.
 #
 # </details>

@@ -71,9 +71,9 @@ lab.figures.ledger(ledger)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Hollow diamonds are what the systems' own simulators predicted; pale is what the headline does not count, as it
-# proves less. Which kind of number is hardest? Memory follows from shapes, which were published beside it.
-# Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
+# Hollow diamonds are what the systems' own simulators predicted; pale is what was fitted to its source, or follows from
+# other numbers, so that it proves less. Which kind of number is hardest? Memory follows from shapes, which were
+# published beside it. Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
 #
 # </details>
 
@@ -170,7 +170,7 @@ rows[["measured", "efficiency", "from_others", "predicted", "error"]].round(3)
 # and looks nearer than it is. The calibration goes wherever an efficiency does: `lab.simulate(plan,
 # efficiency=calibration)`.
 #
-# Columns of an own file, and how rows are judged: [docs/published.md](../docs/published.md). From the shell, `dtfm-lab
+# Columns of an own file, and how rows are judged: [the page](../docs/how-far-to-trust-it.md). From the shell, `dtfm-lab
 # reproduce --strict` fails where a row leaves its band that is no known miss.
 #
 # </details>

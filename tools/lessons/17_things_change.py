@@ -29,7 +29,7 @@
 # - say how far a run is from one that knew the future.
 #
 # 60 minutes. Needs [11, faults and churn](11_faults.ipynb). Nothing is trained here: hours take seconds. What policies
-# are, and where they are from: [docs](../docs/change.md#what-a-policy-makes-of-it).
+# are, and where they are from: [docs](../docs/devices-that-come-and-go.md#policies).
 
 # %%
 import numpy as np
@@ -87,7 +87,7 @@ lab.figures.history(restart)
 # ## 3. Which policy for a dollar?
 #
 # Five answers to a loss are compared in this lesson, of more that [the lab
-# has](../docs/change.md#what-a-policy-makes-of-it).
+# has](../docs/devices-that-come-and-go.md#policies).
 #
 # | policy | what it does after a loss | when it takes a new device in |
 # | --- | --- | --- |

@@ -172,7 +172,7 @@ lab.missions.show("capstone-run")
 # ## 4. What would others do?
 
 # %%
-found = lab.strategies(network, job, systems=["ddp", "megatron", "deepspeed-pipeline", "dt-fm", "dtfm-lab"], seconds=1)
+found = lab.strategies(network, job, systems=["ddp", "megatron", "fsdp", "dt-fm", "dtfm-lab"], seconds=1)
 print(found.sentence)
 found.to_frame().set_index("title")[["iteration_s", "times", "n_stages", "n_replicas", "idle", "most", "reason"]]
 

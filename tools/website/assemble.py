@@ -8,37 +8,28 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dtfm_lab.extensions.course.api import LESSONS
-from tools.website import commands, course, formats, notebooks, plug_in, reference, tables
+from tools.website import course, formats, notebooks, plug_in, reference, tables
 from tools.website.examples import Examples, run_examples
 from tools.website.labs import write_labs
 from tools.website.links import relinked
+from tools.website.moved import write_moved
 
 ROOT = Path(__file__).parents[2]
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Using the lab": (
-        "lab",
+    "Tutorials": ("start", "lab", "own-machines"),
+    "How to": (
+        "describe-a-network",
+        "describe-a-job",
+        "compare-systems",
+        "run-for-real",
+        "devices-that-come-and-go",
         "teach",
-        "networks-and-jobs",
-        "objectives",
-        "change",
-        "schedules",
-        "systems",
-        "strategies",
-        "real-run",
-        "gpu",
-        "hosts",
-        "command-line",
-        "clusters",
-        "where-it-runs",
-        "security",
-        "advice",
-        "questions",
+        "extend",
     ),
-    "What it rests on": ("planners", "published", "papers-table", "benchmarks", "scale", "limits"),
-    "Changing it": ("floor-plan", "recipes", "plug-ins"),
+    "How it works": ("how-a-plan-is-found", "how-an-iteration-is-predicted", "how-far-to-trust-it"),
 }
-"""Pages of docs/ by the chapter in which the site lists them; pages that are not named here follow the first."""
-ELSEWHERE = ("glossary", "examples", "figures")
+"""Pages of docs/ by the chapter in which the site lists them; pages that are not named here follow the how-tos."""
+ELSEWHERE = ("glossary", "python-api", "commands-and-files", "ledger", "system-tables", "benchmarks", "papers-table")
 """Pages of docs/ that stand in a chapter with generated ones."""
 
 
@@ -53,6 +44,7 @@ def assemble(folder: Path, *, plain: bool = False) -> None:
     pages = _written_by_people(made) | _generated(made)
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{lesson.stem}.md"] = notebooks.as_markdown(lesson, folder / "notebooks", outputs=not plain)
+    write_moved(folder / "extra" / "docs")
     front = write_labs(folder / "extra" / "lab", plain=plain)
     pages["index.md"] = _with_lab(pages.pop("README.md"), front) + "\n" + _contents(set(pages))
     for name, text in pages.items():
@@ -73,11 +65,10 @@ def _written_by_people(made: Examples) -> dict[str, str]:
         *(ROOT / "docs").glob("*.md"),
     ]
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
-    badges = re.compile(r"^\[!\[.*\n", re.MULTILINE)  # pictures that a page would load from a network
+    badges = re.compile(r"^\[!\[[^\n]*\n|^<picture>.*?^</picture>\n", re.MULTILINE | re.DOTALL)
     return texts | {
         "README.md": badges.sub("", texts["README.md"]),
-        "docs/examples.md": made.with_output(texts["docs/examples.md"]),
-        "docs/figures.md": made.with_pictures(texts["docs/figures.md"], "../pictures"),
+        "docs/python-api.md": made.with_pictures(texts["docs/python-api.md"], "../pictures"),
     }
 
 
@@ -87,7 +78,6 @@ def _generated(made: Examples) -> dict[str, str]:
         "missions.md": course.missions_page(),
         "gpus.md": tables.gpus_page(),
         "networks.md": tables.networks_page(),
-        "reference/commands.md": commands.page(),
         "reference/plug-in.md": plug_in.page(ROOT / "examples" / "plugin"),
         **reference.pages(made),
         **formats.pages(),
@@ -100,23 +90,25 @@ def _contents(pages: set[str]) -> str:
     others = sorted(name for name in pages if name.startswith("notebooks/") and name not in lessons)
     said = {page for group in GROUPS.values() for page in group} | set(ELSEWHERE)
     new = sorted(Path(name).stem for name in pages if name.startswith("docs/") and Path(name).stem not in said)
-    first, *rest = GROUPS
     chapters = {
         "The course": ["course.md", *lessons, *others, "missions.md", "docs/glossary.md"],
-        first: [f"docs/{name}.md" for name in (*GROUPS[first], *new)],
-        **{chapter: [f"docs/{name}.md" for name in GROUPS[chapter]] for chapter in rest},
+        **{chapter: [f"docs/{name}.md" for name in names] for chapter, names in GROUPS.items()},
         "Reference": [
-            "docs/examples.md",
+            "docs/python-api.md",
             "reference/index.md",
-            "reference/commands.md",
+            "docs/commands-and-files.md",
             "formats/index.md",
             "networks.md",
             "gpus.md",
-            "docs/figures.md",
+            "docs/ledger.md",
+            "docs/system-tables.md",
+            "docs/benchmarks.md",
+            "docs/papers-table.md",
         ],
     }
     titles = {f"notebooks/{name}.md": f"{name[:2]} {lesson.title}" for name, lesson in LESSONS.items()}
-    chapters["Changing it"] += ["CONTRIBUTING.md", "tests/README.md", "reference/plug-in.md", "CHANGELOG.md"]
+    chapters["How to"] += [f"docs/{name}.md" for name in new]
+    chapters["Changing it"] = ["CONTRIBUTING.md", "tests/README.md", "reference/plug-in.md", "CHANGELOG.md"]
     trees = []
     for chapter, names in chapters.items():
         there = "\n".join(_entry(name, titles.get(name, "")) for name in names if name in pages)

@@ -1,4 +1,4 @@
-"""The examples of docs/examples.md and docs/figures.md, run once in one namespace; what they show, and pictures."""
+"""The examples of docs/python-api.md, run once in one namespace; what they show, and pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from dtfm_lab.figures import alt_text
 from tools.website import pictures
 from tools.website.notebooks import fenced, picture
 
-BLOCK = re.compile(r"^### (\w+)\n\n```python\n(.*?)```\n|^```python\n(.*?)```\n", re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(r"^### ([\w.]+)\n\n(?:(?!```)[^\n]+\n\n)?```python\n", re.MULTILINE)
+"""The head of an example: a public name, and the sentence that ``tools/reference_pages.py`` writes below it."""
+BLOCK = re.compile(rf"{ENTRY.pattern}(.*?)```\n|^```python\n(.*?)```\n", re.MULTILINE | re.DOTALL)
+PAGE = "python-api.md"
+OF_FIGURES = "figures."
+"""How the headings of the figures' examples begin."""
 STEPS = re.compile(r"\bsteps=\d+")
 """How long an example searches."""
 MOST_LINES = 14
@@ -35,12 +40,8 @@ class Examples:
     pictures: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Code of an example -> file of its picture, with ``{theme}`` where there is one for each, and its text."""
 
-    def with_output(self, text: str) -> str:
-        """A page, with what each example shows below it."""
-        return BLOCK.sub(lambda match: match[0] + self.below(match[2] or match[3]), text)
-
     def with_pictures(self, text: str, folder: str) -> str:
-        """A page, with the picture that each example draws below it."""
+        """Return a page with what each example shows below it: its text, or the picture that it draws."""
         return BLOCK.sub(lambda match: match[0] + self.below(match[2] or match[3], folder), text)
 
     def below(self, code: str, folder: str = "") -> str:
@@ -59,20 +60,20 @@ def examples_of(text: str) -> Iterator[tuple[str, str]]:
 
 
 def run_examples(docs: Path, folder: Path, *, plain: bool = False) -> Examples:
-    """Run the examples of both pages in their order; write what they draw to ``folder``.
+    """Run the examples of the page in their order; write what they draw to ``folder``.
 
     For ``plain`` pages, searches take one step each, and nothing is drawn.
     """
     made, names, drawn, codes = Examples(), dict[str, Any](), dict[str, Any](), dict[str, str]()
     os.environ["DTFM_LAB_PROGRESS"] = tempfile.mkdtemp()  # guesses are not the reader's own
-    for page in ("examples.md", "figures.md"):
-        for name, code in examples_of((docs / page).read_text(encoding="utf-8")):
-            shown, last = run_block(STEPS.sub("steps=1", code) if plain else code, names)
-            made.code |= {name: code} if page == "examples.md" else {}
-            if type(last).__name__ == "Figure" and page == "figures.md":
-                drawn[name] = last
-                codes[name] = code
-            made.shown[code] = shown.replace(str(names.get("folder", "/nowhere")), "folder")
+    for name, code in examples_of((docs / PAGE).read_text(encoding="utf-8")):
+        shown, last = run_block(STEPS.sub("steps=1", code) if plain else code, names)
+        if not name.startswith(OF_FIGURES):
+            made.code[name] = code
+        elif type(last).__name__ == "Figure":
+            drawn[name.removeprefix(OF_FIGURES)] = last
+            codes[name.removeprefix(OF_FIGURES)] = code
+        made.shown[code] = shown.replace(str(names.get("folder", "/nowhere")), "folder")
     for name, file in ({} if plain else pictures.draw_all(drawn, folder)).items():
         made.pictures[codes[name]] = file, alt_text(drawn[name])
     return made

@@ -17,7 +17,7 @@ Files are versioned, and later versions read what earlier ones wrote. Their sche
 `dtfm-lab show --schema topology` prints one. An editor with a YAML language server completes and checks a file that
 begins with `# yaml-language-server: $schema=topology.schema.json`, once
 `dtfm-lab show --schema topology -o topology.schema.json` has written that file beside it.
-Networks may also be CSV and npz ([networks, jobs and files](../docs/networks-and-jobs.md)).
+Networks may also be CSV and npz ([Describe a network](../docs/describe-a-network.md)).
 """
 
 
@@ -31,6 +31,17 @@ def pages() -> dict[str, str]:
     names = "\n".join(formats())
     index = f"{INTRODUCTION}\n{table}\n\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
     return {"formats/index.md": index} | {f"formats/{name}.md": page(name) for name in formats()}
+
+
+def summary() -> str:
+    """Return a table of all formats for the page of commands and files: what each holds, and its keys."""
+    rows = ["| format | what it holds | endings | written by | keys |", "| --- | --- | --- | --- | --- |"]
+    for name, each in formats().items():
+        made = schema(name)
+        required = made.get("required", ())
+        keys = [f"**`{key}`**" if key in required else f"`{key}`" for key in made.get("properties", ())]
+        rows.append(f"| `{name}` | {each.title} | {', '.join(each.endings)} | {each.written_by} | {', '.join(keys)} |")
+    return "\n".join(rows)
 
 
 def page(name: str) -> str:

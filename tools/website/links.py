@@ -8,6 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
+from tools.website.moved import MOVED
+
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 FENCE = re.compile(r"^(```+|~~~+).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 PAGE_OF = {"README.md": "index.md", "topologies": "networks.md", "examples/plugin": "reference/plug-in.md"}
@@ -23,6 +25,9 @@ def relinked(text: str, page: str, pages: set[str], root: Path, folder: Path) ->
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
         path = PAGE_OF.get(path, path)
+        if path not in pages and (now := MOVED.get(path.removeprefix("docs/").removesuffix(".md"))):
+            name, _, section = now.partition("#")  # the change log names pages as they were called then
+            path, fragment = f"docs/{name}.md", section
         if path.startswith("notebooks/") and path.endswith(".ipynb"):
             path = path.removesuffix(".ipynb") + ".md"
         if path not in pages and path != "index.md":

@@ -13,7 +13,7 @@ def page(folder: Path) -> str:
     """The files of the package as they are."""
     parts = [
         "# A package of plug-ins",
-        "`examples/plugin` has one of each kind of plug-in, each in a few lines. [Plug-ins](../docs/plug-ins.md) says "
+        "`examples/plugin` has one of each kind of plug-in, each in a few lines. [Extend it](../docs/extend.md) says "
         "how the lab finds them.",
     ]
     for path in sorted(folder.iterdir()):

@@ -20,7 +20,7 @@ from tools.website.notebooks import fenced
 
 LONGEST_CALL = 84
 """Most characters of a call in one line."""
-CHAPTERS = Path(__file__).parents[2] / "docs" / "examples.md"
+CHAPTERS = Path(__file__).parents[2] / "docs" / "python-api.md"
 
 
 def pages(made: Examples) -> dict[str, str]:
@@ -34,7 +34,7 @@ def page(name: str, made: Examples) -> str:
     parts = [f"# lab.{name}", *_of(name, thing)]
     if name in made.code:
         parts += ["## Example", fenced(made.code[name], "python"), made.below(made.code[name])]
-        parts += ["Names that it uses are made by the [examples above it](../docs/examples.md)."]
+        parts += ["Names that it uses are made by the [examples above it](../docs/python-api.md)."]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -56,7 +56,7 @@ def _of(name: str, thing: Any) -> Iterator[str]:
 def _module(name: str, module: ModuleType) -> Iterator[str]:
     yield as_markdown(inspect.getdoc(module) or "")
     if name == "figures":
-        yield "[All of them as pictures](../docs/figures.md)."
+        yield "[All of them as pictures](../docs/python-api.md#figures-one-by-one)."
     for each in module.__all__:
         thing = getattr(module, each)
         yield f"## {name}.{each}"
@@ -153,11 +153,12 @@ def _list() -> str:
     for line in CHAPTERS.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             parts.append(line + "\n\n| name | what it is |\n| --- | --- |")
-        elif line.startswith("### "):
+        elif line.startswith("### ") and "." not in line:
             name = line.removeprefix("### ")
             listed.append(name)
             said = first_sentence(getattr(lab, name)).replace("|", "\\|")
             parts[-1] += f"\n| [lab.{name}]({name}.md) | {said} |"
-    assert sorted(listed) == sorted(lab.__all__), "docs/examples.md has an example of every public name"
+    assert sorted(listed) == sorted(lab.__all__), "docs/python-api.md has an example of every public name"
+    parts = [part for part in parts if not part.startswith("## ") or part.count("\n") > 3]  # others list figures
     names = "\n".join(listed)
     return "\n\n".join([*parts, f"```{{toctree}}\n:hidden:\n\n{names}\n```"]) + "\n"

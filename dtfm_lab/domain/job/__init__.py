@@ -21,8 +21,10 @@ from dtfm_lab.domain.job.options import (
     COMPRESSIONS,
     INT8_BLOCK,
     LEFT_TO_PLANNERS,
+    Coding,
     JobChanges,
     JobOptions,
+    coded_bytes,
     compressed_bytes,
 )
 from dtfm_lab.domain.job.presets import GPT3_XL, JOBS, MODELS, SMALL, TINY

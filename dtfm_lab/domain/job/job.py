@@ -7,6 +7,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, ModelSpec, even_shares
 from dtfm_lab.domain.job.model.families import completed
@@ -21,6 +23,7 @@ from dtfm_lab.domain.job.options import (
     JobOptions,
     check_batch,
     checked_counts,
+    coded_bytes,
     compressed_bytes,
     contradictions_of,
     missing_numbers,
@@ -223,7 +226,7 @@ class Job(JobOptions):
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
         """Bytes of each stage's whole gradient, as sent in messages."""
-        return tuple(compressed_bytes(n, self.gradients_in, self.gradients_as) for n in self.stage_parameters)
+        return tuple(coded_bytes(np.array(self.stage_parameters), self.gradient_coding).tolist())
 
     @cached_property
     def stage_parameters(self) -> tuple[int, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, LayerKind, ModelSpec
@@ -370,6 +371,24 @@ class JobOptions(SystemOptions, PipelineOptions):
         return self.compression if self.gradient_compression is None else self.gradient_compression
 
     @property
+    def gradient_coding(self) -> Coding:
+        """Bytes that gradients take in the messages between replicas."""
+        return coding_of(self.gradients_in, self.gradients_as)
+
+    @property
+    def average_coding(self) -> Coding:
+        """Bytes that what comes back takes in messages: averaged gradients.
+
+        If replicas split the optimizer states, updated parameters come back, which are never compressed.
+        """
+        return coding_of(self.dtype, "none") if self.splits_states else self.gradient_coding
+
+    @property
+    def splits_states(self) -> bool:
+        """Whether replicas split the optimizer states. A sharding that is left to the planner counts as none."""
+        return self.sharding not in (None, "none")
+
+    @property
     def averages_every(self) -> int:
         """Iterations between two averages: of all parameters, or of one fragment after another."""
         return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
@@ -401,15 +420,35 @@ class JobChanges(JobOptions):
     activation_bytes: Annotated[float | None, HOP] = None
 
 
+class Coding(NamedTuple):
+    """Bytes that numbers take in a message."""
+
+    plain: float
+    """A number as it is."""
+    coded: float
+    """A number when compressed."""
+    scales: float
+    """Every ``INT8_BLOCK`` numbers in addition to that."""
+
+
+def coding_of(dtype: str, compression: str) -> Coding:
+    """Return the bytes that numbers of a dtype take in a message under one of ``COMPRESSIONS``."""
+    plain = float(BYTES_PER_ELEMENT[dtype])
+    return Coding(plain, *{"none": (plain, 0.0), "fp16": (2.0, 0.0), "int8": (1.0, 4.0)}[compression])
+
+
+def coded_bytes(n_elements: Any, coding: Coding) -> Any:
+    """Return the bytes of a count of numbers, or of an array of counts, in a message.
+
+    Numbers are compressed only if that is smaller. The search compiles this function with numba.
+    """
+    plain_bytes = n_elements * coding.plain
+    return np.minimum(plain_bytes, n_elements * coding.coded + coding.scales * np.ceil(n_elements / INT8_BLOCK))
+
+
 def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
     """Return the bytes of ``n_elements`` numbers in a message: uncompressed, or compressed if that is smaller."""
-    plain_bytes = n_elements * BYTES_PER_ELEMENT[dtype]
-    coded_bytes = {
-        "none": plain_bytes,
-        "fp16": n_elements * 2,
-        "int8": n_elements + 4 * math.ceil(n_elements / INT8_BLOCK),
-    }[compression]
-    return float(min(plain_bytes, coded_bytes))
+    return float(coded_bytes(n_elements, coding_of(dtype, compression)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

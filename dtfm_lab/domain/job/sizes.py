@@ -18,9 +18,11 @@ import math
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec
-from dtfm_lab.domain.job.options import BLOCKWISE, FROZEN_BYTES, compressed_bytes
+from dtfm_lab.domain.job.options import BLOCKWISE, FROZEN_BYTES, coded_bytes, compressed_bytes
 from dtfm_lab.domain.schedule import ACROSS_STAGES, Bucket, Kind, Schedule, Step
 from dtfm_lab.domain.schedule.synchronisation import LAST
 from dtfm_lab.domain.units import IntArray
@@ -218,9 +220,7 @@ def device_expert_elements(job: Job, n_stages: int) -> tuple[int, ...]:
 @lru_cache(maxsize=64)
 def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Return the bytes of gradient messages at each position of the pipeline, over all its stages."""
-    return tuple(
-        compressed_bytes(n, job.gradients_in, job.gradients_as) for n in device_gradient_elements(job, n_stages)
-    )
+    return tuple(coded_bytes(np.array(device_gradient_elements(job, n_stages)), job.gradient_coding).tolist())
 
 
 @lru_cache(maxsize=64)
@@ -228,11 +228,9 @@ def device_average_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Return the bytes that come back for the gradients at each position of the pipeline.
 
     These are averaged gradients. If replicas split the optimizer states, they are updated parameters, which are never
-    compressed.
+    compressed (``Job.average_coding``).
     """
-    if job.sharding in (None, "none"):
-        return device_gradient_bytes(job, n_stages)
-    return tuple(compressed_bytes(n, job.dtype, "none") for n in device_gradient_elements(job, n_stages))
+    return tuple(coded_bytes(np.array(device_gradient_elements(job, n_stages)), job.average_coding).tolist())
 
 
 @lru_cache(maxsize=64)

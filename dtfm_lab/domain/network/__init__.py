@@ -9,6 +9,8 @@ from dtfm_lab.domain.network.device import (
     MOST_DEVICES,
     PAPERS_GPU,
     Device,
+    MeasuredBlock,
+    MeasuredGpu,
     as_number,
     check_count,
     check_text,

@@ -1,6 +1,7 @@
 """One accelerator with its peak FLOP/s, memory and price, and the table of common GPUs."""
 
 import csv
+import itertools
 import math
 import re
 import unicodedata
@@ -212,6 +213,66 @@ NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredBlock:
+    """Seconds that one GPU took for the forward and the backward of a transformer block."""
+
+    d_model: int
+    n_heads: int
+    seq_len: int
+    microbatch: int
+    """Sequences of a pass."""
+    forward_s: float
+    backward_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredGpu:
+    """What `dtfm-lab calibrate` measured of one kind of GPU, on which host, when and with which versions.
+
+    Raises TopologyError without a block, or for a number that is none or out of range.
+    """
+
+    dtype: str
+    """Precision of the blocks' numbers."""
+    blocks: tuple[MeasuredBlock, ...]
+    """One for each width, the narrowest first."""
+    block_launch_s: float = 0.0
+    """Seconds in which the host launches the kernels of a block's forward and backward: no block takes less."""
+    step_bytes: float = 0.0
+    """Peak memory of a training step, with Adam's states in fp32, of the widest block that fits; 0 where unknown."""
+    host: str = ""
+    date: str = ""
+    """Day of the measurement, as 2026-11-30."""
+    versions: str = ""
+    """Of what computed, such as ``torch 2.13.0, CUDA 13.0``."""
+
+    def __post_init__(self) -> None:
+        if not self.blocks:
+            raise TopologyError("a measured GPU has no blocks; wanted one or more")
+        numbers = {"block_launch_s": self.block_launch_s, "step_bytes": self.step_bytes}
+        if bad := [what for what, value in numbers.items() if not 0 <= (as_number(value) or 0.0) < math.inf]:
+            raise TopologyError(f"{bad[0]} of a measured GPU is {shortened(numbers[bad[0]])}; wanted 0 or more")
+        for block in self.blocks:
+            for what in MeasuredBlock.__dataclass_fields__:
+                if not 0 < (as_number(getattr(block, what)) or 0.0) < math.inf:
+                    found = shortened(getattr(block, what))
+                    raise TopologyError(f"{what} of a measured block is {found}; wanted a number above 0")
+            if block.d_model % block.n_heads:
+                raise TopologyError(
+                    f"d_model {block.d_model} of a measured block is no multiple of its {block.n_heads} heads; "
+                    "wanted one that is"
+                )
+        widths = [block.d_model for block in self.blocks]
+        if any(a >= b for a, b in itertools.pairwise(widths)):
+            raise TopologyError(f"measured blocks have d_model {widths}; wanted each wider than the last")
+
+    @property
+    def sentence(self) -> str:
+        """What was measured, where and when: ``blocks timed on ada, 2026-11-30``."""
+        return ", ".join(filter(None, [f"blocks timed on {self.host}" if self.host else "blocks timed", self.date]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Device:
     """One accelerator that can hold one pipeline stage.
 
@@ -246,6 +307,8 @@ class Device:
     """Latency in seconds, one way, between two of its GPUs."""
     inner_bandwidth_bytes_per_s: float = math.inf
     """Bytes per second between two of its GPUs; infinite if it has only one."""
+    measured: MeasuredGpu | None = None
+    """What was measured of its GPU; in a network it counts for all devices with that GPU."""
 
     def __post_init__(self) -> None:
         # plain types, so that equal devices write and hash alike whatever array they came from
@@ -274,6 +337,7 @@ class Device:
         ``dataclasses.replace`` would keep the numbers of the old GPU.
         """
         fields: dict[str, Any] = {"gpu": gpu, "peak_flop_per_s": OF_THE_GPU, "memory_bytes": OF_THE_GPU}
+        fields |= {} if gpu == self.gpu else {"measured": None}
         return replace(self, **fields | numbers)
 
     def _fill_in(self) -> None:
@@ -319,6 +383,23 @@ def check_text(what: str, text: str) -> None:
 def is_plain(text: str) -> bool:
     """Return True if the text has no control characters, line breaks or lone surrogates."""
     return not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in "\ufffe\uffff" for c in text)
+
+
+def with_measured(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """The devices, each with what was measured of its GPU on any of them.
+
+    Raises TopologyError where two measurements of one GPU differ.
+    """
+    measured: dict[str, MeasuredGpu] = {}
+    for device in devices:
+        if device.measured is not None and measured.setdefault(device.gpu, device.measured) != device.measured:
+            raise TopologyError(
+                f"{device.gpu} was measured twice ({measured[device.gpu].sentence}; {device.measured.sentence}); "
+                "wanted one measurement of a GPU"
+            )
+    if not measured:
+        return tuple(devices)
+    return tuple(d if d.gpu not in measured else replace(d, measured=measured[d.gpu]) for d in devices)
 
 
 def nics_of(hosts: Sequence[str]) -> IntArray | None:

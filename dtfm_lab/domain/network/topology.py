@@ -38,6 +38,7 @@ from dtfm_lab.domain.network.device import (
     nics_of,
     shortened,
     typical_price,
+    with_measured,
 )
 from dtfm_lab.domain.network.estimate import BandwidthEstimate
 from dtfm_lab.domain.network.streams import LINUX_WINDOW_BYTES, streams_bandwidth
@@ -107,6 +108,8 @@ class Topology:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
         object.__setattr__(self, "description", str(self.description))
+        if any(device.measured is not None for device in self.devices):
+            object.__setattr__(self, "devices", with_measured(self.devices))
         check_text("topology", self.name)
         if not is_plain(" ".join(self.description.split())):
             raise TopologyError(f"topology {self.name}: its description holds a character that cannot be printed")
@@ -387,6 +390,8 @@ class Topology:
                 digest.update(repr({"host": d.host}).encode())
             if d.gpus > 1:
                 digest.update(repr((d.gpus, d.inner_latency_s, d.inner_bandwidth_bytes_per_s)).encode())
+            if d.measured is not None:
+                digest.update(repr(d.measured).encode())
         digest.update(self.latency_s.tobytes())
         digest.update(self.bandwidth_bytes_per_s.tobytes())
         if self.message_bytes is not None and self.message_s is not None:

@@ -5,5 +5,16 @@ A Trace has one row per action; critical path, idle time by cause and throughput
 
 from dtfm_lab.domain.trace.causes import CAUSES, PATH
 from dtfm_lab.domain.trace.columns import Span
-from dtfm_lab.domain.trace.run_context import BY_MODEL, Clock, ComputeTime, Fault, RunContext, Subplan, TracedPlan
+from dtfm_lab.domain.trace.run_context import (
+    BY_MODEL,
+    MEASURED,
+    UNSAID,
+    Basis,
+    Clock,
+    ComputeTime,
+    Fault,
+    RunContext,
+    Subplan,
+    TracedPlan,
+)
 from dtfm_lab.domain.trace.trace import Trace, predicted_ends

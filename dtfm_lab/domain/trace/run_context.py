@@ -19,6 +19,25 @@ AS_SPECIFIED = ("model", "paced")
 """Clocks that count seconds of the specified devices, whose peaks and prices then apply."""
 
 
+class Basis(NamedTuple):
+    """One word for how much a number is worth, and why."""
+
+    word: str
+    """``measured``, ``calibrated``, ``modelled`` or ``guessed``; empty where nobody said."""
+    because: str = ""
+    """What it is calibrated with, or what nobody has tested; empty where it is measured or modelled."""
+
+    @property
+    def sentence(self) -> str:
+        """``guessed: the model has 0.1 billion parameters; tested were 1 to 1,100``."""
+        return f"{self.word}: {self.because}" if self.because else self.word
+
+
+MEASURED = Basis("measured")
+UNSAID = Basis("")
+"""Of a trace that does not say what it rests on, as files of earlier versions."""
+
+
 class ComputeTime(NamedTuple):
     """Seconds that one kind of computation takes on the device of one stage and replica."""
 
@@ -202,6 +221,12 @@ class RunContext:
     """What went wrong, one sentence each: a checkpoint that was not written or is damaged, connections that were made
     again, a loss that is not a number."""
     versions: Mapping[str, str] = field(default_factory=dict)
+    basis: Basis = UNSAID
+    """What a prediction rests on. A measured trace is ``measured``."""
+
+    def __post_init__(self) -> None:
+        if self.source == "measured":
+            object.__setattr__(self, "basis", MEASURED)
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}

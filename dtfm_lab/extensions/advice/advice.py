@@ -188,6 +188,16 @@ class Advice:
         return f"{links}. With the same plans the best way is {', and '.join(said)}" if said else ""
 
     @property
+    def first(self) -> str:
+        """What to do before anything else: calibrate, where the best way's seconds are a guess; empty where not."""
+        best = self.best
+        if best is None or best.basis.word != "guessed":
+            return ""
+        gpus = " or ".join(dict.fromkeys(device.gpu for device in best.serving if device.measured is None))
+        where = f"on a host with {gpus}" if gpus else "again"
+        return f"First run dtfm-lab calibrate {where}: the seconds are guessed, as {best.basis.because}"
+
+    @property
     def rule(self) -> str:
         """By what the best way is the best."""
         days, dollars = self.asked.deadline_days, self.asked.budget_dollars
@@ -248,6 +258,7 @@ class Advice:
             "job": self.job.name,
             "tokens": self.tokens,
             "verdict": self.verdict,
+            "first": self.first,
             "note": self.note,
             "changed": self.changed,
             "ways": plain_rows(self.to_frame()),
@@ -269,6 +280,7 @@ def _row(way: FleetOption) -> dict[str, Any]:
     days, dollars = way.seconds / DAY_S, way.dollars
     row = {"way": way.name, "kind": way.kind, "fits": plan is not None, "lacks": way.lacks}
     row |= {"iteration_s": way.iteration_s, "low_s": way.ends_s[0], "high_s": way.ends_s[1]}
+    row |= {"basis": way.basis.word, "because": way.basis.because}
     row |= {"tokens_per_s": way.tokens_per_s, "days": days, "days_low": days * low, "days_high": days * high}
     row |= {"dollars": dollars, "dollars_low": dollars * low, "dollars_high": dollars * high}
     row |= {"rent_dollars": way.rent, "kwh": way.kwh, "unknown_watts": ", ".join(way.unmetered)}
@@ -284,11 +296,13 @@ def report_of(advice: Advice) -> Iterator[Part]:
     if advice.changed:
         yield f"**As it is the job fits nowhere. All below is of the job with {advice.changed}.**"
     yield f"**{advice.verdict}.**"
+    if advice.first:
+        yield f"**{advice.first}.**"
     if advice.note and not advice.stopped:
         yield f"{advice.note}."
     if planned:
         unit, n_tokens = advice.job.counted, _count(advice.tokens)
-        head = ("way", "an iteration", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "at most")
+        head = ("way", "an iteration", "", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "at most")
         yield Table(head, [_line(way, "" if advice.allows(way) else OUTSIDE) for way in planned])
     if not all(advice.allows(way) for way in planned):
         yield f"{OUTSIDE.strip()} is none of the ways {advice.rule.partition('ways ')[2]}."
@@ -330,6 +344,7 @@ def _line(way: FleetOption, mark: str) -> tuple[str, ...]:
     return (
         way.name + mark,
         between(way.iteration_s, way.ends_s, *unit_of(min(way.iteration_s, 60.0))),
+        way.basis.word,
         f"{way.tokens_per_s:,.0f}",
         _time(way),
         _dollars(way) + more,

@@ -28,7 +28,7 @@ from dtfm_lab.widgets.controls import (
     value_of,
 )
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
-from dtfm_lab.widgets.shell.panes import LabStep
+from dtfm_lab.widgets.shell.panes import SYSTEMS, LabStep
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 
 if TYPE_CHECKING:
@@ -152,4 +152,6 @@ def advice_step(the_lab: Lab) -> LabStep:
     """Return the pane Advice for a lab."""
     panel = AdvicePanel(the_lab.lab_state)
     css = Path(__file__).with_name("advice.css").read_text(encoding="utf-8")
-    return LabStep(STEP, panel, "Advice", panel.result, panel.staleness, asked_for=True, css=css, position=90)
+    return LabStep(
+        STEP, panel, "Rent or own", panel.result, panel.staleness, asked_for=True, css=css, position=80, tab=SYSTEMS
+    )

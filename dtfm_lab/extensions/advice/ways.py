@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dtfm_lab.costs.basis import basis_of
 from dtfm_lab.domain.errors import LabError, PlanError, TopologyError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import (
@@ -25,6 +26,7 @@ from dtfm_lab.domain.network import (
     known_gpu,
 )
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import UNSAID, Basis
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.extensions.machines.links import as_modules, inside
 from dtfm_lab.extensions.machines.network import ESTIMATED_SPREAD
@@ -83,6 +85,11 @@ class FleetOption:
             return self
         plan = self.plan.changed(topology=at_their_ends(self.plan.topology, most=most))
         return replace(self, plan=plan.changed(iteration_s=iteration_seconds(plan)))
+
+    @property
+    def basis(self) -> Basis:
+        """What the seconds rest on: a word, and why; empty without a plan."""
+        return UNSAID if self.plan is None else basis_of(self.plan)
 
     @property
     def iteration_s(self) -> float:

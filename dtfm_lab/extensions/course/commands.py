@@ -37,10 +37,11 @@ def copy_notebooks(folder: Path, force: bool, as_json: bool) -> None:
     """Copy the lessons to FOLDER, and the pages that they link to FOLDER/docs."""
     lessons = {path: folder / path.name for path in sorted(shipped("notebooks").glob("[0-9]*.ipynb"))}
     pages = {path: folder / "docs" / path.name for path in sorted(shipped("docs").glob("*.md"))}
+    pages |= {path: folder / "docs" / "pictures" / path.name for path in shipped("docs").glob("pictures/*.svg")}
     if not force and (there := [target.name for target in lessons.values() if target.exists()]):
         raise FileError(f"{folder}: {there[0]} is there already; wanted another folder, or --force to overwrite it")
     with explained(str(folder)):
-        (folder / "docs").mkdir(parents=True, exist_ok=True)
+        (folder / "docs" / "pictures").mkdir(parents=True, exist_ok=True)
         for source, target in (lessons | pages).items():
             shutil.copyfile(source, target)
             target.write_text(relinked(target.read_text(encoding="utf-8")), encoding="utf-8")

@@ -5,15 +5,21 @@ from typing import Any
 
 import click
 
-from dtfm_lab import files
+from dtfm_lab import files, lab
 from dtfm_lab.cli.networks import count_gpus, gpu_words
-from dtfm_lab.cli.options import json_option, output_option
-from dtfm_lab.cli.terminal import err, out, print_json
+from dtfm_lab.cli.options import file_option, json_option, output_option
+from dtfm_lab.cli.terminal import err, out, print_json, print_rows
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.units import counted
+from dtfm_lab.extensions.machines.calibrate import DTYPES, STREAMS, calibrate
 from dtfm_lab.extensions.machines.network import network_from
 from dtfm_lab.extensions.machines.probe import probe_over_ssh
+from dtfm_lab.files.reading import ending_of
+from dtfm_lab.files.topology_yaml import suffixes
+
+CALIBRATED = "calibrated.yaml"
+"""The file of a calibration that names none: two minutes are not spent for nothing."""
 
 
 def pairs_of(named: str) -> Callable[..., dict[str, str]]:
@@ -79,17 +85,73 @@ def network_of_hosts(
     ssh, with an ssh config among the FILES, must reach each host without a question. nvidia-smi tells their GPUs,
     python3 times messages between every two of them. Nothing stays on them. FILES are as for dtfm-lab network from.
     """
-    before = words.index("from") if "from" in words else len(words)
-    hosts, sources = words[:before], words[before + 1 :]
+    hosts, sources = _hosts_and_files(words)
     if not hosts:
         raise click.UsageError(f"wanted dtfm-lab network probe HOST..., not {shortened(' '.join(words))}")
-    own = {host.rpartition("@")[2] for host in hosts}
-    gpus = {name: value for name, value in peaks.items() if name in own}
-    peak_tflops, memory_gib = _hardware({name: value for name, value in peaks.items() if name not in own})
-    made = probe_over_ssh(
-        hosts, sources, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib, gpus=gpus, report=err.print
-    )
+    made = probe_over_ssh(hosts, sources, **_probing(hosts, sources, at, peaks), report=err.print)
     _report(made, output, as_json)
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[HOST]... [from FILE...]")
+@click.option("--network", metavar="NETWORK", help="A network of yours, by name or file, with this machine's GPU.")
+@click.option("--dtype", help=f"Precision: {', '.join(DTYPES)}; by default bf16 on a GPU and fp32 on a CPU.")
+@at_option
+@gpu_option("; HOST=GPU is what a probed host without nvidia-smi has")
+@file_option("-o", "--output", help=f"Write the network to this file, {CALIBRATED} by default.")
+@json_option
+def calibrate_command(
+    words: tuple[str, ...],
+    network: str | None,
+    dtype: str | None,
+    at: dict[str, str],
+    peaks: dict[str, str],
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Measure this machine in at most two minutes, so that predictions are calibrated and not guessed.
+
+    It times transformer blocks of three widths, launches of kernels and the memory of a training step, on the GPU or
+    else the CPU. Its file is a network that plan and the Lab read. With HOSTS that answer to ssh, the links between
+    them are measured too, with 1 and with 8 streams, as by dtfm-lab network probe; without, TCP over the loopback.
+    """
+    output = output or CALIBRATED
+    ending_of(output, suffixes)
+    hosts, sources = _hosts_and_files(words)
+    if network is not None and words:
+        raise click.UsageError("--network and hosts are given; wanted one of them")
+    if not hosts and (sources or at or peaks):
+        raise click.UsageError("--at, --gpu and files are of hosts; wanted dtfm-lab calibrate HOST...")
+    given = None if network is None else lab.load_topology(network)
+    how = _probing(hosts, sources, at, peaks)
+
+    def probed(together: dict[tuple[str, str], float]) -> Topology:
+        return probe_over_ssh(hosts, sources, **how, report=err.print, streams=STREAMS, together=together)
+
+    found = calibrate(given, probe=probed if hosts else None, dtype=dtype, report=err.print)
+    written = str(files.save(found.topology, output))
+    if as_json:
+        rows = [row._asdict() for row in found.rows]
+        return print_json({"gpu": found.gpu, "rows": rows, "notes": list(found.notes), "written": written})
+    print_rows(("measured", found.gpu, "the lab had assumed"), [row.words for row in found.rows])
+    for note in found.notes:
+        out.print(note)
+    out.print(f"written to {written}: dtfm-lab plan {written} plans on it")
+
+
+def _hosts_and_files(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    before = words.index("from") if "from" in words else len(words)
+    return words[:before], words[before + 1 :]
+
+
+def _probing(
+    hosts: tuple[str, ...], sources: tuple[str, ...], at: dict[str, str], peaks: dict[str, str]
+) -> dict[str, Any]:
+    """Arguments of a probe from the options of a command. Raises LabError."""
+    own = {host.rpartition("@")[2] for host in hosts}
+    peak_tflops, memory_gib = _hardware({name: value for name, value in peaks.items() if name not in own})
+    gpus = {name: value for name, value in peaks.items() if name in own}
+    return {"at": at, "peak_tflops": peak_tflops, "memory_gib": memory_gib, "gpus": gpus}
 
 
 def _hardware(peaks: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:

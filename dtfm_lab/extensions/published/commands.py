@@ -22,7 +22,7 @@ from dtfm_lab.files.reading import write_text
 @click.option(
     "--own",
     type=click.Path(dir_okay=False),
-    help="A CSV or JSON file of your own rows; docs/published.md has its columns.",
+    help="A CSV or JSON file of your own rows; docs/how-far-to-trust-it.md has its columns.",
 )
 @click.option(
     "--blind",

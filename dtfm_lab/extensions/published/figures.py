@@ -16,7 +16,7 @@ LEAST_PX = 360
 BAND = "rgba(128, 128, 128, 0.30)"
 BAND_WIDTH_PX = 12
 PALE = 0.4
-"""Opacity of what the headline does not count."""
+"""Opacity of what was fitted to its source, or follows from other numbers."""
 FARTHEST = 2.0
 """Ratios beyond this, or below one over it, are drawn at the edge; the hover text has them."""
 DIGITS = 3
@@ -32,17 +32,17 @@ def ledger(ledger: Ledger) -> go.Figure:
     """The ratio of predicted to published numbers, a line of dots for each group.
 
     What is outside of its band is a red cross, known or not; the system's own predictions are hollow diamonds. Grey are
-    the bands that are stated; pale is what the headline does not count, by its class of evidence. Hover texts have the
-    assumptions.
+    the bands that are stated; pale is what was fitted to its source, or follows from other numbers. Hover
+    texts have the assumptions.
     """
     groups = ledger.groups
     figure = go.Figure()
     if groups:
         _draw(figure, groups, ledger.rows)
-    headline, _, how_well = ledger.headline.partition(", ")
+    headline, _, how_well = ledger.headline.partition(". ")
     far = any(row.published > 0 and not 1 / FARTHEST <= row.ratio <= FARTHEST for row in ledger.rows)
     edge = f"; beyond {FARTHEST:g} times at the edge" if far else ""
-    pale = "pale: of other classes" if any(not row.hard for row in ledger.rows) else ""
+    pale = "pale: with a fit to their source" if any(not row.hard for row in ledger.rows) else ""
     return titled(
         figure,
         headline,

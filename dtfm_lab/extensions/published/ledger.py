@@ -23,7 +23,7 @@ from dtfm_lab.extensions.published.own_predictions import predict_rows
 from dtfm_lab.extensions.published.row import Row
 from dtfm_lab.extensions.published.sources import Omission, Source, sources
 from dtfm_lab.extensions.published.systems import sailor
-from dtfm_lab.extensions.published.tally import Group, Tally, by_class, groups_of, hard_by_source
+from dtfm_lab.extensions.published.tally import Group, Tally, by_class, by_distance, counted_by_source, groups_of
 from dtfm_lab.files.reading import ending_of, write_text
 
 ENDINGS = (".html", ".md", ".csv", ".json")
@@ -69,9 +69,14 @@ class Ledger:
         return by_class(self.rows)
 
     @property
-    def hard(self) -> tuple[Tally, ...]:
-        """The rows that the headline counts, by source and quantity."""
-        return hard_by_source(self.rows, self.sources)
+    def distances(self) -> tuple[Tally, ...]:
+        """Measured rows counted by distance from what constants were fitted on, the farthest first."""
+        return by_distance(self.rows)
+
+    @property
+    def counted(self) -> tuple[Tally, ...]:
+        """The rows that the headline counts, by class of distance, source and quantity; what misses most first."""
+        return counted_by_source(self.rows, self.sources)
 
     @property
     def omitted(self) -> tuple[tuple[str, Omission], ...]:
@@ -80,11 +85,14 @@ class Ledger:
 
     @property
     def headline(self) -> str:
-        """How well measured numbers are predicted without any fit to their source; nothing else counts here."""
-        hard = [row for row in self.rows if row.hard]
-        if not hard:
-            return "no measured number is predicted here without a fit to its source"
-        return f"{len(hard)} measured numbers predicted without any fit to their source: {Tally('', hard).words}"
+        """How well measured numbers are predicted, by how far they are from what constants were fitted on; nothing
+        else counts here."""
+        if not self.distances:
+            return "no measured number is predicted here"
+        n = sum(each.n for each in self.distances)
+        return f"{n} measured numbers. " + ". ".join(
+            f"{each.name[:1].upper()}{each.name[1:]}: {each.words}" for each in self.distances
+        )
 
     @property
     def sentence(self) -> str:
@@ -99,20 +107,21 @@ class Ledger:
         return line + ("; stopped before all were predicted" if self.stopped else "")
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each row: source, group, setting, quantity, unit, class, measured, published, predicted, low, high,
-        ratio, theirs, band, verdict, assumptions, fitted, note and cite."""
+        """A row for each row: source, group, setting, quantity, unit, class, distance, measured, published, predicted,
+        low, high, ratio, theirs, band, verdict, assumptions, fitted, note and cite."""
         return pd.DataFrame([row.to_dict() for row in self.rows])
 
     def _repr_html_(self) -> str:
         return as_html(report_of(self, rows=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """The ledger as plain values for JSON: headline, sentence, classes, omissions, sources, groups and rows."""
+        """The ledger as plain values for JSON: headline, sentence, tallies, omissions, sources, groups and rows."""
         return {
             "headline": self.headline,
             "sentence": self.sentence,
             "classes": [each.to_dict() for each in self.classes],
-            "hard": [each.to_dict() for each in self.hard],
+            "distances": [each.to_dict() for each in self.distances],
+            "counted": [each.to_dict() for each in self.counted],
             "omitted": [{"source": name} | asdict(omission) for name, omission in self.omitted],
             "rows_inside": sum(row.inside for row in self.rows),
             "sources": [
@@ -214,10 +223,12 @@ def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
     With ``rows`` those of every group, too.
     """
     yield f"**{ledger.headline}.**"
+    if ledger.distances:
+        yield _tallies("distance from what constants were fitted on", ledger.distances)
+        yield "The same rows by source, what misses most first:"
+        yield _tallies("published", ledger.counted)
+    yield "All rows by how much they prove:"
     yield _tallies("class of evidence", ledger.classes)
-    if ledger.hard:
-        yield "The rows of the headline, by source:"
-        yield _tallies("published", ledger.hard)
     by_group = [
         (group, [row for row in ledger.rows if (row.source, row.group, row.quantity) == group.key])
         for group in ledger.groups

@@ -1,8 +1,8 @@
 """One published number laid beside our prediction, the band in which the two are to agree by one rule of bands by class
 and quantity, and how much a row proves: its class of evidence.
 
-The headline of a ledger counts only what was measured and predicted without any fit to its source. All other classes
-are shown and counted apart: they test our arithmetic, or how well a source agrees with itself.
+The headline of a ledger counts what was measured, in three classes of distance from what constants were fitted on. What
+others calculated is no row of the lab's sources: tests hold it.
 """
 
 import csv
@@ -107,13 +107,24 @@ class Evidence(StrEnum):
 
     @property
     def hard(self) -> bool:
-        """Whether a measured row of this class counts in the headline: nothing was fitted to its source."""
+        """Whether nothing was fitted to the source of such a row."""
         return self in (Evidence.PURE, Evidence.TRANSFERRED)
 
     @property
     def words(self) -> str:
         """The class in words; its name where that says it."""
         return WORDS.get(self, str(self))
+
+
+class Distance(StrEnum):
+    """How far a measured row lies from what the lab's constants were fitted on, the farthest first."""
+
+    CLUSTERS = "new clusters"
+    """GPUs, a framework or a network that no constant was fitted on."""
+    MODELS = "new models on fitted GPUs and frameworks"
+    """Constants were fitted on such GPUs with such a framework, from other sources; the models are new."""
+    FITTED = "GPUs and frameworks that constants were fitted on"
+    """Constants were fitted to this source, or the source timed its own passes and messages."""
 
 
 WORDS = {
@@ -158,7 +169,20 @@ QUANTITIES = {
 }
 """What a row may be a number of."""
 COLUMNS = (
-    *("source", "group", "setting", "quantity", "unit", "class", "measured", "published", "predicted", "low", "high"),
+    *(
+        "source",
+        "group",
+        "setting",
+        "quantity",
+        "unit",
+        "class",
+        "distance",
+        "measured",
+        "published",
+        "predicted",
+        "low",
+        "high",
+    ),
     *("ratio", "theirs", "band", "verdict", "assumptions", "fitted", "note", "cite"),
 )
 """Columns of a table of rows."""
@@ -211,6 +235,8 @@ class Row:
     """Between which two numbers the published one is predicted to lie in 9 of 10 cases; None where it is not known."""
     source: str = ""
     """Name of the source; filled in by it."""
+    fitted_elsewhere: bool = False
+    """Whether constants were fitted on such GPUs with such a framework, from other sources; filled in by the source."""
     known_miss: KnownMiss | None = None
     """Filled in by the source."""
 
@@ -231,8 +257,18 @@ class Row:
         return self.setting, self.quantity
 
     @property
+    def distance(self) -> Distance | None:
+        """How far it lies from what constants were fitted on; None for what proves nothing of a prediction: what was
+        not measured, or follows from the prediction's own input or from other rows."""
+        if not self.measured or self.evidence in (Evidence.CALCULATION, Evidence.IDENTITY, Evidence.DUPLICATE):
+            return None
+        if not self.evidence.hard:
+            return Distance.FITTED
+        return Distance.MODELS if self.fitted_elsewhere else Distance.CLUSTERS
+
+    @property
     def hard(self) -> bool:
-        """Whether the headline counts it: measured, and predicted without any fit to its source."""
+        """Whether it was measured, and predicted without any fit to its source."""
         return self.measured and self.evidence.hard
 
     @property
@@ -276,6 +312,7 @@ class Row:
         known = self.known_miss.reason if self.known_miss else ""
         values = {
             "class": str(self.evidence),
+            "distance": self.distance,
             "low": low,
             "high": high,
             "band": str(self.band),

@@ -46,6 +46,8 @@ class Source:
     url: str = ""
     omitted: tuple[Omission, ...] = ()
     """Its rows that are not predicted."""
+    fitted_elsewhere: str = ""
+    """Which constants were fitted on such GPUs with such a framework, from other sources; empty where none were."""
     noise: Mapping[str, float] = field(default_factory=dict)
     """By quantity: the mean relative difference of two measurements of one plan, where the source says."""
 
@@ -56,7 +58,13 @@ class Source:
             if row.key in seen:
                 raise LabError(f"source {self.name} has two rows of {row.setting}, {row.quantity}; wanted one")
             seen.add(row.key)
-            yield replace(row, source=self.name, cite=row.cite or self.cite, known_miss=self.known_misses.get(row.key))
+            yield replace(
+                row,
+                source=self.name,
+                cite=row.cite or self.cite,
+                known_miss=self.known_misses.get(row.key),
+                fitted_elsewhere=bool(self.fitted_elsewhere),
+            )
 
 
 sources: Registry[Source] = Registry(

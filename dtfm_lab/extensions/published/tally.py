@@ -1,4 +1,5 @@
-"""What a ledger amounts to: its rows summed up by group, counted by class of evidence, and the hard ones by source."""
+"""What a ledger amounts to: its rows summed up by group, and counted by distance from what constants were fitted on, by
+class of evidence and by source."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from dtfm_lab.domain.units import by_key, format_share
-from dtfm_lab.extensions.published.row import NO_WORSE, Evidence, KnownMiss, Row
+from dtfm_lab.extensions.published.row import NO_WORSE, Distance, Evidence, KnownMiss, Row
 from dtfm_lab.extensions.published.sources import Source
 
 MEAN = "mean"
@@ -88,7 +89,7 @@ def _summed(key: tuple[str, str, str], rows: Sequence[Row], source: Source | Non
 
 
 FIFTH = 1.2
-"""Factor to either side within which nine of ten hard rows are wanted."""
+"""Factor to either side within which nine of ten rows without a fit are wanted."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,9 @@ class Tally:
 
     @property
     def words(self) -> str:
-        """Inside, median, within a fifth, and coverage where intervals are known."""
-        parts = [f"{self.inside} of {self.n} inside their bands", f"median error {format_share(self.median_error)}"]
+        """Misses first, median, within a fifth, and coverage where intervals are known."""
+        missed = f"{self.n - self.inside} of {self.n} outside their bands"
+        parts = [missed, f"median error {format_share(self.median_error)}"]
         parts.append(f"{format_share(self.within_fifth / self.n, 0)} within 20 %")
         if self.coverage is not None:
             parts.append(f"90 % intervals hold {format_share(self.coverage, 0)} of {self.with_interval}")
@@ -164,11 +166,21 @@ def by_class(rows: Iterable[Row]) -> tuple[Tally, ...]:
     return tuple(Tally(evidence.words, some) for evidence, some in of_class.items() if some)
 
 
-def hard_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tally, ...]:
-    """A tally of the hard rows of each source and quantity, in the order of the rows."""
+def by_distance(rows: Iterable[Row]) -> tuple[Tally, ...]:
+    """A tally of each class of distance that has rows, the farthest first."""
+    listed = list(rows)
+    found = {distance: [row for row in listed if row.distance is distance] for distance in Distance}
+    return tuple(Tally(str(distance), some) for distance, some in found.items() if some)
+
+
+def counted_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tally, ...]:
+    """A tally of the rows of each class of distance, source and quantity: the farthest class first, and in a class what
+    misses most."""
     noise = {source.name: source.noise for source in sources}
-    found = by_key(((row.source, row.quantity), row) for row in rows if row.hard)
-    return tuple(
-        Tally(f"{source}, {quantity}", some, noise.get(source, {}).get(quantity))
-        for (source, quantity), some in found.items()
-    )
+    order = list(Distance)
+    found = by_key(((row.distance, row.source, row.quantity), row) for row in rows if row.distance is not None)
+    tallies = [
+        (order.index(distance), Tally(f"{distance}: {source}, {quantity}", some, noise.get(source, {}).get(quantity)))
+        for (distance, source, quantity), some in found.items()
+    ]
+    return tuple(tally for _, tally in sorted(tallies, key=lambda each: (each[0], each[1].inside / each[1].n)))

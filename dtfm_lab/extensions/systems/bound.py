@@ -16,7 +16,7 @@ import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency
 from dtfm_lab.costs.memory import activation_memory, memory_limits, static_memory
-from dtfm_lab.costs.seconds import pass_times
+from dtfm_lab.costs.seconds import NOTHING, RING, pass_times, ring_link_s, ring_rounds, ring_share, shard, way_of
 from dtfm_lab.domain.job import Job, boundary_bytes, device_average_bytes, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
@@ -151,23 +151,23 @@ def _by_links(
 
 def _synchronises(job: Job) -> bool:
     """Whether every iteration ends with whole gradients averaged."""
-    return job.n_replicas > 1 and job.synchronise_every == 1 and job.sharding != "zero-3"
+    return job.n_replicas > 1 and job.synchronise_every == 1 and way_of(job) != NOTHING
 
 
 def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
     """(stages, replicas) seconds from a replica's last backward until its group has averaged, at least."""
     shape = plan.placement.devices.shape
-    if not _synchronises(job) or job.overlap or job.synchronisation != "ring":
+    if not _synchronises(job) or job.overlap or way_of(job) != RING:
         return np.zeros(shape)
     sums, averages = (
-        np.array(sizes)[:, None] / job.n_replicas
+        shard(np.array(sizes)[:, None], job.n_replicas)
         for sizes in (device_gradient_bytes(job, job.n_stages), device_average_bytes(job, job.n_stages))
     )
     here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
     latency_s = links.latency_s[here, there]
     summed_s, spread_s = (links.moving_s(here, there, np.broadcast_to(size, shape)) for size in (sums, averages))
-    rounds = job.n_replicas - 1
-    on_link_s = rounds * (summed_s + spread_s) + latency_s
+    rounds = ring_rounds(job.n_replicas)
+    on_link_s = ring_link_s(job.n_replicas, summed_s, spread_s, latency_s)
     # a shard goes round the ring to be summed, and round again: n - 1 hops each, from its own beginning
     around = np.arange(rounds)[None, :] + np.arange(job.n_replicas)[:, None]
     summing_s = (summed_s + latency_s)[:, around % job.n_replicas].sum(axis=2)
@@ -178,11 +178,10 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
 
 def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray) -> float:
     """From the beginning of the last backward, (stages, replicas), all buckets over one link of a ring."""
-    if not _synchronises(job) or not job.overlap or job.synchronisation != "ring":
+    if not _synchronises(job) or not job.overlap or way_of(job) != RING:
         return 0.0
     here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
-    share = (job.n_replicas - 1) / job.n_replicas
-    n_bytes = share * (
+    n_bytes = ring_share(job.n_replicas) * (
         np.array(device_gradient_bytes(job, job.n_stages)) + np.array(device_average_bytes(job, job.n_stages))
     )
     if links.message_bytes is not None:  # how long buckets take depends on their sizes

@@ -12,7 +12,17 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.systems.bound import fits, least_lacking_bytes, sentence_of
 from dtfm_lab.extensions.systems.outcome import Outcome
-from dtfm_lab.extensions.systems.strategy import NOT_MODELLED, Branch, Budget, Strategy, priced, strategies, work_of
+from dtfm_lab.extensions.systems.strategy import (
+    FORMER,
+    NOT_MODELLED,
+    Branch,
+    Budget,
+    Strategy,
+    priced,
+    strategies,
+    variant,
+    work_of,
+)
 from dtfm_lab.simulation.executors import Executor, TaskLost, results_of
 
 ROUNDING = 1e-9
@@ -192,9 +202,9 @@ def _one(system: object) -> Strategy:
     if not isinstance(system, str):
         raise LabError(f"a system is {shortened(system)}; wanted the name of one, or a Strategy")
     reasons = {name.casefold(): reason for name, reason in NOT_MODELLED.items()}
-    if system not in strategies and (reason := reasons.get(system.casefold())):
+    if system not in (*strategies, *FORMER) and (reason := reasons.get(system.casefold())):
         raise LabError(f"{system} is not modelled: {reason}")
-    return strategies[system]()
+    return variant(system)
 
 
 def outcomes_in_order(

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency, speeds_of
+from dtfm_lab.costs.seconds import ring_rounds, shard
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes
 from dtfm_lab.domain.job.sizes import device_gradient_elements
 from dtfm_lab.domain.network import Links, Topology
@@ -229,7 +230,7 @@ class GridBound:
             place = self._places
             by_place = np.array([sorted(row, key=place.__getitem__) for row in grid.tolist()])
             slowest = np.maximum(slowest, self._slowest(by_place))
-        return float((least * (n_replicas - 1) / n_replicas / slowest).max())
+        return float((shard(least * ring_rounds(n_replicas), n_replicas) / slowest).max())
 
     @cached_property
     def _links(self) -> Links:

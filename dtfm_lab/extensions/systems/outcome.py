@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from dtfm_lab.costs.basis import basis_of
 from dtfm_lab.costs.efficiency import GivenEfficiency
 from dtfm_lab.costs.seconds import pass_times
 from dtfm_lab.domain.errors import PlanError
@@ -16,11 +17,14 @@ from dtfm_lab.domain.extension import load
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.trace.causes import COMPUTE, GATHERING
+from dtfm_lab.domain.trace import UNSAID, Basis, Trace
+from dtfm_lab.domain.trace.causes import COMPUTE, GATHERING, Cause
 from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.simulation.memory import MemoryReport, memory
+
+NOTABLY = 1.1
+"""With one network card per device, an iteration this many times as long or longer gets a warning."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,11 +87,37 @@ class Outcome:
         return None if self.found is None else self.found.iteration_s
 
     @cached_property
-    def pairs_s(self) -> float | None:
-        """Seconds of the same plan if every pair of devices had a link of its own (``queueing="pairs"``)."""
-        if self.found is None or self.budget.queueing == "pairs":
+    def basis(self) -> Basis:
+        """What the seconds rest on: a word, and why; empty without a plan."""
+        return UNSAID if self.found is None else basis_of(self.found, self.budget.efficiency)
+
+    @cached_property
+    def interval_s(self) -> tuple[float, float] | None:
+        """Seconds between which a measured iteration lies with 90 % confidence; None where nothing states a spread."""
+        if self.iteration_s is None:
+            return None
+        low_s, high_s = self.trace.interval()
+        scale = self.iteration_s / self.trace.iteration_s if self.trace.iteration_s > 0 else 1.0
+        return (low_s * scale, high_s * scale) if math.isfinite(high_s) else None
+
+    @cached_property
+    def nics_s(self) -> float | None:
+        """Seconds of the same plan if each device had one network card (``queueing="nics"``)."""
+        if self.found is None or self.budget.queueing == "nics":
             return self.iteration_s
-        return self.strategy.seconds(self.found.changed(queueing="pairs"), replace(self.budget, queueing="pairs"))
+        return self.strategy.seconds(self.found.changed(queueing="nics"), replace(self.budget, queueing="nics"))
+
+    @property
+    def caveat(self) -> str:
+        """A warning that the seconds count on sending to many devices at once; empty where one network card per device
+        would do nearly as well."""
+        if self.iteration_s is None or self.nics_s is None or self.nics_s <= self.iteration_s * NOTABLY:
+            return ""
+        times = f"{self.nics_s / self.iteration_s:.2f} times as long"
+        return (
+            f"it sends to several devices at once, each over its own link: if each device had one network card, an "
+            f"iteration would take {format_s(self.nics_s)}, {times}"
+        )
 
     @property
     def flop_per_s(self) -> float | None:
@@ -99,7 +129,11 @@ class Outcome:
         """Seconds of the iteration's critical path by cause, the longest first; they add up to the iteration."""
         if self.iteration_s is None:
             return {}
-        return causes_of(self.plan, self.trace, self.iteration_s, self.budget.efficiency)
+        added_s = self.strategy.averaging_s(self.plan, self.budget)
+        found = causes_of(self.plan, self.trace, self.iteration_s - added_s, self.budget.efficiency)
+        if added_s > 0:
+            found[Cause.SYNCHRONISATION] = found.get(Cause.SYNCHRONISATION, 0.0) + added_s
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def why(self, against: Any = None, *, progress: Callable[[Any], object] | None = None) -> Any:
         """Return the ``Why`` of this system: the iteration with one thing taken away at a time, each simulated.
@@ -116,7 +150,7 @@ class Outcome:
         if self.iteration_s is None:
             return self.reason
         most = next(iter(self.causes), "")
-        return f"{format_s(self.iteration_s)} an iteration, {self.shape}, most of it {most}"
+        return f"{format_s(self.iteration_s)} an iteration ({self.basis.word}), {self.shape}, most of it {most}"
 
     @property
     def shape(self) -> str:
@@ -147,7 +181,11 @@ class Outcome:
             "system": self.name,
             "title": self.title,
             "iteration_s": self.iteration_s,
-            "pairs_s": self.pairs_s,
+            "low_s": None if self.interval_s is None else self.interval_s[0],
+            "high_s": None if self.interval_s is None else self.interval_s[1],
+            "basis": self.basis.word,
+            "because": self.basis.because,
+            "nics_s": self.nics_s,
             "tokens_per_s": None if self.iteration_s is None else self.job.tokens / self.iteration_s,
             "flop_per_s": self.flop_per_s,
             "price_per_billion_tokens": getattr(found, "price_per_billion_tokens", None),
@@ -158,6 +196,7 @@ class Outcome:
             "idle": None if found is None else len(found.idle_devices),
             "most": next(iter(self.causes), ""),
             "mathematics": self.strategy.mathematics,
+            "caveat": self.caveat,
             "considered": self.considered,
             "reason": self.reason,
             "cite": self.strategy.cite,

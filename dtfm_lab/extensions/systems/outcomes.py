@@ -21,7 +21,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.report import CHANGES, Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.trace.causes import STACKED
-from dtfm_lab.domain.units import format_s, format_share, plain_rows
+from dtfm_lab.domain.units import format_range, format_s, format_share, plain_rows
 from dtfm_lab.extensions.systems.choosing import Asked, chosen, outcomes_in_order
 from dtfm_lab.extensions.systems.estimates import note_on
 from dtfm_lab.extensions.systems.outcome import Outcome
@@ -106,7 +106,7 @@ class Outcomes:
             times = f"{next_s / first.iteration_s:.2f}"
             text += f"; {with_plan[1].title} takes " + ("as long" if times == "1.00" else f"{times} times as long")
             text += ", and changes the training" if with_plan[1].strategy.mathematics else ""
-        return text
+        return f"{text}. Beware of {first.title}: {first.caveat}" if first.caveat else text
 
     def to_frame(self) -> pd.DataFrame:
         """One row a system, the fastest first: the columns of ``Outcome.to_dict`` and ``times``, over the fastest."""
@@ -161,7 +161,33 @@ def stream_outcomes(
         yield Outcomes(topology=topology, job=job, outcomes=tuple(found), wanted=len(wanted))
 
 
-HEAD = ("system", "an iteration", "times", "with a link a pair", "plan", "most of it")
+OURS = "dtfm-lab"
+"""Name of the lab's own system in the registry."""
+
+
+def what_the_job_fixes(outcome: Outcome, job: Job) -> str:
+    """Why the lab's own row has other seconds than ``lab.plan``: the job fixes what is open here. Empty otherwise."""
+    if outcome.strategy.name != OURS or outcome.found is None:
+        return ""
+    shape, chosen_shape = (job.n_stages, job.n_replicas), (outcome.job.n_stages, outcome.job.n_replicas)
+    fixed = [
+        f"{job.n_stages} x {job.n_replicas}" if job.n_stages is not None and shape != chosen_shape else "",
+        f"micro-batches of {job.microbatch}" if job.microbatch not in (None, outcome.job.microbatch) else "",
+    ]
+    kept = " in ".join(filter(None, fixed))
+    return f"the job fixes {kept}, and lab.plan keeps that; here nothing is fixed" if kept else ""
+
+
+HEAD = (
+    "system",
+    "an iteration",
+    "90 % of cases",
+    "",
+    "times",
+    "if each device had one network card",
+    "plan",
+    "most of it",
+)
 
 
 def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
@@ -174,7 +200,8 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
     if found.note and not found.stopped:
         yield found.note
     yield Table(HEAD, [_line(one, least_s) for one in found])
-    said = [(one, one.reason or "; ".join(filter(None, (one.choices, one.strategy.mathematics)))) for one in found]
+    yield from dict.fromkeys(f"{one.basis.sentence}." for one in found if one.basis.because)
+    said = [(one, one.reason or "; ".join(filter(None, _words(one, found.job)))) for one in found]
     yield ReportSection("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)
     if any(one.strategy.mathematics for one in found):
         yield f"{CHANGES} changes the training itself: seconds alone do not compare it."
@@ -191,14 +218,28 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
         yield ReportSection("Not modelled", [f"{name}: {reason}" for name, reason in found.not_modelled.items()])
 
 
+def _words(one: Outcome, job: Job) -> tuple[str, ...]:
+    return one.choices, one.strategy.mathematics, one.caveat, what_the_job_fixes(one, job)
+
+
 def _line(one: Outcome, least_s: float) -> tuple[str, ...]:
     name = marked_title(one)
     if one.iteration_s is None:
-        return name, "no plan", "", "", "", ""
+        return name, "no plan", *[""] * (len(HEAD) - 2)
     cause, part_s = next(iter(one.causes.items()), ("", 0.0))
-    pairs = "" if one.pairs_s is None else format_s(one.pairs_s)
+    with_one_nic = "" if one.nics_s is None else format_s(one.nics_s)
     most = f"{cause} {format_share(part_s / one.iteration_s, 0)}" if one.iteration_s else cause
-    return name, format_s(one.iteration_s), _times(one.iteration_s / least_s), pairs, one.shape, most
+    ends = "" if one.interval_s is None else format_range(*one.interval_s)
+    return (
+        name,
+        format_s(one.iteration_s),
+        ends,
+        one.basis.word,
+        _times(one.iteration_s / least_s),
+        with_one_nic,
+        one.shape,
+        most,
+    )
 
 
 def _times(ratio: float) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, cast, get_type_hints
 
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.errors import LabError, UnknownName
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import QUEUEING, Topology
 from dtfm_lab.domain.options import Option, check_options, options_of, refuse_unknown
@@ -109,9 +110,10 @@ class Budget:
     ] = None
     queueing: Annotated[
         str, Option(help="Which messages wait for each other, those of a pair or of a NIC.", choices=QUEUEING)
-    ] = "nics"
-    """A NIC a device, as hardware has it; ``pairs`` gives a device as many full-rate links as it has neighbours, which
-    flatters systems that send to many of them."""
+    ] = "pairs"
+    """As in ``lab.plan``, so that both give one plan the same seconds. Every pair of devices has its own link, except
+    where the network says which NIC a device uses. A system that sends to many devices at once looks faster this way
+    than on hosts with one NIC: ``Outcome.nics_s`` says by how much."""
 
     def __post_init__(self) -> None:
         check_options(self, thing="strategies")
@@ -163,6 +165,10 @@ class Strategy(ABC):
         if type(self).trace is not Strategy.trace:
             return self.trace(plan, budget).iteration_s
         return iteration_seconds(plan, efficiency=budget.efficiency, queueing=budget.queueing)
+
+    def averaging_s(self, plan: Plan, budget: Budget) -> float:
+        """The part of ``seconds`` that a closed form of its own adds for averaging; 0 where the schedule has it."""
+        return 0.0
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
         """Seconds that ``seconds`` does not go below, found without it; 0 where nothing is known.
@@ -237,7 +243,43 @@ def _in_words(name: str, value: object) -> str:
     return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
 
 
-strategies: Registry[type[Strategy]] = Registry(
+FORMER: dict[str, dict[str, Any]] = read_mapping(Path(__file__).parent / "modelled" / "former.yaml")
+"""Former names of systems: what each is now, or what to ask for in its place."""
+
+
+class Systems(Registry[type[Strategy]]):
+    """Systems by name; a former name raises UnknownName with what to ask for in its place."""
+
+    def __getitem__(self, name: str) -> type[Strategy]:
+        if name in FORMER and name not in self:
+            raise UnknownName(_replaced(name))
+        return super().__getitem__(name)
+
+
+def _replaced(name: str) -> str:
+    now = FORMER[name]
+    if "because" in now:
+        return f"no system named {name!r} any more; ask for {now['system']}: {now['because']}"
+    given = ", ".join(f"{field}={value!r}" for field, value in now["assumptions"].items())
+    typed = " ".join(f"--assume {now['system']}.{field}={value}" for field, value in now["assumptions"].items())
+    return f'system {name!r} is lab.systems.variant("{now["system"]}", {given}) now, or {typed}'
+
+
+def current_system(name: str) -> tuple[str, dict[str, Any]]:
+    """The system that a name stands for, and assumptions that a former name implies, of which a warning is given.
+
+    Raises UnknownName for a former name that no system has taken over.
+    """
+    if name not in FORMER or name in strategies:
+        return name, {}
+    now = FORMER[name]
+    if "assumptions" not in now:
+        raise UnknownName(_replaced(name))
+    warnings.warn(f"{_replaced(name)}; the old name leaves with the next release", FutureWarning, stacklevel=3)
+    return now["system"], dict(now["assumptions"])
+
+
+strategies = Systems(
     "system", group="dtfm_lab.strategies", fits=lambda entry: isinstance(entry, type) and issubclass(entry, Strategy)
 )
 """Models of systems by name; a package of one's own adds one through an entry point of the group."""
@@ -270,7 +312,8 @@ def variant(system: str, **assumptions: Any) -> Strategy:
     ``variant("megatron", transport="overlapped")``. Raises UnknownName for a system or an assumption that is none, and
     LabError for a value that is not allowed.
     """
-    kind = strategies[system]
+    system, implied = current_system(system)
+    kind, assumptions = strategies[system], implied | assumptions
     refuse_unknown(assumptions, [one.name for one in options_of(kind)], f"assumption of {system}")
     fields = {one.name: one.field for one in options_of(kind)}
     return kind(**{fields[name]: value for name, value in assumptions.items()})

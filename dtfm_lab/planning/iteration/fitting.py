@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dtfm_lab.costs.memory import sharded_over
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -201,13 +200,13 @@ def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int
 def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replicas: int) -> FloatArray:
     """The same by the number of micro-batches under way, of those blocks in a row that need least. Read-only."""
     passes = problem.passes(microbatch)
-    each, parts = problem.static_bytes(replicas), sharded_over(problem.job.sharding, replicas).parameters
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
         blocks = _in_a_row(passes.layer, first=first, last=last)
         _, parameters, kept, frozen = blocks + (np.array([first, last]) @ passes.extra)[:, None, None]
         parameters = parameters + problem.tied_parameters * (last and not first)
-        static = parameters * each + frozen / parts + problem.gathered_bytes(replicas, first=first, last=last)
+        static = problem.held_bytes(replicas, parameters, frozen)
+        static = static + problem.gathered_bytes(replicas, first=first, last=last)
         left = np.minimum(passes.input_bytes[0 if first else passes.least], kept) if passes.recompute else kept
         again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
         held = static + n_held * left + again + passes.hop_bytes[passes.least] * ((not first) + (not last))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from dtfm_lab.costs.basis import basis_of
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
@@ -31,6 +32,7 @@ SAME = 1e-9
 UNITS = {
     "global_batch": "sequences an iteration",
     "iteration_s": "seconds of the simulated iteration",
+    "basis": "what the seconds rest on: calibrated, modelled or guessed, and why",
     "price_per_hour": "US dollars an hour of all devices that serve",
     "price_per_billion_tokens": "US dollars",
     "tokens_per_s": "tokens a second, or samples of a module of one's own",
@@ -161,6 +163,7 @@ class Frontier:
                 {
                     "global_batch": job.global_batch,
                     "iteration_s": iteration_s(plan),
+                    "basis": basis_of(plan).sentence,
                     "price_per_hour": plan.price_per_hour,
                     "price_per_billion_tokens": price_of_tokens(plan),
                     "tokens_per_s": job.tokens / iteration_s(plan),

@@ -11,20 +11,28 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.costs.memory import (
+    beside_static_bytes,
     gathered_of,
     message_bytes_of,
-    optimizer_bytes,
-    passing_gradient_elements,
     sharded_over,
+    static_bytes,
     usable_bytes,
 )
-from dtfm_lab.costs.seconds import group_messages_s, hop_gather_s, launch_seconds, layer_passes
+from dtfm_lab.costs.seconds import (
+    WAYS,
+    block_launch_s,
+    group_messages_s,
+    hop_gather_s,
+    launch_seconds,
+    layer_passes,
+    ring_share,
+)
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import (
     BYTES_PER_ELEMENT,
@@ -33,6 +41,7 @@ from dtfm_lab.domain.job import (
     LayerKind,
     ModelSpec,
     boundary_bytes,
+    coded_bytes,
     compressed_bytes,
     frozen_bytes,
     kept_elements,
@@ -45,9 +54,7 @@ from dtfm_lab.domain.network import Device, Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import interchangeable, row_of
 
-if TYPE_CHECKING:
-    pass
-
+Numbers = TypeVar("Numbers", float, FloatArray)
 
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
 """What is tried where the job names no checkpointing."""
@@ -214,7 +221,7 @@ class IterationProblem:
             price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
             block_flop=_sums(blocks, lambda layer: layer.forward_flop),
             block_parameters=_sums(blocks, lambda layer: layer.parameters),
-            block_frozen=_sums(blocks, lambda layer: _beside_bytes(job, layer)),
+            block_frozen=_sums(blocks, lambda layer: beside_static_bytes(job, layer)),
             **_activations(job),
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
@@ -280,32 +287,33 @@ class IterationProblem:
         """Whether every message of a device takes the device's own NIC."""
         return self.queueing == "nics" and self.links.nic_of is None
 
-    def gradient_bytes(self, n_parameters: float) -> float:
-        """Bytes in messages of the gradient of so many parameters, as compressed."""
-        return compressed_bytes(int(n_parameters), self.job.gradients_in, self.job.gradients_as)
+    def gradient_bytes(self, n_parameters: Numbers) -> Numbers:
+        """Bytes in messages of the gradients of so many parameters, one count or an array, as compressed."""
+        found: Numbers = coded_bytes(n_parameters, self.job.gradient_coding)
+        return found
 
-    def average_bytes(self, n_parameters: float) -> float:
+    def average_bytes(self, n_parameters: Numbers) -> Numbers:
         """Bytes in messages of what comes back of so many parameters: averages, or parameters where replicas split the
         optimiser's states."""
-        if self.job.sharding in (None, "none"):
-            return self.gradient_bytes(n_parameters)
-        return n_parameters * self.bytes_per_element
+        found: Numbers = coded_bytes(n_parameters, self.job.average_coding)
+        return found
 
     def static_bytes(self, n_replicas: int) -> float:
         """Bytes of a parameter, its gradient and its optimiser's state on a device of so many replicas, as on all GPUs
-        of a group where it is on each."""
-        job, over = self.job, sharded_over(self.job.sharding, n_replicas)
-        sizes = self.bytes_per_element / over.parameters, self.gradient_element_bytes / over.gradients
-        return sum(sizes) + optimizer_bytes(job) / over.optimizer + (job.data_gpus - 1) * _copied_bytes(job)
+        of a group where it is on each: ``costs.memory.static_bytes``."""
+        return static_bytes(self.job, n_replicas)
+
+    def held_bytes(self, n_replicas: int, parameters: FloatArray, frozen: FloatArray) -> FloatArray:
+        """Bytes that devices of stages with these parameters hold all the time beside ``gathered_bytes``; ``frozen`` as
+        ``block_frozen`` counts them."""
+        parts = sharded_over(self.job.sharding, n_replicas).parameters
+        return parameters * self.static_bytes(n_replicas) + frozen / parts
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
-        """Most bytes that a device of a first, last or any stage holds whole beside its shards."""
+        """Most bytes that a device of a first, last or any stage holds beside its shards."""
         unwanted = [kind for kind, has in ((LayerKind.EMBEDDING, first), (LayerKind.HEAD, last)) if not has]
         layers = [layer for layer in self.job.modelled().layers if layer.kind not in unwanted]
-        whole = gathered_of(self.job, layers, n_replicas)
-        added = passing_gradient_elements(self.job, layers)
-        gradients_bytes = whole.gradient_elements * self.gradient_element_bytes
-        return whole.weights_bytes + added * self.bytes_per_element + gradients_bytes
+        return gathered_of(self.job, layers, n_replicas).total_bytes(self.job)
 
     def flop_per_s_of(self, microbatch: int) -> FloatArray:
         """(N,) FLOP/s that each device reaches with micro-batches of so many sequences, one of ``microbatches``."""
@@ -319,7 +327,8 @@ class IterationProblem:
         """
         job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole
         gathers = job.gathers_passes and n_replicas > 1
-        if job.group_gpus == 1 and not gathers and not job.block_launch_s:
+        launch_s = [block_launch_s(job, device) for device in self.topology.devices]
+        if job.group_gpus == 1 and not gathers and not any(launch_s):
             return speed
         blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
         each = job.with_fields(n_stages=1, n_replicas=1, microbatch=microbatch)
@@ -331,13 +340,14 @@ class IterationProblem:
         sums = np.array(inside) / len(blocks)
         once_s = microbatch * self.block_flop[-1] / len(blocks) / speed
         forward_s, backward_s = once_s + sums[:, 0], backward * once_s + sums[:, 1]
-        least_s = launch_seconds(job)
-        forward_s, backward_s = np.maximum(forward_s, least_s.forward), np.maximum(backward_s, least_s.backward)
+        least = {one: launch_seconds(job, one) for one in set(launch_s)}
+        forward_s = np.maximum(forward_s, [least[one].forward for one in launch_s])
+        backward_s = np.maximum(backward_s, [least[one].backward for one in launch_s])
         if gathers:
             nearest = np.sort(self.links.bandwidth_bytes_per_s, axis=1)[:, ::-1]  # the first is the device itself
             reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
             gather_s, scatter_s = (
-                (n_replicas - 1) / n_replicas * n_bytes / reach
+                ring_share(n_replicas) * n_bytes / reach
                 for n_bytes in message_bytes_of(job, blocks[0].parameters, frozen_bytes(job, blocks[0]))
             )
             gather_s *= job.sharding == "zero-3"
@@ -415,23 +425,11 @@ def _kinds(blocks: Sequence[Layer]) -> list[Layer]:
     return [*{id(layer): layer for layer in blocks}.values()]
 
 
-def _copied_bytes(job: Job) -> float:
-    """Bytes of each copy of a parameter that the GPUs of a group hold beyond the first."""
-    states = optimizer_bytes(job) if job.sharding in (None, "none") else 0
-    return float(BYTES_PER_ELEMENT[job.dtype] + BYTES_PER_ELEMENT[job.gradients_in] + states)
-
-
-def _beside_bytes(job: Job, layer: Layer) -> float:
-    """What a layer holds beside ``static_bytes`` of each parameter."""
-    missing = (job.data_gpus - job.context_parallel) * layer.expert_elements
-    return job.data_gpus * frozen_bytes(job, layer) - _copied_bytes(job) * missing
-
-
 def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
     layer = next((one for one in model.layers if one.kind is kind), None)
     if layer is None:
         return np.zeros(4)
-    own = layer.forward_flop, layer.parameters, kept_elements(job, layer), _beside_bytes(job, layer)
+    own = layer.forward_flop, layer.parameters, kept_elements(job, layer), beside_static_bytes(job, layer)
     return np.array(own, dtype=float)
 
 
@@ -508,7 +506,7 @@ def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -
 # What is minimised.
 
 
-REPLAYED = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
+REPLAYED = WAYS
 """Synchronisations that the kernels replay, in the order of their numbers."""
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import scipy
 
 from dtfm_lab.costs.memory import sharded_over
+from dtfm_lab.costs.seconds import SHARDED, way_of
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import (
     Job,
@@ -26,7 +27,6 @@ from dtfm_lab.domain.units import FloatArray, IntArray, counted
 from dtfm_lab.planning.background_tasks import flag
 from dtfm_lab.planning.iteration.problem import (
     MOST_PASSES_CHOSEN,
-    REPLAYED,
     IterationProblem,
     Kinds,
     PassTable,
@@ -206,9 +206,6 @@ class Nearness:
 # What the kernels read: the tables of a problem.
 
 
-COMPRESSIONS = ("none", "fp16", "int8")
-
-
 def tables_of(
     problem: IterationProblem, microbatch: int, target: SearchTarget, near: Nearness | None, n_replicas: int = 1
 ) -> Tables:
@@ -241,11 +238,11 @@ def tables_of(
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
         tied_parameters=float(problem.tied_parameters),
         **seconds._asdict(),
-        gradient_element_bytes=float(problem.gradient_element_bytes),
-        returned_element_bytes=0.0 if job.sharding in (None, "none") else float(problem.bytes_per_element),
+        gradient=job.gradient_coding,
+        returned=job.average_coding,
+        splits_states=job.splits_states,
         static_bytes=problem.static_bytes(n_replicas),
         codes_gradients=bool(problem.codes_gradients),
-        gradients_as=COMPRESSIONS.index(job.gradients_as),
         codec_bytes_per_s=float(problem.codec_bytes_per_s),
         synchronisation=_synchronisation(job),
         synchronise_every=int(job.averages_every),
@@ -270,9 +267,8 @@ def _pass_seconds(problem: IterationProblem, microbatch: int, n_replicas: int, k
 
 
 def _synchronisation(job: Job) -> int:
-    if job.sharding == "zero-3":
-        return len(REPLAYED)
-    return REPLAYED.index(job.synchronisation) if job.synchronisation in REPLAYED else 0
+    way = way_of(job)
+    return SHARDED if way is None else way
 
 
 # ---------------------------------------------------------------------------------------------------------------------

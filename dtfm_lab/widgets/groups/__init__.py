@@ -21,7 +21,7 @@ from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.groups import NO_GROUP, GroupsView, Lettered, lettered, matching_of
 
 NO_PLAN = "No plan yet"
-HINT = "Drag a device to another group: what that costs stands at each. Gradients average inside a group."
+HINT = "Drag a device: each column shows what the move would cost. Gradients average inside a group."
 ITERATION = "What a move costs: communication, and in brackets the predicted iteration."
 SETTLED_S = 0.06
 """Seconds without another plan or selection before explanation and prices are computed."""
@@ -48,7 +48,7 @@ class GroupsPanel(Panel):
         """Number of the newest request for an explanation; the results of earlier ones are dropped."""
         self._is_following = Guard()
         self.groups = classed(GroupsView(height=0, hint=NO_PLAN, can_move=True), "dtfm-fill")
-        self.mode = classed(segments(list(MODES.items()), MODE_WORDS, "66px"), "dtfm-segmented")
+        self.mode = classed(segments(list(MODES.items()), MODE_WORDS), "dtfm-segmented")
         letters = [f"Step ({letter}) of the paper: {word}" for letter, word in STEPS.items()]
         self.step = segments([(f"({letter})", letter) for letter in STEPS], letters, "34px", value=self.groups.step)
         classed(self.step, "dtfm-segmented")
@@ -57,8 +57,8 @@ class GroupsPanel(Panel):
         self.line = classed(w.HTML(), "dtfm-groups-line")
         self.why = w.HTML(tabbable=True)  # a page of text, which arrows scroll
         what = "Why the plan is as it is, or a selected device where it is"
-        self.why_menu = more_menu([self.why], "Why so?", what)
-        more = more_menu([self.hand.view], "Move to", "Move the selected device to another place in the plan")
+        self.why_menu = more_menu([self.why], "Why?", what)
+        more = more_menu([self.hand.view], "Move …", "Move the selected device to another place in the plan")
         row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
         self.view = pane([row, self.line, self.groups], "dtfm-groups-panel")
         w.link((self.step, "value"), (self.groups, "step"))
@@ -173,7 +173,7 @@ class GroupsPanel(Panel):
             return
         explanation = await self._explained(plan)
         device = self.groups.selected[0] if len(self.groups.selected) == 1 else ""
-        title = f"Why here? {device}" if device else "Why so? The plan"
+        title = f"Why here? {device}" if device else "Why? The plan"
         text = await asyncio.to_thread(lambda: explanation.why(device) if device else explanation.text)
         if request != self._n_requested or self._lab_state.plan is not plan:
             return

@@ -73,7 +73,7 @@ def document_of(topology: Topology) -> Document:
 def topology_of(document: Document, known: Topology | None = None) -> Topology:
     """Return the topology that a document draws.
 
-    Times by message size are taken from ``known``, on the links that have not changed since.
+    Times by message size are taken from ``known``, on the links that have not changed since, and times of blocks.
     Raises TopologyError in one line that names the thing, the value found and the value wanted.
     """
     if not document["devices"]:
@@ -93,7 +93,14 @@ def topology_of(document: Document, known: Topology | None = None) -> Topology:
     except LabError as error:
         raise TopologyError(_named(str(error), mapping)) from None
     topology = with_members(topology, document)
-    return topology if known is None else with_times(topology, known, document)
+    return topology if known is None else with_times(_with_blocks(topology, known), known, document)
+
+
+def _with_blocks(topology: Topology, known: Topology) -> Topology:
+    """Return the topology with what ``known`` has measured of its GPUs, on devices that still have one of these."""
+    measured = {device.gpu: device.measured for device in known.devices if device.measured is not None}
+    devices = (replace(device, measured=measured.get(device.gpu)) for device in topology.devices)
+    return replace(topology, devices=tuple(devices)) if measured else topology
 
 
 def _named(error: str, mapping: Mapping[str, Any]) -> str:

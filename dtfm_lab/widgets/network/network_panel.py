@@ -27,7 +27,8 @@ from dtfm_lab.widgets.views.editor import TopologyEditor
 from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.view import DocumentView
 
-VIEWS = {"canvas": "Canvas", "map": "Map", "matrix": "Matrix"}
+VIEWS = {"canvas": "Rows", "map": "Map", "matrix": "Matrix"}
+"""How each view of the network reads: the canvas has a region's devices in rows."""
 REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects"]
 """What of the lab's state is seen on the drawn network."""
 MANY_DEVICES, MANY_LINKS = 32, 150

@@ -11,6 +11,7 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.files.reading import write_bytes
+from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.lab_state import Guard, LabState
@@ -47,19 +48,21 @@ class NetworkFilesRow:
         """Called with the shipped network that is chosen, empty for a blank canvas."""
         self._is_naming = Guard()
         self.choose = w.Dropdown(
-            options=[BLANK, *topology_names()], value=chosen, description="Open", layout=w.Layout(width="230px")
+            options=[BLANK, *topology_names()], value=chosen, description="Network", layout=w.Layout(width="290px")
         )
         self.path = w.Text(
-            placeholder="network.yaml", description="File", layout=w.Layout(width="260px"), continuous_update=False
+            placeholder="network.yaml", description="File", layout=w.Layout(width="290px"), continuous_update=False
         )
         self.open = button("Open", "folder-open", "Read this file, on the kernel's machine", "85px")
         self.save = button("Save", "save", "Write this file, on the kernel's machine", "85px")
         what = "Open a file of this computer; or drop one on the canvas"
-        given = {"accept": ",".join(topology_suffixes()), "multiple": True, "description": "Upload", "tooltip": what}
-        self.upload = w.FileUpload(layout=w.Layout(width="110px"), **given)
+        given = {"accept": ",".join(topology_suffixes()), "multiple": True, "tooltip": what}
+        self.upload = w.FileUpload(description="Open a file", layout=w.Layout(width="auto"), **given)
         self.download = button("Download", "download", "The network as a YAML file, to this computer", "110px")
         self.buttons = [self.open, self.save, self.upload, self.download]
-        self.view = w.HBox([self.choose, self.path, *self.buttons])
+        kernels, readers = w.HBox([self.path, self.open, self.save]), w.HBox([self.upload, self.download])
+        here, there = (w.HTML(markup.line(where)) for where in ("On this computer", "Where Python runs"))
+        self.view = w.VBox([here, readers, there, kernels])
         self.choose.observe(self._chosen, "value")
         self.open.on_click(lambda _: self._guarded(self._open))
         self.save.on_click(lambda _: self._guarded(self._save))

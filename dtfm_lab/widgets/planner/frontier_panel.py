@@ -19,8 +19,7 @@ from dtfm_lab.widgets.tasks import FRAME_S, Stream
 from dtfm_lab.widgets.views.frontier import NOTHING, FrontierView
 
 WHAT = (
-    "Plans of which no other is both as fast and as cheap an hour; hollow points are dearer by what is trained than a "
-    "faster one. Click a point: its plan is the lab's."
+    "The fastest plan at each hourly price. Hollow: a faster plan is cheaper per token. Click a point to use its plan."
 )
 
 
@@ -44,7 +43,9 @@ class FrontierPanel(SearchMode):
         self.frontier: Frontier | None = None
         self.seconds, self.searches, self.seed = self._controls.values()
         self.chart = classed(FrontierView(self._choose, height=0), "dtfm-fill")
-        more = more_menu(list(self._controls.values()), "Searches", "How many searches, for how long, and the seed")
+        more = more_menu(
+            list(self._controls.values()), "Frontier settings", "How many searches, for how long, and the seed"
+        )
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.chart, w.HTML(markup.line(WHAT))])
         lab_state.observe(lambda _: self._mark_chosen(), "plan")

@@ -1,4 +1,4 @@
-"""The pane Search: watch a slow search think, run the real one, let planners race, or see seconds against dollars."""
+"""The pane Search: the real search, the same in slow motion, seconds against dollars, and a race of planners."""
 
 import asyncio
 from functools import partial
@@ -9,8 +9,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.memory import held_memory
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
-from dtfm_lab.widgets.controls import Panel, classed, pane, restore_values, segments, show, toolbar
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.controls import Panel, button, classed, pane, restore_values, segments, show, toggle, toolbar
+from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls, ObjectiveControls
 from dtfm_lab.widgets.planner.plan_words import headline
@@ -21,12 +21,14 @@ from dtfm_lab.widgets.planner.teaching_panel import TeachingPanel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 TEACHING, REAL, RACE, FRONTIER = "Teaching", "Real", "Race", "Frontier"
-MODES = {
-    TEACHING: "A slow search from chance, a generation at a time",
-    REAL: "The planner that makes the lab's plans",
-    RACE: "Several planners side by side",
-    FRONTIER: "Seconds against dollars: many plans",
-}
+MODES = (REAL, TEACHING, FRONTIER, RACE)
+"""What the pane can show, as saved files name it."""
+PICTURES = {"Placements": REAL, "Frontier": FRONTIER}
+PICTURE_WORDS = ("The placements that the search tries", "The fastest plan at each hourly price")
+SLOW_WORDS = "Watch a simple search from random placements, one generation at a time"
+AIMS = {"Seconds": "iteration", "Dollars": "price"}
+AIM_WORDS = ("Search for the fastest iteration", "Search for the cheapest tokens")
+NO_PRICES = "No device of this network has a price, so no plan costs dollars."
 SAVED_AS = {TEACHING: "teaching", REAL: "search", RACE: "race", FRONTIER: "frontier"}
 """Names of the modes' settings in a saved file."""
 MODES_BEFORE = {"Search": REAL}
@@ -42,10 +44,19 @@ class PlanPanel(Panel):
         self.lab_state = lab_state
         self._report_error = partial(lab_state.report_error, STEP)
         self.job_controls = JobControls(lab_state, job)
-        self.mode = classed(segments(list(MODES), list(MODES.values())), "dtfm-modes")
+        self.mode = segments(MODES, ())
+        """What is shown; the controls below set it."""
+        self.aim = classed(segments(list(AIMS.items()), AIM_WORDS), "dtfm-segmented")
+        self.picture = classed(segments(list(PICTURES.items()), PICTURE_WORDS), "dtfm-segmented")
+        self.slow = toggle("Slow", SLOW_WORDS)
+        self.racing = button("Race planners", "", "Several planners side by side", "auto")
+        self.prices = button("Use typical prices", "", "Give each device the typical price of its GPU", "auto")
+        self._is_following = Guard()
         self.objective_controls = ObjectiveControls(lab_state, lambda: self.real.show_objective())
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
-        self.real = SearchPanel(lab_state, self._update_buttons, self.objective_controls, self.race.show_live)
+        self.real = SearchPanel(
+            lab_state, self._update_buttons, self.objective_controls, self.race.show_live, [self.racing]
+        )
         self.race.live.children = [self.real.population]
         self.teaching = TeachingPanel(lab_state)
         self.frontier = FrontierPanel(lab_state, self._update_buttons)
@@ -58,13 +69,21 @@ class PlanPanel(Panel):
         self._mains[REAL] = w.VBox([self.real.population, self.real.curve, self.alarm, self.note])
         for main in self._mains.values():
             classed(main, "dtfm-fill", "dtfm-mode-main")
-        row = toolbar(self.mode, *self._bars.values())
+        row = toolbar(self.aim, self.prices, *self._bars.values(), self.slow, self.picture)
         self.view = pane([row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
+        self.aim.observe(lambda change: self._aim(change["new"]), "value")
+        self.picture.observe(lambda change: self._choose(change["new"]), "value")
+        self.slow.observe(lambda change: self._choose(TEACHING if change["new"] else REAL), "value")
+        self.racing.on_click(lambda _: self.mode.set_trait("value", RACE))
+        self.prices.on_click(lambda _: self._take_prices())
+        self.objective_controls.objective.observe(lambda _: self._follow_aim(), "value")
+        lab_state.observe(lambda _: self._follow_aim(), ["topology", "job"])
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan", "shown_panes"])
         lab_state.observe(lambda _: self._note_plan(), "bound_s")
         lab_state.observe(lambda _: self._enter(), ["pane", "shown_panes", "topology", "plan"])
         self._show_mode()
+        self._follow_aim()
         self.real.show_objective()
         self._describe_plan()
 
@@ -108,7 +127,8 @@ class PlanPanel(Panel):
     def _update_buttons(self) -> None:
         for search in self._searches:
             search.update_buttons(free=self._is_idle)
-        self.mode.disabled = not self._is_idle
+        for control in (self.mode, self.picture, self.slow, self.racing, self.aim):
+            control.disabled = not self._is_idle
         if self._is_idle == (STEP in self.lab_state.busy):
             self.lab_state.set_busy(STEP, not self._is_idle)
 
@@ -116,7 +136,47 @@ class PlanPanel(Panel):
         for mode in MODES:
             show(self._bars[mode], self.mode.value == mode)
             show(self._mains[mode], self.mode.value == mode)
+        with self._is_following:
+            self.picture.value = FRONTIER if self.mode.value == FRONTIER else None if self.mode.value == RACE else REAL
+            self.slow.value = self.mode.value == TEACHING
+        show(self.slow, self.mode.value in (REAL, TEACHING))
         self._enter()
+
+    def _choose(self, mode: str | None) -> None:
+        if not self._is_following and mode is not None:
+            self.mode.value = mode
+
+    def _aim(self, objective: str | None) -> None:
+        """Search for seconds or for dollars, at once; without prices, offer typical ones."""
+        if self._is_following or objective is None:
+            return
+        self.objective_controls.objective.value = objective
+        if not self._lacks_prices:
+            self.redo()
+
+    def _follow_aim(self) -> None:
+        """Show what is searched for; the communication cost, which is neither, is in the menu."""
+        objective = self.objective_controls.objective
+        offered = [one[1] for one in objective.options]
+        with self._is_following:
+            self.aim.value = objective.value if objective.value in AIMS.values() else None
+        show(self.aim, set(AIMS.values()) <= set(offered))
+        show(self.prices, self._lacks_prices)
+
+    @property
+    def _lacks_prices(self) -> bool:
+        topology = self.lab_state.topology
+        unpriced = topology is not None and not any(device.price_per_hour for device in topology.devices)
+        return unpriced and self.objective_controls.objective.value == AIMS["Dollars"]
+
+    def _take_prices(self) -> None:
+        """Give the network typical prices, as an edit that can be undone, and search for dollars."""
+        if self.lab_state.topology is not None:
+            self.lab_state.topology = self.lab_state.topology.with_typical_prices()
+            if self._lacks_prices:
+                self._report_error(f"{NO_PRICES} None of its GPUs has a typical price either.")
+            else:
+                self.redo()
 
     def _enter(self) -> None:
         """Tell the modes that follow the plan whether they are looked at."""

@@ -82,7 +82,7 @@ class RacePanel(SearchMode):
             *self._controls.values(),
         ]
         rarer += [w.HTML(markup.line(FAIR, "note"))]
-        more = more_menu(rarer, "Racers", "Who races, for how long, and how")
+        more = more_menu(rarer, "Planners", "Who races, for how long, and how")
         self.bar = [self.start, self.stop, self.take, spacer(), more]
         self.live = classed(w.VBox(), "dtfm-searched")
         """The pictures of the live search, until there has been a race."""

@@ -60,7 +60,9 @@ class SearchPanel(SearchMode):
         changed: Callable[[], None],
         aims: ObjectiveControls,
         show_live: Callable[[Sequence[Shown], str, bool], None],
+        also: Sequence[w.Widget] = (),
     ) -> None:
+        """``also`` is what else stands in its menu."""
         plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
         super().__init__(lab_state, changed, plan, SearchSettings, LABEL_WIDTH)
         self._aims, self._show_live = aims, show_live
@@ -70,8 +72,8 @@ class SearchPanel(SearchMode):
         )
         self.curve = classed(ConvergenceView(height=0, empty=NOT_WATCHED), "dtfm-fill")
         self._traits = {"against": (self.curve, "against")}
-        what = "What the plan makes least, and who searches for how long"
-        more = more_menu([aims.objective, aims.limits, *self._controls.values()], "Objective", what)
+        what = "What the search minimises, your limits, who searches and for how long"
+        more = more_menu([aims.objective, aims.limits, *self._controls.values(), *also], "Settings", what)
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.population, self.curve])
         self._names: tuple[str, ...] = ()

@@ -67,7 +67,7 @@ class TeachingPanel(SavedControls):
         self.view = classed(PopulationView(self._take, hint=NO_NETWORK), "dtfm-fill")
         self._controls = controls_for(TeachingSettings)
         self.pace, self.seed = self._controls.values()
-        more = more_menu(list(self._controls.values()), "Pace", "How fast it is shown, and its seed")
+        more = more_menu(list(self._controls.values()), "Speed", "How fast it is shown, and its seed")
         self.bar: list[w.Widget] = [spacer(), more]
         self.view.observe(lambda _: self._play(), "playing")
         self.view.observe(lambda _: self._show(), ["frame", "chosen"])
@@ -110,8 +110,8 @@ class TeachingPanel(SavedControls):
         if not view.frames:
             return ""
         frame = view.frames[min(view.frame, len(view.frames) - 1)]
-        real = f"{_result(self.reference)}: " if self.reference is not None else ""
-        watch = f"{'watch' if real else 'Watch'} a slow one think: {len(frame.individuals)} from chance"
+        real = f"{_result(self.reference)}. " if self.reference is not None else ""
+        watch = f"Watch a simple search find it: {len(frame.individuals)} random placements"
         return f"{real}{watch}, generation {frame.generation}, {format_s(frame.best.cost_s)}."
 
     def _wanted(self) -> TeachingTask | None:
@@ -212,10 +212,9 @@ class TeachingPanel(SavedControls):
 
 
 def _result(reference: Plan) -> str:
-    """Return ``The real planner proved 456 ms in 6 ms``, or what it found."""
-    did = "proved" if reference.gap < PROVEN else "found"
-    took = f"{reference.seconds:.1f} s" if reference.seconds >= 1 else f"{max(1, round(reference.seconds * 1e3))} ms"
-    return f"The real planner {did} {format_s(reference.cost.total_s)} in {took}"
+    """Return ``Best possible: 456 ms of messages``, or the best that the real planner has found."""
+    did = "Best possible" if reference.gap < PROVEN else "Best found"
+    return f"{did}: {format_s(reference.cost.total_s)} of messages"
 
 
 def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:

@@ -63,7 +63,7 @@ CLOCK_NAMES = ("Clock: CPU time", "Clock: as drawn", "Clock: wall time")
 
 
 def explain_clock(clock: str, workers: int | None, cores: int) -> str:
-    """Return the chosen clock in a sentence, and what this machine's cores mean for it. docs/real-run.md says more."""
+    """Return the chosen clock in a sentence, and what it means on this machine. See docs/run-for-real.md."""
     chosen = markup.line(f"<b>{escape(clock)}</b>: {escape(CLOCKS[clock])}.")
     return chosen + markup.line(escape(on_this_machine(clock, workers, cores)))
 

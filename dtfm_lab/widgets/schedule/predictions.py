@@ -80,7 +80,8 @@ class ChartedPrediction:
 def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -> str:
     """Return ``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7 % · bubble 88.1 %, chiefly latency``."""
     known = trace.metrics
-    parts = [f"predicted {format_s(trace.iteration_s)}{note}{_displayed_iteration(trace)}"]
+    worth = f", {trace.context.basis.word}" if trace.context.basis.word else ""
+    parts = [f"predicted {format_s(trace.iteration_s)}{note}{worth}{_displayed_iteration(trace)}"]
     if known["tokens_per_s"] is not None:
         parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.plan.counted}/s")
     if known["mfu"] is not None:

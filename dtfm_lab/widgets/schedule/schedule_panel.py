@@ -32,10 +32,11 @@ from dtfm_lab.widgets.schedule.predictions import (
     is_comparable,
     predicted,
 )
+from dtfm_lab.widgets.schedule.why_menu import WhyMenu
 from dtfm_lab.widgets.tasks import SLOW_S, LatestRequest, begin, has_event_loop
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
-STOPPED = "Stopped: Choices, Predict again predicts what is chosen"
+STOPPED = "Stopped: Model settings, Predict again predicts what is chosen"
 REFUSED = "Nothing to show: the line above says why"
 BEFORE = "before the last edit"
 SETTLED_S = 1.0
@@ -104,14 +105,16 @@ class SchedulePanel(Panel):
         traitlets.link((overview, "value"), (self.chart, "overview"))
         rarer = [[self.choices.view], [messages, overview], [self.simulate, self.comparing.button, self.exports.view]]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
-        more = more_menu([*rows, self.comparing.table], "Choices", "Choices, comparisons, strips and files")
-        row = toolbar(said, self.schedule, self.critical, more)
+        more = more_menu(
+            [*rows, self.comparing.table], "Model settings", "What the model assumes, comparisons, strips and files"
+        )
+        row = toolbar(said, self.schedule, self.critical, WhyMenu(self._lab_state).view, more)
         return pane([row, self.chart], "dtfm-schedule")
 
     def _say_title(self) -> None:
         units = self.chart.units
         opens = any(unit.get("members") for unit in units)
-        hint = "a row a stage, messages below; a click opens it" if opens else "a row a device, messages below"
+        hint = "one row per stage, messages below; a click opens it" if opens else "one row per device, messages below"
         said = f"<b>One iteration</b> <span>{escape(hint) if units else ''}</span>"
         lacking = "" if self._shown is None else self._shown.lacking
         self.title.value = "" if lacking else f'<div class="dtfm-schedule-title" title="{escape(hint)}">{said}</div>'

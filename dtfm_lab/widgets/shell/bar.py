@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import traitlets
 
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import UNSAID
 from dtfm_lab.domain.units import FAR_TIMES, LOOSE_TIMES, counted, format_range, format_s, format_times, signed_share
 from dtfm_lab.figures.measures import format_count, format_dollars
 from dtfm_lab.widgets.lab_state import (
@@ -150,8 +151,9 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     """Return {label, value, was, note, short, bad, word, under, ask} of each number: what a plan is for comes first.
 
     ``was`` is empty where nothing changed; ``short`` is the note where there is little room; ``under`` is a line below,
-    and what is left of it where there is little room; ``ask`` is {name, label, title} of a button beside the number.
-    None where nothing can be planned.
+    and what is left of it where there is little room; ``ask`` is {name, label, title} of a button beside the number;
+    ``why`` says in the tooltip why the number is a guess, or with what it is calibrated. None where nothing can be
+    planned.
     """
     plan = state.bounded_plan
     if plan is None or not state.can_be_planned:
@@ -177,7 +179,7 @@ def _rates(state: LabState, plan: Plan) -> tuple[float | None, float | None]:
 
 def _number(label: str, value: str, **given: Any) -> dict[str, Any]:
     number = {"label": label, "value": value, "was": "", "note": "", "bad": False, "word": "", "under": [], "ask": {}}
-    return {"short": given.get("note", "")} | number | given
+    return {"short": given.get("note", ""), "why": ""} | number | given
 
 
 def _cost_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
@@ -234,7 +236,9 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
     if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between}, {note}", f"{between}, {short}"
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
-    return _number("Iteration, predicted", format_s(seconds), was=was, note=note, short=short, **details)
+    basis = UNSAID if shown is None else shown.context.basis
+    details |= {"was": was, "note": note, "short": short, "why": basis.sentence if basis.because else ""}
+    return _number(f"Iteration, {basis.word or 'predicted'}", format_s(seconds), **details)
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:

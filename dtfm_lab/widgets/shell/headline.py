@@ -16,7 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
 from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
-from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness
+from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness, shown_prediction
 from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
@@ -83,7 +83,15 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if before is not None and (choice := describe_choice(before, state)):
         return Headline(f"{choice}: {effect(before.iteration_s, modelled_s(state), 'iteration')}.")
     reason = reason or f"Planned. {plan.job.name} on {plan.topology.name}."
-    return _split(reason if before is not None else f"{reason}{opening_words(state)}")
+    return _split(reason if before is not None else f"{reason}{opening_words(state)}{_basis_words(state)}")
+
+
+def _basis_words(state: LabState) -> str:
+    """Return why the shown iteration is a guess, or with what it is calibrated; empty where it is modelled."""
+    shown = shown_prediction(state)
+    if shown is None or not (basis := shown.context.basis).because:
+        return ""
+    return f" {basis.sentence[:1].upper()}{basis.sentence[1:]}."
 
 
 def _measured(state: LabState) -> str:
@@ -141,7 +149,7 @@ def opening_words(state: LabState) -> str:
     if topology is None or job is None or (job.name, job.global_batch) != (PAPERS, len(topology)):
         return ""
     own = default_job(topology).global_batch
-    return "" if own == job.global_batch else f" Batch {job.global_batch}, the public code's default is {own}."
+    return "" if own == job.global_batch else f" Batch {job.global_batch}; the public code's default is {own}."
 
 
 def reason_of(plan: Plan) -> str:

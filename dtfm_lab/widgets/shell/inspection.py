@@ -9,7 +9,7 @@ import numpy as np
 
 from dtfm_lab.domain.network import Topology, name_words, set_words
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_bytes, format_gbps, format_s, to_gbps, to_ms
+from dtfm_lab.domain.units import TERA, counted, format_bytes, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.widgets.lab_state import LabState, planned_as
 from dtfm_lab.widgets.views.groups import layers_of
 
@@ -81,12 +81,13 @@ def _of_device(topology: Topology, plan: Plan | None, name: str, planned: Mappin
     device = topology.devices[topology.index(name)]
     memory = [] if device.memory_bytes is None else [format_bytes(device.memory_bytes)]
     hint = ", ".join(filter(None, [device.gpu, *memory, device.region]))
-    facts: Facts = {"kind": "device", "title": name, "hint": hint, "stage": -1, "rows": []}
+    speed = ["speed", f"{device.peak_flop_per_s / TERA:.4g} TFLOP/s at most, in half precision", -1]
+    facts: Facts = {"kind": "device", "title": name, "hint": hint, "stage": -1, "rows": [speed]}
     if plan is None or planned is None:
         return facts
     places = np.argwhere(plan.placement.devices == (at := planned.get(name, -1)))
     if not len(places):
-        return facts | {"rows": [["role", "idle: the plan is better without it", -1]]}
+        return facts | {"rows": [["role", "idle: the plan is better without it", -1], speed]}
     s, r = map(int, places[0])
     cost, group, network = plan.cost, [int(d) for d in plan.placement.devices[s] if d != at], plan.topology
     rows: list[list[Any]] = []
@@ -100,7 +101,7 @@ def _of_device(topology: Topology, plan: Plan | None, name: str, planned: Mappin
             source, target = (there, at) if other < s else (at, there)
             rows.append([verb, f"{_names(network, [there])}, {_link_words(network, source, target)}", other])
     hint = f"{', '.join(filter(None, [f'stage {s}, pipeline {r}', layers_of(plan)[s]]))} · {hint}"
-    return facts | {"stage": s, "n_stages": plan.job.n_stages, "hint": hint, "rows": rows}
+    return facts | {"stage": s, "n_stages": plan.job.n_stages, "hint": hint, "rows": [*rows, speed]}
 
 
 def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Facts:

@@ -83,8 +83,9 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     with contextlib.suppress(LabError):  # choices that the job does not allow
         lab_state.ran = None if state.measured is None else lab_state.chosen_plan
     lab_state.message = ""
+    is_empty = state.pane == "compare" and state.measured is None  # a link holds no measurement
     if state.pane.replace("-", "_") in panels:
-        lab_state.pane = state.pane
+        lab_state.pane = "run" if is_empty else state.pane
     if state.predicted is not None and state.measured is not None:
         work = _compare(lab_state, state.predicted, state.measured)
         begin(work, lambda line: lab_state.report_error("compare", line))
@@ -124,15 +125,16 @@ class Workspace:
         self.save = button("Save", "save", "Write the whole lab into this file")
         self.restore = button("Restore", "folder-open", "Put back what this file, or this link, holds")
         what = "Put back what a file on your computer holds"
-        self.upload = w.FileUpload(accept=ENDING, multiple=False, description="From my computer", tooltip=what)
-        self.upload.layout.width = "auto"
+        given = {"accept": ENDING, "multiple": False, "tooltip": what, "layout": w.Layout(width="auto")}
+        self.upload = w.FileUpload(description="Restore from a file of this computer", **given)
         self.page = button("Page", "file-o", "The plan as one HTML file to mail: map, chart and player, without Python")
         self.link = button("Copy link", "link", "Network, job, plan and tab in an address, for dtfm-lab open")
         self.record = button("Record", "video-camera", "Ten seconds of the result that is shown, as a video file")
         self.record.add_class("dtfm-record")  # the page does it: top_bar/page/record.js
         self.status = w.HTML()
-        outputs = [self.page, self.link, self.record, self.status]
-        self.view = w.HBox([self.path, self.save, self.restore, self.upload, *outputs])
+        share, keep = (w.HTML(markup.line(text)) for text in ("Share the plan", "Keep the whole lab"))
+        outputs, files = w.HBox([self.link, self.page, self.record]), w.HBox([self.path, self.save, self.restore])
+        self.view = w.VBox([share, outputs, keep, files, w.HBox([self.upload]), self.status])
         self.save.on_click(lambda _: self._begin(self._save()))
         self.restore.on_click(lambda _: self._begin(self._load()))
         self.page.on_click(lambda _: self._begin(self._save_page()))
@@ -186,7 +188,8 @@ class Workspace:
     def show_copied(self, done: bool) -> None:
         """Say that the page has copied the link, or show it to be copied by hand."""
         if done:
-            self._report(f"copied a link of {len(self._link):,} characters: open it in the app, or by dtfm-lab open")
+            who = "a reader needs access to this page, or opens it with their own dtfm-lab open LINK"
+            self._report(f"copied a link of {len(self._link):,} characters: {who}")
         else:
             link = f'<input readonly class="dtfm-share" aria-label="Link" value="{escape(self._link)}">'
             self._report("the browser lets nothing be copied; by hand:", link)

@@ -66,16 +66,36 @@ class TopBar(View, page="top_bar"):
 
 
 class TabsView(View, page="tabs"):
-    """A row of tabs; a click, an arrow key or the page's digits set ``value``."""
+    """A row of tabs, some with pages; a click, an arrow key or the page's digits set ``value``.
+
+    Panes with the same ``tab`` are its pages. The tab shows the page that was shown last. The page switches by itself:
+    ``value`` and ``second`` stand on the row as ``data-panes`` and ``data-second``, from which styles follow.
+    """
 
     label = traitlets.Unicode("").tag(sync=True)
     """What the tabs choose, for screen readers."""
     tabs = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{name, title, kind, words} of each; ``kind`` is one of open, done, stale, busy, and ``words`` its tooltip."""
+    """{name, title, tab, kind, words} of each pane; ``tab`` is empty for a tab of its own, ``kind`` is one of open,
+    done, stale, busy, and ``words`` its tooltip."""
     value = traitlets.Unicode("").tag(sync=True)
-    """Name of the tab that is chosen."""
+    """Name of the pane that is chosen."""
+    second = traitlets.Unicode("").tag(sync=True)
+    """Name of the pane that is shown below it; empty for none."""
+    heard = traitlets.Unicode("").tag(sync=True)
+    """The ``value`` that Python has followed; the page says that it waits where that takes long."""
     numbered = traitlets.Bool(False).tag(sync=True)
     """Whether digits of the keyboard choose."""
+
+    def __init__(self, on_rendered: Callable[[], None] = lambda: None, **traits: Any) -> None:
+        """``on_rendered`` is called when the page has had a moment to show the first pane."""
+        self._on_rendered = on_rendered
+        super().__init__(**traits)
+        self.heard = self.value
+        self.observe(lambda change: self.set_trait("heard", change["new"]), "value")
+
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        if content.get("kind") == "rendered":
+            self._on_rendered()
 
     def alt_text(self) -> str:
         return f"{self.label}: {self.value}"
@@ -85,7 +105,8 @@ class Inspector(View, page="inspector"):
     """Shows ``facts``, see ``shell.inspection``; it has a fixed place and height, so that nothing jumps.
 
     ``on_link(ends, gbps, ms, phase)`` is called at every move of a link's slider, with ``phase`` one of begin, move and
-    end; ``on_select(what)`` with {stage}, {devices} or {} to let go of the selection.
+    end; ``on_select(what)`` with {stage}, {devices} or {} to let go of the selection; ``on_edit(key, text)`` with a
+    field of the facts and what was entered, or ``why`` to ask why a device is where it is.
     """
 
     facts = traitlets.Dict().tag(sync=True)
@@ -94,8 +115,9 @@ class Inspector(View, page="inspector"):
         self,
         on_link: Callable[[Sequence[str], float, float, str], None],
         on_select: Callable[[Mapping[str, Any]], None],
+        on_edit: Callable[[str, str], None] = lambda key, text: None,
     ) -> None:
-        self._on_link, self._on_select = on_link, on_select
+        self._on_link, self._on_select, self._on_edit = on_link, on_select, on_edit
         super().__init__()
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
@@ -103,6 +125,8 @@ class Inspector(View, page="inspector"):
             self._on_link(content["ends"], float(content["gbps"]), float(content["ms"]), str(content["phase"]))
         elif content.get("kind") == "select":
             self._on_select(content)
+        elif content.get("kind") == "edit":
+            self._on_edit(str(content.get("key")), str(content.get("text", "")))
 
     def alt_text(self) -> str:
         return f"{self.facts.get('title', '')}: {self.facts.get('hint', '')}"
@@ -113,7 +137,7 @@ class Legend(View, page="legend"):
 
     n_stages = traitlets.Int(0).tag(sync=True)
     """Stages of the plan; 0 while there is none."""
-    shortcuts = traitlets.Unicode("1–9, 0 results · Space plays · F whole window · ? words").tag(sync=True)
+    shortcuts = traitlets.Unicode("1–6 tabs · Space plays · F whole window · ? words").tag(sync=True)
 
     def alt_text(self) -> str:
         return "forward, backward, averaging; hatched: waits; link width is bandwidth, dashes are latency"

@@ -21,23 +21,30 @@ from dtfm_lab.widgets.controls import (
     mark,
     more_menu,
     pane,
+    segments,
     show,
     toolbar,
     tried_options,
 )
-from dtfm_lab.widgets.lab_state import LabState, is_profiled, roles_of
+from dtfm_lab.widgets.lab_state import Guard, LabState, is_profiled, roles_of
 from dtfm_lab.widgets.schedule.predictions import PredictionChart
 from dtfm_lab.widgets.tasks import LatestRequest, begin
 from dtfm_lab.widgets.what_if import answer as answer_text
 from dtfm_lab.widgets.what_if.answer import Answers, PlannedAnew, WhatIfAnswer
 from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, with_valid
-from dtfm_lab.widgets.what_if.setting_controls import Pins, SettingControls
+from dtfm_lab.widgets.what_if.setting_controls import Pins, SettingControls, saved
 
 QUIET_S = 0.15
 """Seconds without a move before anything else is computed, so that it never delays an answer."""
 AT_ONCE_UP_TO = 6_000
 """Actions of an iteration up to which its number and its chart come together; of more the number comes first."""
 PANE = "what-if"
+ALL_LINKS, ONE_LINK = "all", "one"
+SCOPES = {"Every link": ALL_LINKS, "Selected link": ONE_LINK}
+SCOPE_WORDS = (
+    "Bandwidth and latency of every link",
+    "Bandwidth and latency of the link that is selected on the network",
+)
 NO_PLAN = "No plan yet: plan first, then move a slider"
 REPLANNED = {*FACTORS, *BATCH_OPTIONS}
 """Values of a setting that another placement may suit better."""
@@ -55,6 +62,7 @@ class WhatIfPanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, PANE)
+        self._is_loading = Guard()
         self.last: WhatIfAnswer | None = None
         self.last_base: WhatIfAnswer | None = None
         """The answer to what the lab is turned to; None where that is not possible."""
@@ -78,9 +86,10 @@ class WhatIfPanel(Panel):
         """The plan that suits the setting, once it is planned anew; None where nothing better is found."""
         self._is_previewing = False
         self.controls = SettingControls(self._ask)
+        self.scope = classed(segments(list(SCOPES.items()), list(SCOPE_WORDS)), "dtfm-segmented")
         self.pins = Pins(self._load, self._compute_rest)
         self.pin = button("Pin this", "thumb-tack", "", "auto")
-        self.use = button("Take it over", "check", "", "auto")
+        self.use = button("Use this plan", "check", "", "auto")
         self.back = icon_button("undo", "")
         self.stop = button("Stop", "stop", "Do not wait for this answer", "auto")
         self.numbers, self.answer, self.problem = w.HTML(), w.HTML(), w.HTML()
@@ -89,13 +98,16 @@ class WhatIfPanel(Panel):
         more = more_menu(rarer, "Other settings", "Settings that are turned less often, and every number of the answer")
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
         remarks = classed(w.HBox(answered), "dtfm-what-if-told")
-        self.view = pane([self.controls.sliders, toolbar(self.numbers, more), remarks, self.chart], "dtfm-what-if")
+        row = toolbar(self.numbers, self.scope, more)
+        self.view = pane([self.controls.sliders, row, remarks, self.chart], "dtfm-what-if")
         show(self.stop, False)
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())
         self.back.on_click(lambda _: self._back())
         self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
+        self.scope.observe(lambda _: self._choose_links(), "value")
+        lab_state.observe(lambda _: self._choose_links(), ["selected_link", "topology"])
         lab_state.observe(lambda _: self._show_pane(), "shown_panes")
         lab_state.observe(lambda _: self._write_large_numbers(), "predicted")
         self._follow()
@@ -114,7 +126,7 @@ class WhatIfPanel(Panel):
         if self._saved is not None:
             return dict(self._saved)
         setting = self.setting
-        return {"setting": None if setting is None else setting.values, "pins": self.pins.settings()}
+        return {"setting": None if setting is None else saved(setting), "pins": self.pins.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Set the controls and pins to what ``settings`` returned, as soon as there is a plan."""
@@ -137,7 +149,7 @@ class WhatIfPanel(Panel):
             return
         self._saved = None
         if isinstance(setting := saved.get("setting"), Mapping):
-            self.controls.show(with_valid(base, setting))
+            self._load(with_valid(base, setting))
         if "pins" in saved:
             self.pins.restore(saved["pins"], base)
         self._ask()
@@ -324,7 +336,22 @@ class WhatIfPanel(Panel):
             if self.last is not None and self.last.setting == setting:
                 self.pins.set_answer(setting, self.last.iteration_s)
 
+    def _choose_links(self) -> None:
+        """Turn bandwidth and latency of every link, or of the one that is selected."""
+        if self._is_loading:
+            return
+        state, selected = self._lab_state, self._lab_state.selected_link
+        drawn = set() if state.topology is None else set(state.topology.names)
+        if self.scope.value == ALL_LINKS:
+            self.controls.link = ()
+        elif selected and drawn.issuperset(selected):
+            self.controls.link = tuple(selected)
+        elif not (self.controls.link and drawn.issuperset(self.controls.link)):
+            self.controls.link = None
+
     def _load(self, setting: WhatIfSetting) -> None:
+        with self._is_loading:
+            self.scope.value = ONE_LINK if setting.link else ALL_LINKS
         self.controls.show(setting)
         self._ask()
 
@@ -336,8 +363,7 @@ class WhatIfPanel(Panel):
         scaled, values = None, setting.values
         if set(setting.changes_from(base)) & set(FACTORS):
             try:
-                network = self._lab_state.topology or plan.topology
-                scaled = network.scaled(**{name: values[name] for name in FACTORS})
+                scaled = setting.scaled(self._lab_state.topology or plan.topology)
             except LabError as error:
                 self._report_error(str(error))
                 return

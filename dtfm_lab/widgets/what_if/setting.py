@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.problem import divisors
 from dtfm_lab.simulation import schedules
 from dtfm_lab.simulation.variations import Variation
 from dtfm_lab.widgets.controls import QUEUEING_OPTION, choice_words, tried_options
+from dtfm_lab.widgets.what_if.worth import joined
 
 BATCH_OPTIONS = ("microbatch", "global_batch")
 FACTORS = ("bandwidth", "latency")
@@ -73,6 +77,8 @@ class WhatIfSetting:
     """
 
     items: tuple[tuple[str, Any], ...]
+    link: tuple[str, ...] = ()
+    """The two devices whose link the factors are of, or all links of their two regions; empty for every link."""
 
     @classmethod
     def of(cls, plan: Plan, schedule: str, queueing: str) -> WhatIfSetting:
@@ -96,16 +102,28 @@ class WhatIfSetting:
 
     def with_values(self, **values: Any) -> WhatIfSetting:
         """Return the setting with some of its ``values`` replaced."""
-        return WhatIfSetting(tuple((self.values | values).items()))
+        return replace(self, items=tuple((self.values | values).items()))
 
     def on(self, plan: Plan) -> Plan:
         """Return the plan's placement with this job on the scaled network; its cost stays the old plan's.
 
         Raises a LabError where the job does not allow it.
         """
-        changed = Variation(self.values).on(plan)
+        values = self.values
+        if self.link:
+            values |= dict.fromkeys(FACTORS, 1.0)
+            plan = plan.changed(topology=self.scaled(plan.topology))
+        changed = Variation(values).on(plan)
         changed.job.modelled()
         return changed
+
+    def scaled(self, topology: Topology) -> Topology:
+        """Return the network with the factors on its links, or on the one link. Raises a LabError where it has none."""
+        factors = {name: self.values[name] for name in FACTORS}
+        if not self.link:
+            return topology.scaled(**factors)
+        a, b = (topology.at(name) for name in self.link)
+        return with_factors(topology, joined(topology, a, b), **factors)
 
     def changes_from(self, base: WhatIfSetting) -> dict[str, Any]:
         """Return the values that differ from another setting's."""
@@ -114,7 +132,28 @@ class WhatIfSetting:
 
     def describe_changes(self, base: WhatIfSetting) -> str:
         """Return the differences in words, ``bandwidth × 2, 1f1b``; empty where there are none."""
-        return ", ".join(_describe(name, value) for name, value in self.changes_from(base).items())
+        where = f" of {link_words(self.link)}" if self.link else ""
+        return ", ".join(
+            _describe(name, value) + (where if name in FACTORS else "")
+            for name, value in self.changes_from(base).items()
+        )
+
+
+def link_words(link: tuple[str, ...]) -> str:
+    """Return how a link reads: ``ada – alan``."""
+    return " – ".join(link)
+
+
+def with_factors(topology: Topology, pairs: list[tuple[int, int]], *, bandwidth: float, latency: float) -> Topology:
+    """Return the network with bandwidth and latency of these pairs multiplied, both ways; their measured times go."""
+    i, j = np.array([*pairs, *((b, a) for a, b in pairs)]).T
+    latency_s, bandwidth_bytes_per_s = topology.latency_s.copy(), topology.bandwidth_bytes_per_s.copy()
+    latency_s[i, j] *= latency
+    bandwidth_bytes_per_s[i, j] *= bandwidth
+    message_s = None if topology.message_s is None else topology.message_s.copy()
+    if message_s is not None:
+        message_s[i, j] = np.nan
+    return replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
 
 
 def _describe(name: str, value: Any) -> str:
@@ -134,7 +173,9 @@ def with_valid(setting: WhatIfSetting, values: Mapping[str, Any]) -> WhatIfSetti
             continue
         if value is not None:
             valid[name] = rounded(value) if name in FACTORS else value
-    return setting.with_values(**valid)
+    link = values.get("link", ())
+    is_link = isinstance(link, list | tuple) and len(link) == 2 and all(isinstance(end, str) for end in link)
+    return replace(setting.with_values(**valid), link=tuple(link) if is_link else ())
 
 
 def rounded(factor: float) -> float:

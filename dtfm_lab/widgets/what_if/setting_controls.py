@@ -23,6 +23,7 @@ from dtfm_lab.widgets.what_if.setting import (
     MOST_FACTOR,
     WhatIfSetting,
     batches_of,
+    link_words,
     microbatches_of,
     rounded,
     setting_options,
@@ -97,7 +98,7 @@ class Pins:
         )
 
     def settings(self) -> list[dict[str, Any]]:
-        return [{"name": pin.name, "setting": pin.setting.values} for pin in self._pins]
+        return [{"name": pin.name, "setting": saved(pin.setting)} for pin in self._pins]
 
     def restore(self, given: object, base: WhatIfSetting) -> None:
         """Set the pins from what ``settings`` returned; anything else is left out."""
@@ -118,6 +119,11 @@ class Pins:
     def _remove(self, number: int, _button: w.Button) -> None:
         self.pins = (*self._pins[:number], *self._pins[number + 1 :])
         self._changed()
+
+
+def saved(setting: WhatIfSetting) -> dict[str, Any]:
+    """Return a setting as a workspace keeps it, for ``with_valid``."""
+    return setting.values | ({"link": list(setting.link)} if setting.link else {})
 
 
 def _no_pins() -> w.HTML:
@@ -147,6 +153,7 @@ STOPS = 101
 """Stops of a factor, evenly on a logarithmic axis, 1 in the middle."""
 FACTOR_STOPS = [rounded(LEAST_FACTOR * (MOST_FACTOR / LEAST_FACTOR) ** (i / (STOPS - 1))) for i in range(STOPS)]
 HELD, AS_PLANNED = "plan held", "as planned"
+NO_LINK = "Select a link on the network first"
 
 
 class SettingControls:
@@ -161,6 +168,7 @@ class SettingControls:
         self._job: Job | None = None
         self.base: WhatIfSetting | None = None
         """The setting that the lab has; differences are shown from it."""
+        self._link: tuple[str, ...] | None = ()
         self.by_name: dict[str, Any] = {name: _control(option) for name, option in setting_options().items()}
         self.sliders = SlidersView()
         for control in self.by_name.values():
@@ -176,7 +184,21 @@ class SettingControls:
         if self.base is None:
             return None
         values = {name: control.value for name, control in self.by_name.items()}
-        return self.base.with_values(**values | {name: rounded(values[name]) for name in FACTORS})
+        values |= {name: rounded(values[name]) for name in FACTORS}
+        turned = any(values[name] != 1 for name in FACTORS)
+        return replace(self.base.with_values(**values), link=self._link or () if turned else ())
+
+    @property
+    def link(self) -> tuple[str, ...] | None:
+        """The link that bandwidth and latency are of: empty for every link, None while one has yet to be selected."""
+        return self._link
+
+    @link.setter
+    def link(self, link: tuple[str, ...] | None) -> None:
+        if link != self._link:
+            self._link = link
+            self._mark()
+            self._changed()
 
     def set_base(self, job: Job | None, base: WhatIfSetting | None) -> None:
         """Show differences from ``base`` from now on; controls that were not turned are set to it."""
@@ -184,7 +206,7 @@ class SettingControls:
         self._job, self.base = job, base
         if base is not None:
             turned = {} if before is None or shown is None else shown.changes_from(before)
-            self.show(base.with_values(**turned))
+            self.show(replace(base.with_values(**turned), link=self._link or ()))
         self._mark()
 
     def show(self, setting: WhatIfSetting) -> None:
@@ -200,6 +222,8 @@ class SettingControls:
             self._offer_batches(values["microbatch"], values["global_batch"])
             for name, control in self.by_name.items():
                 control.value = values[name]
+        if any(values[name] != 1 for name in FACTORS):
+            self._link = setting.link
         self._mark()
 
     def _allowed(self, microbatch: int, batch: int) -> dict[str, int]:
@@ -250,6 +274,9 @@ class SettingControls:
             slider = {"key": name, "label": label, "rest": rest, "texts": texts, "neutral": zero}
             slider["note"] = "" if base is None else AS_PLANNED if at == zero else HELD
             slider["why_not"] = "There is no plan to ask this of yet" if base is None else ""
+            if name in FACTORS and base is not None:
+                slider["rest"] = f"of {link_words(self._link)}" if self._link else rest
+                slider["why_not"] = NO_LINK if self._link is None else ""
             sliders.append(slider)
         with self._is_sliding, self.sliders.hold_sync():
             self.sliders.sliders, self.sliders.values = sliders, values

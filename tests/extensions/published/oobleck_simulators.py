@@ -1,6 +1,6 @@
 """Oobleck, Varuna and Bamboo on changing fleets: what Oobleck's authors simulate, and our replay of the same.
 
-The same throughputs, seconds and traces go in. The numbers differ where the simulators have a defect (docs/change.md).
+The same throughputs, seconds and traces go in. The numbers differ where the simulators have a defect.
 Source: Jang et al., SOSP 2023, what the unchanged simulators of its artefact print (tools/simulator of
 github.com/SymbioticLab/Oobleck, MIT licence). Not published: Bamboo with the three largest models, for which its
 simulator has no memory.

@@ -64,5 +64,5 @@ def test_rows_without_measurements_are_sealed_and_opened(tmp_path, seconds):
     assert json.loads(sealed.read_text())["sha256"] in told.stdout
     measured.write_text(f"setting,quantity,published\nmy cluster,iteration,{seconds}\n")
     told = invoked("--open", sealed, measured).stdout
-    assert "1 measured numbers predicted without any fit to their source: 1 of 1 inside" in told
+    assert "1 measured numbers. New clusters: 0 of 1 outside their bands" in told
     assert "wanted one of them" in str(invoked("sailor", "--blind", rows).exception)

@@ -48,7 +48,8 @@ def test_every_row_is_a_point_that_says_what_was_assumed(figure):
 def test_what_is_outside_its_band_is_drawn_as_such(figure):
     (outside,) = [trace for trace in figure.data if trace.name == "outside of it"]
     assert len(outside.x) == 2
-    assert "3 of 5 inside their bands" in figure.layout.title.text
+    assert "5 measured numbers" in figure.layout.title.text
+    assert "2 of 5 outside their bands" in figure.layout.title.subtitle.text
 
 
 def test_names_are_shown_letter_by_letter(figure):

@@ -29,7 +29,7 @@ from dtfm_lab.extensions.published.api import (
 )
 from dtfm_lab.extensions.published.calibration import leave_one_out, median, own_factor
 from dtfm_lab.extensions.published.ledger import report_of
-from dtfm_lab.extensions.published.row import band_by_rule, rule
+from dtfm_lab.extensions.published.row import Distance, band_by_rule, rule
 from dtfm_lab.extensions.published.row import numbers as lines_of
 from dtfm_lab.extensions.published.sources import Omission
 from dtfm_lab.extensions.published.tally import MEAN, Tally
@@ -108,20 +108,47 @@ def test_a_known_miss_stays_a_miss_and_fails_where_it_gets_worse():
     assert "the rival is not modelled" in same.to_frame()["note"][0]
 
 
-def test_the_headline_counts_only_measured_rows_without_a_fit_to_their_source():
+def test_the_headline_counts_measured_rows_in_three_classes_of_distance_misses_first():
     said = [
         *(replace(ROW, setting=str(evidence), evidence=evidence) for evidence in Evidence),
         replace(ROW, setting="simulated", measured=False),
         replace(ROW, setting="far", predicted=15.0),
     ]
     ledger = ledger_of(*said)
-    assert ledger.headline.startswith("3 measured numbers predicted without any fit to their source: 2 of 3 inside")
+    assert ledger.headline.startswith("6 measured numbers. New clusters: 1 of 3 outside their bands, median error")
+    assert "GPUs and frameworks that constants were fitted on: 0 of 3 outside" in ledger.headline
+    assert [each.n for each in ledger.distances] == [3, 3]
     assert {each.name: each.n for each in ledger.classes} == {
         evidence.words: 3 if evidence == "pure" else 1 for evidence in Evidence
     }
-    (hard,) = ledger.hard
-    assert (hard.name, hard.n, hard.measured) == ("toy, iteration", 3, 3)
-    assert "no measured number" in ledger_of(replace(ROW, evidence=Evidence.FITTED)).headline
+    far, near = ledger.counted
+    assert (far.name, far.n, far.measured) == ("new clusters: toy, iteration", 3, 3)
+    assert near.name == "GPUs and frameworks that constants were fitted on: toy, iteration"
+    assert ledger_of(replace(ROW, evidence=Evidence.IDENTITY)).headline == "no measured number is predicted here"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "elsewhere", "distance"),
+    [
+        (Evidence.PURE, False, Distance.CLUSTERS),
+        (Evidence.TRANSFERRED, True, Distance.MODELS),
+        (Evidence.PROFILED, False, Distance.FITTED),
+        (Evidence.LEAVE_ONE_OUT, True, Distance.FITTED),
+        (Evidence.FITTED, True, Distance.FITTED),
+        (Evidence.DUPLICATE, True, None),
+        (Evidence.CALCULATION, False, None),
+    ],
+)
+def test_a_row_is_as_far_as_its_class_and_its_source_say(evidence, elsewhere, distance):
+    assert replace(ROW, evidence=evidence, fitted_elsewhere=elsewhere).distance is distance
+    assert replace(ROW, evidence=evidence, measured=False).distance is None
+
+
+def test_a_source_says_of_its_rows_whether_constants_were_fitted_on_its_gpus_elsewhere():
+    (row,) = Source(name="toy", title="", cite="x", licence="", rows=lambda: iter([ROW]), fitted_elsewhere="T4s, by us")
+    assert row.distance is Distance.MODELS
+    (row,) = Source(name="toy", title="", cite="x", licence="", rows=lambda: iter([ROW]))
+    assert row.distance is Distance.CLUSTERS
 
 
 @pytest.mark.parametrize(("factor", "counts"), [(1.19, 1), (1.21, 0), (1 / 1.19, 1), (1 / 1.21, 0)])
@@ -132,7 +159,7 @@ def test_within_twenty_per_cent_is_a_factor_of_1_2_to_either_side(factor, counts
 def test_coverage_is_the_share_of_intervals_that_hold_the_published_number():
     ends = [(9.0, 11.0), (9.0, 10.0), (10.1, 11.0), None]
     ledger = ledger_of(*(replace(ROW, setting=str(n), interval=each) for n, each in enumerate(ends)))
-    (hard,) = ledger.hard
+    (hard,) = ledger.distances
     assert (hard.covered, hard.with_interval) == (2, 3)
     assert hard.coverage == pytest.approx(2 / 3)
     assert "90 % intervals hold 67 % of 3" in ledger.headline
@@ -269,7 +296,7 @@ def test_only_what_never_saw_its_source_is_hard(evidence):
 
 
 NAMES = list(sources)
-PAGE = (Path(__file__).parents[3] / "docs" / "published.md").read_text().replace("**", "")
+PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text().replace("**", "")
 
 
 @cache

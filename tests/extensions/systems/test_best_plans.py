@@ -16,7 +16,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.extensions.systems.api import Budget, Strategy, outcome_of, strategies, variant, work_of
 from dtfm_lab.extensions.systems.bound import fits, least_iteration_s, least_lacking_bytes
 from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy
-from dtfm_lab.extensions.systems.modelled.sailor import Sailor
+from dtfm_lab.extensions.systems.modelled.sparse import SparseLoCo
 from dtfm_lab.extensions.systems.modelled.swarm import SwarmStrategy
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.iteration.structured.candidates import device_sets
@@ -24,7 +24,7 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 
-SYSTEMS = ["megatron", "deepspeed-pipeline", "deepspeed-zero-3", "fsdp", "ddp"]
+SYSTEMS = ["megatron", "fsdp", "ddp"]
 
 
 def network(seed: int, n: int = 8, *, gigabytes: float = 16.0) -> Topology:
@@ -142,8 +142,6 @@ FREEDOMS = [
     ("megatron", {"sharding": "none"}),
     ("megatron", {"microbatches": "given"}),
     ("megatron", {"devices": "all"}),
-    ("deepspeed-pipeline", {"sharding": "none"}),
-    ("deepspeed-pipeline", {"devices": "all"}),
     ("fsdp", {"reshard": True}),
     ("fsdp", {"devices": "all"}),
     ("ddp", {"devices": "all"}),
@@ -186,7 +184,11 @@ def test_devices_that_slow_all_others_are_left_out():
 GPT = lab.load_job("gpt3-xl", global_batch=64, microbatch=1)
 
 
-@pytest.mark.parametrize("system", [DiLoCoStrategy(), Sailor(), SwarmStrategy()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "system",
+    [DiLoCoStrategy(), SparseLoCo(), DiLoCoStrategy(kind="decoupled"), SwarmStrategy()],
+    ids=lambda one: one.label,
+)
 @pytest.mark.parametrize("network", ["islands", "raspberry-pi"])
 def test_the_plan_is_the_fastest_of_all_candidates(system, network):
     topology, budget = lab.load_topology(network), Budget()
@@ -196,7 +198,7 @@ def test_the_plan_is_the_fastest_of_all_candidates(system, network):
     assert outcome_of(system, topology, GPT, budget).iteration_s == pytest.approx(fastest_s, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["diloco", "streaming-diloco", "swarm", "sailor"])
+@pytest.mark.parametrize("name", ["diloco", "sparseloco", "distro", "pluralis", "swarm"])
 def test_a_model_that_is_too_large_is_told_by_what_memory_lacks(name):
     outcome = lab.strategies("lecture-hall", "llama-2-7b", systems=name)[name]
     assert outcome.found is None

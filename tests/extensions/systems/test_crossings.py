@@ -8,6 +8,7 @@ from small_systems import ACTIVATION_BYTES, FORWARD_S, GRADIENT_BYTES, Chain, Co
 
 import dtfm_lab as lab
 from dtfm_lab.domain.units import from_gbps, to_gbps
+from dtfm_lab.extensions.systems.modelled.dt_fm import DTFMRandom
 
 BOTH = [Copies(), Chain()]
 
@@ -34,7 +35,7 @@ def test_copies_overtake_a_chain_where_algebra_says() -> None:
 
 
 def test_the_fastest_of_both_sides_choose_anew_between_them() -> None:
-    systems = [lab.systems.variant("ddp", devices="all"), "dt-fm-random"]
+    systems = [lab.systems.variant("ddp", devices="all"), DTFMRandom()]
     found = lab.strategies("lecture-hall", "tiny", over="bandwidth", systems=systems, values=[0.01, 10.0])
     between = [point for point in found.points if point.refined]
     assert between

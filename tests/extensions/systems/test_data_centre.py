@@ -14,7 +14,7 @@ from dtfm_lab.extensions.published.systems.megatron import measured, selene
 from dtfm_lab.extensions.published.systems.zero_bubble import SCHEDULES, settings_of
 from dtfm_lab.extensions.published.systems.zero_bubble import plan_of as zero_bubble
 from dtfm_lab.extensions.systems.api import Budget, outcome_of
-from dtfm_lab.extensions.systems.modelled.data_parallel import DDP, FSDP, CompressedDDP
+from dtfm_lab.extensions.systems.modelled.data_parallel import DDP, FSDP
 from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, Megatron
 from dtfm_lab.simulation import simulate
@@ -56,7 +56,7 @@ def test_overlapped_sends_are_never_slower_on_the_same_grid(latency_s):
         assert seconds[1] <= seconds[2] * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("strategy", [DDP(), CompressedDDP(), DeepSpeedZero3(), FSDP(), Megatron()])
+@pytest.mark.parametrize("strategy", [DDP(), DDP(compression="int8"), DeepSpeedZero3(), FSDP(), Megatron()])
 def test_on_one_device_every_system_is_one_process(strategy):
     alone = outcome_of(strategy, uniform(1), work(microbatch=16))
     computing_s = alone.job.flop / (EFFICIENCY * 1e12)
@@ -69,7 +69,7 @@ def test_on_one_device_every_system_is_one_process(strategy):
 def test_compressed_gradients_are_never_larger(dtype, compression):
     jobs = [
         next(strategy.plans(uniform(4), work(dtype=dtype), BUDGET)).job
-        for strategy in (CompressedDDP(compression=compression), DDP())
+        for strategy in (DDP(compression=compression), DDP())
     ]
     compressed, whole = (device_gradient_bytes(job, 1)[0] for job in jobs)
     assert compressed <= whole

@@ -1,4 +1,4 @@
-"""Systems of slow and unequal networks, DT-FM, DiLoCo, Sailor and this lab's own: laws, and what was published."""
+"""Systems of slow and unequal networks, DT-FM, DiLoCo and this lab's own: laws, and what was published."""
 
 from itertools import islice
 
@@ -8,14 +8,12 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, gpt
-from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.extensions.published.sailor_records import plan_of, shared_nics
-from dtfm_lab.extensions.published.systems.sailor import packaged
 from dtfm_lab.extensions.systems.api import Budget, outcome_of, variant, work_of
-from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy, StreamingDiLoCo
+from dtfm_lab.extensions.systems.modelled.diloco import DiLoCoStrategy
 from dtfm_lab.extensions.systems.modelled.dt_fm import DTFM, LEAST_GENERATIONS, DTFMRandom, random_ranks
-from dtfm_lab.extensions.systems.modelled.sailor import Sailor, blocks_of
+from dtfm_lab.extensions.systems.modelled.sparse import DisTrO, SparseLoCo
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
@@ -89,7 +87,7 @@ def averaging_s(trace: Trace) -> float:
     return trace.iteration_s - float(trace.iteration_ends_s.min())
 
 
-@pytest.mark.parametrize("system", [DiLoCoStrategy(), StreamingDiLoCo()])
+@pytest.mark.parametrize("system", [DiLoCoStrategy(), DiLoCoStrategy(kind="streaming"), SparseLoCo(), DisTrO()])
 def test_no_worker_leaves_its_region(system):
     for one in system.branches(WORLDWIDE, work_of(JOB), Budget()):
         for pipeline in one.grid.T:
@@ -108,7 +106,7 @@ def test_what_averaging_costs_is_one_hth_of_data_parallelisms(every):
 
 
 def test_fragments_beside_iterations_are_never_slower_than_one_average_of_as_many_bytes():
-    streamed = StreamingDiLoCo(every=100, precision="fp16")
+    streamed = DiLoCoStrategy(kind="streaming", every=100, precision="fp16")
     at_once = DiLoCoStrategy(every=100, precision="fp16")
     for plan in islice(streamed.plans(WORLDWIDE, work_of(JOB), Budget()), 0, None, 7):
         whole = plan.changed(job=at_once.trained(plan.job).with_fields(fragments=1, fragment_delay=0))
@@ -117,7 +115,7 @@ def test_fragments_beside_iterations_are_never_slower_than_one_average_of_as_man
 
 @pytest.mark.parametrize(("every", "delay"), [(100, 1), (100, 5), (101, 5), (30, 0), (7, 3)])
 def test_whole_numbers_of_fragments_divide_what_is_kept_of_h(every, delay):
-    job = StreamingDiLoCo(every=every, delay=delay).trained(work_of(JOB))
+    job = DiLoCoStrategy(kind="streaming", every=every, delay=delay).trained(work_of(JOB))
     assert job.synchronise_every % (job.fragments * max(delay, 1)) == 0
     assert every - max(delay, 1) < job.synchronise_every <= every
 
@@ -140,65 +138,7 @@ def test_a_worker_alone_has_nobody_to_average_with():
 
 def test_a_fragment_that_arrives_after_its_next_average_is_refused():
     with pytest.raises(LabError, match="at most 10"):
-        StreamingDiLoCo(every=10, delay=11)
-
-
-JOB_256 = lab.load_job("gpt3-xl", global_batch=256)
-
-
-@pytest.mark.parametrize("network", ["worldwide", "mixed-gpus", "campus"])
-def test_replicas_of_a_stage_are_of_one_kind_in_one_region(network):
-    topology = lab.load_topology(network)
-    for one in Sailor().branches(topology, work_of(JOB_256), Budget()):
-        for stage in one.grid:
-            devices = [topology.devices[device] for device in stage]
-            assert len({(device.region, device.gpu) for device in devices}) == 1
-
-
-def test_across_regions_stages_may_be_wider_than_a_region():
-    topology = lab.load_topology("ten-cities")
-    found = Sailor(across_regions=True).branches(topology, work_of(JOB_256.with_fields(global_batch=960)), Budget())
-    assert max(one.job.n_replicas for one in found) > 6
-
-
-def test_devices_that_would_slow_it_down_are_left_out():
-    fast = [Device(name=f"fast {i}", gpu="H100", region="here") for i in range(4)]
-    slow = [Device(name=f"slow {i}", gpu="T4", region="there") for i in range(4)]
-    latency_s, bandwidth = np.full((8, 8), 0.05), np.full((8, 8), 1e7)
-    latency_s[:4, :4], bandwidth[:4, :4] = 0.0, 1e10
-    np.fill_diagonal(latency_s, 0.0)
-    np.fill_diagonal(bandwidth, np.inf)
-    outcome = outcome_of(Sailor(), Topology((*fast, *slow), latency_s, bandwidth), JOB_256)
-    assert set(outcome.plan.placement.devices.flat) <= set(range(4))
-
-
-@pytest.mark.parametrize(("n_blocks", "n_stages"), [(24, 5), (32, 8), (14, 4), (3, 3)])
-def test_blocks_over_go_to_the_last_stages(n_blocks, n_stages):
-    blocks = blocks_of(n_blocks, n_stages)
-    assert sum(blocks) == n_blocks
-    assert list(blocks) == sorted(blocks)
-    assert max(blocks) - min(blocks) <= 1
-
-
-def test_published_runs_were_trained_as_the_strategy_trains():
-    records = packaged()
-    sharing = shared_nics(records.rows)
-    for record in records.rows:
-        job = plan_of(record, records.message_bytes, sharing).job
-        assert Sailor().trained(job).with_fields(gradient_dtype=None) == job.with_fields(checkpointing="none")
-
-
-@pytest.mark.parametrize("record", [one for one in packaged().rows if one.n_stages > 1], ids=lambda one: one.case)
-def test_published_shapes_are_among_those_that_are_looked_at(record):
-    """Of a job with the record's micro-batch on as many equal devices."""
-    n = record.n_stages * record.n_replicas
-    devices = [Device(name=f"d{i}", gpu="H100", region="one") for i in range(n)]
-    links = np.full((n, n), 1e10)
-    np.fill_diagonal(links, np.inf)
-    topology = Topology(tuple(devices), np.zeros((n, n)), links)
-    job = JOB_256.with_fields(microbatch=record.microbatch, global_batch=record.global_batch)
-    looked_at = Sailor().branches(topology, work_of(job), Budget(efficiency=0.4))
-    assert (record.n_stages, record.n_replicas) in {one.grid.shape for one in looked_at}
+        DiLoCoStrategy(kind="streaming", every=10, delay=11)
 
 
 STEPS = Budget(steps=2)
@@ -216,7 +156,7 @@ def test_it_is_no_slower_than_grids_and_data_parallelism_with_the_same_transport
 def test_it_is_the_plan_of_the_search_with_everything_open():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("small")
     ours = outcome_of(variant("dtfm-lab"), topology, job, STEPS)
-    searched = lab.plan(topology, job.freed(*LEFT_TO_PLANNERS), steps=2, queueing="nics")
+    searched = lab.plan(topology, job.freed(*LEFT_TO_PLANNERS), steps=2)
     assert ours.iteration_s == searched.iteration_s
     assert ours.considered == 1
 
@@ -237,5 +177,5 @@ def test_it_searches_for_the_efficiency_that_is_asked(efficiency):
     ours = outcome_of(variant("dtfm-lab"), topology, job, budget)
     assert ours.plan.topology is topology
     assert ours.iteration_s == lab.simulate(ours.plan, efficiency=efficiency).iteration_s
-    for other in ("megatron", "sailor"):
+    for other in ("megatron", "ddp"):
         assert ours.iteration_s <= outcome_of(variant(other), topology, job, budget).iteration_s * (1 + 1e-9)

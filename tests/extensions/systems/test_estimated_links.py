@@ -46,7 +46,7 @@ def test_a_note_simulates_plans_that_were_tried_and_searches_nothing(monkeypatch
     assert all(memory(one).fits for one in megatron.runners_up)
     monkeypatch.setattr(choosing, "_branches", None)  # a search would fail
     there = [
-        lab.simulate(one.changed(topology=at_their_ends(one.topology, most=True)), queueing="nics").iteration_s
+        lab.simulate(one.changed(topology=at_their_ends(one.topology, most=True)), queueing="pairs").iteration_s
         for one in tried
     ]
     assert f"takes {format_s(min(there))} where they are as fast as they may be" in found.note

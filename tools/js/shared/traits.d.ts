@@ -305,9 +305,11 @@ export interface SystemsView {
 }
 
 export interface TabsView {
+  heard: string;
   label: string;
   numbered: boolean;
   own_id: string;
+  second: string;
   tabs: Dict[];
   value: string;
 }
@@ -347,4 +349,11 @@ export interface TopologyEditor {
   selected: string[];
   selected_link: string[];
   summary: string;
+}
+
+export interface WorthView {
+  caption: string;
+  own_id: string;
+  rows: Dict[];
+  stale: boolean;
 }

@@ -17,7 +17,7 @@
 #
 # This notebook shows what can be known without a GPU: what one is busy with, what a device would hold, what crosses a
 # link, and what the lab's kernels become. Then it asks for a run on a GPU, and shows how a machine without one answers.
-# `make gpu` measures the rest, where there is one; what an H200 gave is in [docs/gpu.md](../../docs/gpu.md).
+# `make gpu` measures the rest, where there is one; what an H200 gave is [here](../../docs/run-for-real.md#gpus).
 
 # %%
 import os

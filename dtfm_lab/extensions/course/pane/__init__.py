@@ -27,7 +27,7 @@ from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import inline_markdown, markdown
-from dtfm_lab.widgets.shell.panes import LabStep
+from dtfm_lab.widgets.shell.panes import LEARN, LabStep
 from dtfm_lab.widgets.tasks import begin, shared_interpreter
 
 if TYPE_CHECKING:
@@ -311,4 +311,4 @@ def course_step(the_lab: Lab) -> LabStep:
         return getattr(panel, "outcomes", None), getattr(panel, "chosen", None)
 
     panel = CoursePanel(the_lab.lab_state, the_lab.draw_network, systems)
-    return LabStep(STEP, panel, "Course", panel.result, position=100)
+    return LabStep(STEP, panel, "Course", panel.result, position=100, tab=LEARN)

@@ -39,7 +39,7 @@ from dtfm_lab.simulation import simulate
 
 systems = MissionsOf("14_systems")
 
-RIVALS = ("ddp", "deepspeed-pipeline", "dt-fm")
+RIVALS = ("ddp", "megatron", "dt-fm")
 """Each on all devices, with the micro-batch of the job."""
 CLEARLY = 1.05
 """Times the winner's seconds that the next must take at least."""

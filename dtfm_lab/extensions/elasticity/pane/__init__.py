@@ -30,7 +30,7 @@ from dtfm_lab.extensions.elasticity.pane.race import (
 from dtfm_lab.extensions.elasticity.pane.time_line import HistoryChart, TimeLine
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
-from dtfm_lab.widgets.shell.panes import LabStep
+from dtfm_lab.widgets.shell.panes import SYSTEMS, LabStep
 from dtfm_lab.widgets.tasks import FRAME_S, LatestRequest, Stream, has_event_loop
 from dtfm_lab.widgets.views.systems import SystemsView
 
@@ -279,4 +279,6 @@ def hours_step(the_lab: Lab) -> LabStep:
     panel = HoursPanel(the_lab.lab_state)
     css = Path(__file__).with_name("hours.css").read_text(encoding="utf-8")
     result, staleness = panel.result, panel.staleness
-    return LabStep(STEP, panel, "Hours", result, staleness, "Replay again", asked_for=True, css=css, position=80)
+    return LabStep(
+        STEP, panel, "Hours", result, staleness, "Replay again", asked_for=True, css=css, position=90, tab=SYSTEMS
+    )

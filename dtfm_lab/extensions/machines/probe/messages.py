@@ -80,6 +80,45 @@ def time_both_ways(connection: socket.socket, seconds: float, silence_s: float =
     return {"least_s": min(pings[1:]), "median_s": small_s, "there": there, "back": back, "spread": spread}
 
 
+def together_bytes_per_s(connections: list[socket.socket], seconds: float, silence_s: float = SILENCE_S) -> float:
+    """Bytes per second that several connections move there together, for about ``seconds``. Raises OSError.
+
+    Every stream sends one message after the other. Its size is the largest of which all streams together have sent one
+    within a quarter of the time, as far as one stream tells.
+    """
+    buffer = memoryview(bytearray(REQUEST.size + max(SIZES)))
+    for connection in connections:
+        connection.settimeout(silence_s)
+    size = SIZES[0]
+    for larger in SIZES[1:]:
+        began_s = time.monotonic()
+        _take(connections[0], buffer, size)
+        if 4 * len(connections) * (time.monotonic() - began_s) > seconds / 4:
+            break
+        size = larger
+    moved = [0] * len(connections)
+    failed: list[OSError] = []
+    began_s = time.monotonic()
+
+    def send(number: int) -> None:
+        own = memoryview(bytearray(REQUEST.size + size))
+        try:
+            while not moved[number] or time.monotonic() < began_s + seconds:
+                _take(connections[number], own, size)
+                moved[number] += size
+        except OSError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=send, args=(number,), daemon=True) for number in range(len(connections))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return sum(moved) / (time.monotonic() - began_s)
+
+
 def _time_sizes(
     once: Callable[[int], float], seconds: float, small_s: float
 ) -> tuple[list[tuple[int, float]], list[list[float]]]:
@@ -161,9 +200,20 @@ def _obey(order: dict[str, Any], token: bytes, mark: str) -> None:
         return
     try:
         with _connected(order["address"], order["port"], token) as connection:
-            _print(mark, time_both_ways(connection, order["seconds"], order["silence_s"]))
+            answer = time_both_ways(connection, order["seconds"], order["silence_s"])
+        if order.get("streams"):
+            answer["together_bytes_per_s"] = _together(order, token)
+        _print(mark, answer)
     except OSError as error:
         _print(mark, {"lost": error.strerror or str(error)})
+
+
+def _together(order: dict[str, Any], token: bytes) -> float:
+    with contextlib.ExitStack() as stack:
+        others = [
+            stack.enter_context(_connected(order["address"], order["port"], token)) for _ in range(order["streams"])
+        ]
+        return together_bytes_per_s(others, order["seconds"] / 2, order["silence_s"])
 
 
 def _print(mark: str, answer: dict[str, Any]) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Self, TypeGuard
 
 from dtfm_lab.domain.errors import LabError, RunError, TopologyError
-from dtfm_lab.domain.network import Topology, check_text, hardware_of, known_gpu, shortened
-from dtfm_lab.domain.units import from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.domain.network import LARGEST, Topology, as_number, check_text, hardware_of, known_gpu, shortened
+from dtfm_lab.domain.units import format_gbps, from_gbps, from_ms, to_gbps, to_ms
 from dtfm_lab.extensions.machines.network import network_from
 from dtfm_lab.extensions.machines.probe.messages import REACH_S
 from dtfm_lab.extensions.machines.probe.ssh_host import HostLost, SshHost, plain
@@ -53,14 +53,17 @@ def probe_over_ssh(
     memory_gib: Mapping[str, float] | None = None,
     gpus: Mapping[str, str] | None = None,
     report: Callable[[str], None] = lambda line: None,
+    streams: int = 0,
+    together: dict[tuple[str, str], float] | None = None,
 ) -> Topology:
     """The network of hosts that answer to ``ssh`` without a question, measured in about two minutes.
 
     Nothing is installed on them: NVIDIA's driver tells their GPUs, and their python3 times messages between every two,
     directly. ``files``, ``at``, ``peak_tflops`` and ``memory_gib`` are as in ``lab.load_topology``; ssh reads an ssh
     config among the files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``.
-    ``report`` is called with a line of text about every step. A host that fails is left out, a pair that does not reach
-    each other is estimated where both places are known; the network's ``description`` says so.
+    ``report`` is called with a line of text about every step. With ``streams`` each pair also moves messages over so
+    many TCP streams at once, and ``together`` gets their bytes/s by pair. A host that fails is left out, a pair that
+    does not reach each other is estimated where both places are known; the network's ``description`` says so.
 
     Raises RunError where fewer than two of several hosts are left, and LabError for what is wrong beforehand.
     """
@@ -68,7 +71,7 @@ def probe_over_ssh(
     stated = {name: _stated_gpus(name, gpu) for name, gpu in (gpus or {}).items()}
     if strange := sorted(stated.keys() - given.keys()):
         raise LabError(f"the GPU of {shortened(strange[0])} is given; wanted a host of the probe: {', '.join(given)}")
-    with _Probe(given, ssh_config_among(files), stated, report) as probe:
+    with _Probe(given, ssh_config_among(files), stated, report, streams) as probe:
 
         def network(pairs: Iterable[Measurement]) -> Topology:
             where = f"a probe of {', '.join(probe.alive)} over ssh on {time.strftime('%Y-%m-%d')}"
@@ -85,6 +88,8 @@ def probe_over_ssh(
         planned = network(Measurement(*pair, 1.0, 1.0, TOOL) for way in probe.ways for pair in (way, way[::-1]))
         probe.keep(device.host or device.name for device in planned.devices)
         probe.time_pairs()
+        if together is not None:
+            together.update(probe.together)
         return network(probe.measured.values())
 
 
@@ -123,6 +128,7 @@ class _Probe:
         config: Path | None,
         stated: Mapping[str, tuple[ReportedGpu, ...]],
         report: Callable[[str], None],
+        streams: int,
     ) -> None:
         self.alive: dict[str, SshHost] = {}
         self.found: dict[str, ReportedHost] = {}
@@ -131,7 +137,10 @@ class _Probe:
         self.ways: dict[tuple[str, str], str] = {}
         """By (timing host, answering host) the address of the latter; each pair that can be timed is in it once."""
         self.measured: dict[tuple[str, str], Measurement] = {}
+        self.together: dict[tuple[str, str], float] = {}
+        """Bytes/s of several streams together, there."""
         self._given, self._config, self._stated, self._report = given, config, stated, report
+        self._streams = streams
         self._started: list[SshHost] = []
         self._reached_at: dict[str, tuple[list[str], int]] = {}
         """Addresses and port at which a host listens, or may be reached."""
@@ -202,9 +211,10 @@ class _Probe:
             if (a, b) not in self.ways:  # one of the two is lost
                 continue
             with self._losing(a):
-                order = {"address": address, "port": self._reached_at[b][1], "silence_s": SILENT_S}
+                order: dict[str, Any] = {"address": address, "port": self._reached_at[b][1], "silence_s": SILENT_S}
+                order |= {"streams": self._streams} if self._streams else {}
                 self.alive[a].order(**order, seconds=seconds)
-                answer = self.alive[a].answer(8 * seconds + 3 * SILENT_S)
+                answer = self.alive[a].answer((12 if self._streams else 8) * seconds + 3 * SILENT_S)
                 if "lost" in answer:
                     self._leave(a, b, plain(answer["lost"]))
                     continue
@@ -213,6 +223,9 @@ class _Probe:
                 except ConnectionLost as error:
                     raise HostLost(f"{error}, wanted those of messages to {b}") from None
                 self._report(f"pair {number + 1} of {len(ways)}: {sentence_of_pair(a, b, timing)}")
+                rate = as_number(answer.get("together_bytes_per_s"))
+                if self._streams and rate is not None and 0 < rate < LARGEST:
+                    self.together[a, b] = rate
                 for one, other, way in ((a, b, "there"), (b, a, "back")):
                     rate = to_gbps(bandwidth_of(*one_way_s(timing["median_s"], timing[way])))
                     gbps, latency_ms = (float(f"{each:.4g}") for each in (rate, to_ms(timing["median_s"] / 2)))
@@ -226,6 +239,10 @@ class _Probe:
         """What is known, as one source."""
         notes = [f"left out {name}: it {why}" for name, why in self.failed.items()]
         notes += [f"{a} - {b} not measured: {why}" for (a, b), why in self._unmeasured.items()]
+        notes += [
+            f"{a} -> {b}: {self._streams} TCP streams together {format_gbps(to_gbps(rate))}"
+            for (a, b), rate in self.together.items()
+        ]
         hosts = tuple(self.found[name] for name in self.alive)
         return SourceReport(hosts=hosts, measurements=tuple(measurements), notes=tuple(notes))
 
@@ -244,7 +261,7 @@ class _Probe:
         """Leave a host out, with all that was measured. Raises RunError where too few are left."""
         self.alive.pop(name).hang_up()
         self.failed[name] = why
-        for of_pairs in (self.ways, self.measured, self._unmeasured):
+        for of_pairs in (self.ways, self.measured, self._unmeasured, self.together):
             for pair in [pair for pair in of_pairs if name in pair]:
                 del of_pairs[pair]
         self._report(f"{name} is left out: it {why}")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dtfm_lab.costs.seconds import ring_share
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.sizes import device_gradient_bytes
 from dtfm_lab.domain.network import Topology
@@ -47,7 +48,7 @@ def computing_share(all_reduce_s: float) -> float:
     model = measured_model("INTELLECT-1", [PARAMETERS])
     shaped = Job(model=model, n_stages=1, n_replicas=NODES, global_batch=NODES, microbatch=1)
     job = DiLoCoStrategy(every=LOCAL_STEPS, precision="int8").trained(shaped)
-    sent_bytes = 2 * (NODES - 1) / NODES * device_gradient_bytes(job, 1)[0]
+    sent_bytes = 2 * ring_share(NODES) * device_gradient_bytes(job, 1)[0]
     links = NODES, NODES
     internet = Topology.from_matrices(
         latency_s=np.zeros(links), bandwidth_bytes_per_s=np.full(links, sent_bytes / all_reduce_s), name="internet"

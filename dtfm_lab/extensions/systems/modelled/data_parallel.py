@@ -60,6 +60,7 @@ class DDP(DataParallel):
 
     overlap: bool = True
     bucket_bytes: float = 25.0 * MiB
+    compression: str = "none"
     synchronisation: str = "ring"
     checkpointing: str = TRIED
     microbatches: str = TRIED
@@ -67,24 +68,15 @@ class DDP(DataParallel):
 
     devices: str = TRIED
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.compression != "none":  # of this one alone: gradients that are sent whole change nothing
+            object.__setattr__(self, "mathematics", f"gradients are rounded to {self.compression} before an average")
+
     def fields(self) -> dict[str, Any]:
         """As they are averaged."""
-        return {"synchronisation": self.synchronisation, "overlap": self.overlap, "bucket_bytes": self.bucket_bytes}
-
-
-@strategies.register("ddp-compressed")
-@described
-@dataclass(frozen=True, kw_only=True)
-class CompressedDDP(DDP):
-    """PyTorch's DistributedDataParallel with a hook that rounds gradients before they are sent."""
-
-    name: ClassVar[str] = "ddp-compressed"
-
-    compression: str = "int8"
-
-    def fields(self) -> dict[str, Any]:
-        """As they are averaged, rounded."""
-        return super().fields() | {"gradient_compression": self.compression}
+        averaged = {"synchronisation": self.synchronisation, "overlap": self.overlap, "bucket_bytes": self.bucket_bytes}
+        return averaged | ({} if self.compression == "none" else {"gradient_compression": self.compression})
 
 
 @strategies.register("fsdp")

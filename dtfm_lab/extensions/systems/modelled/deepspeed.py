@@ -1,4 +1,7 @@
-"""DeepSpeed: its pipeline engine with ZeRO-1, and ZeRO-3 over one group of devices."""
+"""DeepSpeed as launch files and publications name it: pipelines with ZeRO-1, and ZeRO-3 over one group of devices.
+
+Neither is asked by name any more: ``megatron`` has every such pipeline, and ``fsdp`` shards as ZeRO-3 does.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,11 +19,9 @@ from dtfm_lab.extensions.systems.strategy import (
     checkpointings,
     described,
     shardings,
-    strategies,
 )
 
 
-@strategies.register("deepspeed-pipeline")
 @described
 @dataclass(frozen=True, kw_only=True)
 class DeepSpeedPipeline(GridStrategy):
@@ -69,7 +70,6 @@ class DeepSpeedPipeline(GridStrategy):
         ]
 
 
-@strategies.register("deepspeed-zero-3")
 @described
 @dataclass(frozen=True, kw_only=True)
 class DeepSpeedZero3(DataParallel):

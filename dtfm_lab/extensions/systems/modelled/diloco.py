@@ -1,134 +1,114 @@
-"""DiLoCo: islands of devices train alone and average what changed every H iterations; and Streaming DiLoCo, fragment by
-fragment beside the iterations."""
+"""DiLoCo: islands of devices train alone and average what changed every H iterations; Streaming DiLoCo, fragment by
+fragment beside the iterations; and Decoupled DiLoCo, in which no learner waits for another."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from dtfm_lab.domain.errors import LabError, PlanError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import IntArray
-from dtfm_lab.extensions.systems.grids import distinct, groupings, sized
-from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job, device_gradient_bytes
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.extensions.systems.modelled.local_workers import LocalWorkers, alone, lines_bytes_per_s
+from dtfm_lab.extensions.systems.strategy import Budget, described, strategies
+from dtfm_lab.simulation import simulate
+
+EVERY = {"plain": 500, "streaming": 100, "decoupled": 100}
+"""Iterations from one average to the next by kind, where not given."""
+PRECISION = {"plain": "fp16", "streaming": "int8", "decoupled": "int8"}
+"""What averaged changes are sent as by kind, where not given."""
 
 
 @strategies.register("diloco")
 @described
 @dataclass(frozen=True, kw_only=True)
-class DiLoCoStrategy(GridStrategy):
-    """DiLoCo: workers step alone and average what changed every H iterations.
+class DiLoCoStrategy(LocalWorkers):
+    """DiLoCo: workers step alone and average what changed every H iterations, at once, streaming, or decoupled.
 
     A worker is a pipeline whose devices lie on one island, or a single device that holds the whole model; an island
     with more devices than a pipeline has several workers, as a job knows one interval for all its replicas: data
     parallelism inside a worker has no model here, tensor parallelism inside a host does. Its user may leave out the
-    islands of the slowest devices, for which all others wait. The parameters of the last
-    average and the outer optimiser's momentum are not counted as memory of the device: torchft keeps them on the host.
+    islands of the slowest devices, for which all others wait. The parameters of the last average and the outer
+    optimiser's momentum are not counted as memory of the device: torchft keeps them on the host.
+
+    ``streaming``: fragments of the model are averaged in turn, beside the next iterations. The paper's fragments are of
+    whole layers, interleaved; a job's are equal parts of every device's parameters, as many as come nearest to the
+    paper's and divide H. ``decoupled``: the same fragments go to a syncer and back, and no learner waits for another.
     """
 
     name: ClassVar[str] = "diloco"
 
-    every: int = 500
-    precision: str = "fp16"
-    islands: str = "regions"
-    most_workers: int = 64
-    microbatches: str = TRIED
-
-    def trained(self, job: Job) -> Job:
-        """The job as the system trains it, whatever its shape."""
-        in_fp32 = {"gradient_dtype": "fp32", "gradient_compression": "none"}
-        compressed = {"gradient_compression": self.precision}
-        return job.with_fields(
-            schedule="1f1b",
-            synchronisation="ring",
-            synchronise_every=self.every,
-            **(in_fp32 if self.precision == "fp32" else compressed),
-        )
-
-    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Pipelines of every length within the islands, without and with recomputation. Raises PlanError where no two
-        workers can be had."""
-        found = list(distinct(self._workers(topology, job)))
-        if not found:
-            raise PlanError(f"{topology.name} has no two workers for a batch of {job.global_batch}; wanted two or more")
-        yield from found
-
-    def _workers(self, topology: Topology, job: Job) -> Iterator[Branch]:
-        for grouped, trained in groupings(topology, self.trained(job)):
-            for islands in _fastest(grouped, self._islands(grouped)):
-                for length in _lengths(islands, job.modelled().n_blocks):
-                    grid = _pipelines(islands, length)[:, : self.most_workers]
-                    for shaped in sized(trained, self.microbatches, *grid.shape) if grid.shape[1] > 1 else ():
-                        for checkpointing in ("none", "block"):
-                            yield Branch(grouped, shaped.with_fields(checkpointing=checkpointing), grid)
-
-    def _islands(self, topology: Topology) -> list[IntArray]:
-        if self.islands == "devices":
-            return [np.array([device]) for device in range(len(topology))]
-        region = np.array([topology.regions.index(device.region) for device in topology.devices])
-        return [np.flatnonzero(region == one) for one in range(len(topology.regions))]
-
-
-@strategies.register("streaming-diloco")
-@described
-@dataclass(frozen=True, kw_only=True)
-class StreamingDiLoCo(DiLoCoStrategy):
-    """Streaming DiLoCo: fragments of the model are averaged in turn, beside the next iterations.
-
-    The paper's fragments are of whole layers, interleaved; a job's are equal parts of every device's parameters, as
-    many as come nearest to the paper's and divide H. Workers and memory are those of ``DiLoCoStrategy``.
-    """
-
-    name: ClassVar[str] = "streaming-diloco"
-
-    every: int = 100
-    precision: str = "int8"
+    kind: str = "plain"
+    every: int | None = None
+    precision: str | None = None
     fragment_layers: int = 3
     delay: int = 1
+    quorum: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.delay > self.every:
+        if self.kind != "plain" and self.delay > self.steps:
             raise LabError(
-                f"system {self.name}: delay is {self.delay} with every {self.every}; wanted at most {self.every}, as a "
+                f"system {self.name}: delay is {self.delay} with every {self.steps}; wanted at most {self.steps}, as a "
                 f"fragment is averaged once in so many iterations"
             )
 
+    @property
+    def steps(self) -> int:
+        """H, as given or by kind."""
+        return EVERY[self.kind] if self.every is None else self.every
+
+    @property
+    def simulated(self) -> bool:
+        """A decoupled one has a closed form, as no schedule lets each learner keep its own pace."""
+        return self.kind != "decoupled"
+
     def fragments(self, n_blocks: int) -> int:
         """Fragments of a model with so many blocks: of the numbers that divide H, the nearest to the paper's."""
-        slots = self.every // max(self.delay, 1)
+        slots = self.steps // max(self.delay, 1)
         wanted = n_blocks / self.fragment_layers
         divide = [n for n in range(1, slots + 1) if not slots % n]
         return min(divide, key=lambda n: (abs(math.log(n / wanted)), n))
 
     def trained(self, job: Job) -> Job:
         """The job as the system trains it, whatever its shape."""
-        # H is kept a multiple of the delay: the last few iterations of a longer one would be nobody's
-        every = self.every // max(self.delay, 1) * max(self.delay, 1)
+        precision = PRECISION[self.kind] if self.precision is None else self.precision
+        in_fp32 = {"gradient_dtype": "fp32", "gradient_compression": "none"}
+        local = job.with_fields(
+            schedule="1f1b",
+            synchronisation="ring",
+            synchronise_every=self.steps,
+            **(in_fp32 if precision == "fp32" else {"gradient_compression": precision}),
+        )
+        if self.kind == "plain":
+            return local
+        # H is kept a multiple of the delay: no fragment would be averaged in the last few iterations of a longer one
+        every = self.steps // max(self.delay, 1) * max(self.delay, 1)
         fragments = self.fragments(job.modelled().n_blocks)
-        local = super().trained(job)
         return local.with_fields(synchronise_every=every, fragments=fragments, fragment_delay=self.delay)
 
+    def seconds(self, plan: Plan, budget: Budget) -> float:
+        """Seconds of an iteration; of decoupled learners those in which all together train a global batch.
 
-def _fastest(topology: Topology, islands: list[IntArray]) -> Iterator[list[IntArray]]:
-    """All islands, and without the slowest ones, by their slowest devices: workers have equal shares of the batch."""
-    slowest = [min(topology.devices[device].peak_flop_per_s for device in island) for island in islands]
-    for least in sorted(set(slowest)):
-        yield [island for island, speed in zip(islands, slowest, strict=True) if speed >= least]
+        A learner's iteration takes as long as its passes, or as its fragments' way to the syncer and back beside them.
+        The syncer waits for a quorum and a grace window, the learners do not: a late one's fragment counts, weighed by
+        its tokens, in the next round. Only where the quorum is all learners does each wait for the slowest.
+        """
+        if self.simulated:
+            return super().seconds(plan, budget)
+        trace = simulate(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
+        first = trace.iteration == trace.iteration.min()
+        ends_s = np.zeros(plan.job.n_replicas)
+        np.maximum.at(ends_s, trace.replica[first], trace.end_s[first])
+        n_bytes = np.array(device_gradient_bytes(plan.job, plan.job.n_stages))[:, None] / plan.job.synchronise_every
+        travel_s = np.max([n_bytes / line for line in lines_bytes_per_s(plan)], axis=0)
+        each_s = np.maximum(ends_s, travel_s.max(axis=0))
+        if self.quorum >= plan.job.n_replicas:
+            return float(each_s.max())
+        sequences = np.array(plan.job.microbatch_counts) * plan.job.microbatch
+        return float(plan.job.global_batch / (sequences / each_s).sum())
 
-
-def _lengths(islands: list[IntArray], n_blocks: int) -> list[int]:
-    """Numbers of stages: powers of two, and what divides an island without a rest."""
-    largest = max(len(island) for island in islands)
-    wanted = {2**i for i in range(largest.bit_length())}
-    wanted |= {n for island in islands for n in range(1, len(island) + 1) if not len(island) % n}
-    return sorted(n for n in wanted if n <= min(largest, n_blocks))
-
-
-def _pipelines(islands: list[IntArray], length: int) -> IntArray:
-    """(length, workers) as many pipelines as there are on the islands, each within one, in the network's order."""
-    whole = [island[: len(island) // length * length].reshape(-1, length) for island in islands]
-    return np.vstack(whole).T
+    def least_s(self, plan: Plan, budget: Budget) -> float:
+        """Nothing is known of decoupled learners before they are simulated."""
+        return super().least_s(plan, budget) if self.simulated else 0.0

@@ -121,7 +121,6 @@ class DTFM(GPipeOfDTFM):
         return [everyone, *suited[:MOST_SETS]]
 
 
-@strategies.register("dt-fm-random")
 @described
 @dataclass(frozen=True, kw_only=True)
 class DTFMRandom(GPipeOfDTFM):

@@ -1,6 +1,7 @@
 """SWARM: stochastic pipelines, in which each micro-batch is routed to a device of the next stage."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency, peak_of, speeds_of
+from dtfm_lab.costs.seconds import shard
 from dtfm_lab.domain.job import Job, boundary_bytes, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
@@ -16,11 +18,9 @@ from dtfm_lab.extensions.systems.grids import distinct, sized
 from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
 
 
-@strategies.register("swarm")
-@described
 @dataclass(frozen=True, kw_only=True)
-class SwarmStrategy(GridStrategy):
-    """SWARM: equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
+class RoutedPipelines(GridStrategy):
+    """Equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
 
     No schedule says beforehand which device passes which micro-batch, so the seconds are a closed form (``seconds``).
     ``trace`` is the schedule that keeps the plan's pipelines: it says what the time goes to, and takes other seconds.
@@ -33,26 +33,43 @@ class SwarmStrategy(GridStrategy):
     It sends to many devices, which links of each pair's own (``queueing="pairs"``) make cheap.
     """
 
-    name: ClassVar[str] = "swarm"
+    @property
+    @abstractmethod
+    def routing(self) -> str:
+        """To which device a micro-batch goes: by throughput, or random."""
 
-    routing: str = "throughput"
-    compression: str = "int8"
-    gradient_compression: str = "fp16"
-    checkpointing: str = "stage"
-    resends_inputs: bool = True
-    trainers: int = 4
+    @property
+    @abstractmethod
+    def trainers(self) -> int:
+        """Micro-batches on their way at once, for each device."""
 
-    microbatches: str = TRIED
+    @property
+    @abstractmethod
+    def microbatches(self) -> str:
+        """Which micro-batches are tried."""
 
+    @abstractmethod
     def trained(self, job: Job) -> Job:
         """The job as the system trains it, whatever its shape."""
-        return job.with_fields(
-            schedule="1f1b",
-            synchronisation="sharded-at-once",
-            compression=self.compression,
-            gradient_compression=self.gradient_compression,
-            checkpointing=self.checkpointing,
-        )
+
+    def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
+        """(stages - 1,) bytes of a micro-batch from each stage to the next, and back."""
+        onward = np.array(boundary_bytes(job, n_stages))[1:-1]
+        return onward, onward
+
+    def joined_s(
+        self, first_and_last_s: float, between_s: float, job: Job, averaging_s: float, n_replicas: int
+    ) -> float:
+        """Seconds of an iteration: the last micro-batch's way, those before it, and the average after them.
+
+        ``between_s`` lies between the ends of two micro-batches.
+        """
+        rest = max(sum(job.microbatch_counts) - n_replicas, 0)
+        return first_and_last_s + rest * between_s + averaging_s
+
+    def averages_s(self, job: Job, grid: IntArray, links: Links) -> float:
+        """Seconds in which each stage averages."""
+        return _averaging_s(job, grid, links)
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
         """Seconds of an iteration, by a closed form.
@@ -97,9 +114,7 @@ class SwarmStrategy(GridStrategy):
         rate = 1 / pass_s if self.routing == "throughput" else np.ones(grid.shape)
         share = rate / rate.sum(axis=1, keepdims=True)  # of the micro-batches of a stage, those that a device serves
 
-        inputs = np.array(boundary_bytes(job, len(grid)))[:-1]  # of each stage; that of the first is tokens
-        inputs[0] = 0.0
-        onward, back = inputs[1:], inputs[1:] + (inputs[:-1] if self.resends_inputs else 0.0)
+        onward, back = self.hops_bytes(job, len(grid))
         here, there = np.broadcast_arrays(grid[:-1, :, None], grid[1:, None, :])
         taken = share[:-1, :, None] * share[1:, None, :]  # (stages - 1, replicas, replicas): of each link
         sender, receiver = np.concatenate([here, there]), np.concatenate([there, here])
@@ -113,7 +128,41 @@ class SwarmStrategy(GridStrategy):
         busiest_s = max((share * pass_s).max(), _busiest_s(links, sender, receiver, weighed_s))
         every_s = max(busiest_s, through_s / in_flight)  # from one micro-batch's end to the next's
         last_s = through_s + spread_s * math.sqrt(2 * math.log(min(n_microbatches, in_flight)))
-        return float(last_s + max(n_microbatches - n_replicas, 0) * every_s + _averaging_s(job, grid, links))
+        return float(self.joined_s(last_s, every_s, job, self.averages_s(job, grid, links), n_replicas))
+
+
+@strategies.register("swarm")
+@described
+@dataclass(frozen=True, kw_only=True)
+class SwarmStrategy(RoutedPipelines):
+    """SWARM: pipelines of stages that many devices serve, every micro-batch routed to one of the next stage's."""
+
+    name: ClassVar[str] = "swarm"
+
+    routing: str = "throughput"
+    compression: str = "int8"
+    gradient_compression: str = "fp16"
+    checkpointing: str = "stage"
+    resends_inputs: bool = True
+    trainers: int = 4
+
+    microbatches: str = TRIED
+
+    def trained(self, job: Job) -> Job:
+        """The job as the system trains it, whatever its shape."""
+        return job.with_fields(
+            schedule="1f1b",
+            synchronisation="sharded-at-once",
+            compression=self.compression,
+            gradient_compression=self.gradient_compression,
+            checkpointing=self.checkpointing,
+        )
+
+    def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
+        """Activations onward, and back gradients with the inputs of the stage that they go to."""
+        inputs = np.array(boundary_bytes(job, n_stages))[:-1]  # of each stage; that of the first is tokens
+        inputs[0] = 0.0
+        return inputs[1:], inputs[1:] + (inputs[:-1] if self.resends_inputs else 0.0)
 
 
 def _way(seconds: FloatArray, share: FloatArray) -> tuple[float, float]:
@@ -141,7 +190,7 @@ def _averaging_s(job: Job, grid: IntArray, links: Links) -> float:
     """Seconds in which every device sends every other of its stage a shard, and gets its average back."""
     n_stages, n_replicas = grid.shape
     sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
-    shard_bytes = np.array(device_gradient_bytes(job, n_stages))[:, None, None] / n_replicas
+    shard_bytes = shard(np.array(device_gradient_bytes(job, n_stages))[:, None, None], n_replicas)
     moving_s = links.moving_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
     shard_s = links.latency_s[sender, receiver] + moving_s
     return 2 * max(float(shard_s.max()), _busiest_s(links, sender, receiver, shard_s))

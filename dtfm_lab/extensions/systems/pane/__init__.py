@@ -14,8 +14,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.report import CHANGES
 from dtfm_lab.extensions.systems.api import Outcome, Outcomes, Strategy, strategies
+from dtfm_lab.extensions.systems.outcomes import OURS
 from dtfm_lab.extensions.systems.pane.outcome_words import (
-    OURS,
     AssumptionControls,
     ChangedAssumptions,
     WhyText,
@@ -41,7 +41,7 @@ from dtfm_lab.widgets.controls import (
     toolbar,
 )
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
-from dtfm_lab.widgets.shell.panes import LabStep
+from dtfm_lab.widgets.shell.panes import SYSTEMS, LabStep
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.systems import SystemsView
 
@@ -341,4 +341,6 @@ def systems_step(the_lab: Lab) -> LabStep:
     panel = SystemsPanel(the_lab.lab_state, the_lab.take_job)
     panel.ungrouped = the_lab.opened_network
     css = Path(__file__).with_name("systems.css").read_text(encoding="utf-8")
-    return LabStep(STEP, panel, "Systems", panel.result, panel.staleness, asked_for=True, css=css, position=70)
+    return LabStep(
+        STEP, panel, "Ranking", panel.result, panel.staleness, asked_for=True, css=css, position=70, tab=SYSTEMS
+    )

@@ -14,7 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.report import CHANGES
 from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.extensions.systems.api import Assumption, Outcome, Outcomes, Strategy, strategies
-from dtfm_lab.extensions.systems.outcomes import Bar, bars
+from dtfm_lab.extensions.systems.outcomes import OURS, Bar, bars, what_the_job_fixes
 from dtfm_lab.extensions.systems.why import MOST_CAUSES, Why, stream_why
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
@@ -152,8 +152,6 @@ def _assumption_html(one: Assumption) -> str:
     return f'<div class="dtfm-line">{escape(one.help)} <span class="dtfm-source">{escape(one.source)}</span></div>'
 
 
-OURS = "dtfm-lab"
-"""Name of the lab's own system in the registry."""
 OWN_SECONDS = (
     "Its seconds are of its own model: as the lab's plan, the same devices are predicted by the lab's schedules."
 )
@@ -205,20 +203,9 @@ def outcome_html(outcome: Outcome, job: Job | None = None) -> str:
     differs = f" {CHANGES} {escape(outcome.strategy.mathematics)}." if outcome.strategy.mathematics else ""
     routed = "" if outcome.strategy.simulated else f" {OWN_SECONDS}"
     sentence = f"{escape(outcome.sentence)}, {counted}"
-    return markup.line(f"<b>{escape(outcome.title)}:</b> {sentence}.{differs}{routed}{_kept(outcome, job)}")
-
-
-def _kept(outcome: Outcome, job: Job | None) -> str:
-    """Why the lab's own system has other seconds than the lab's plan: it chooses what the job fixes there."""
-    if job is None or outcome.strategy.name != OURS:
-        return ""
-    shape, chosen = (job.n_stages, job.n_replicas), (outcome.job.n_stages, outcome.job.n_replicas)
-    fixed = [
-        f"{job.n_stages} x {job.n_replicas}" if job.n_stages is not None and shape != chosen else "",
-        f"micro-batches of {job.microbatch}" if job.microbatch not in (None, outcome.job.microbatch) else "",
-    ]
-    kept = " in ".join(filter(None, fixed))
-    return f" The lab's plan is of {kept}, as the job says; here both are open." if kept else ""
+    fixed = f" {said[:1].upper()}{said[1:]}." if job is not None and (said := what_the_job_fixes(outcome, job)) else ""
+    beware = f" {outcome.caveat[:1].upper()}{escape(outcome.caveat[1:])}." if outcome.caveat else ""
+    return markup.line(f"<b>{escape(outcome.title)}:</b> {sentence}.{differs}{beware}{routed}{fixed}")
 
 
 class WhyText:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.seconds import AT_ONCE, HIERARCHICAL, NOTHING, RING, SHARDED
 from dtfm_lab.domain.compiling import compiled, inlined
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import ClassPassCosts
-from dtfm_lab.planning.iteration.kernels.tables import AT_ONCE, HIERARCHICAL, NOTHING, RING, SHARDED
 
 SURELY = 1 + 2e-12
 """Factor by which the most that is ever possible is rounded up, so that no way is left out for a rounding error. It is

@@ -25,6 +25,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from dtfm_lab.costs.memory import message_bytes_of
+from dtfm_lab.costs.seconds import ring_link_s, ring_rounds_s, shard
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import grouped, link_matrices
@@ -357,19 +358,20 @@ class Averages:
         return str(self._problem.job.synchronisation)
 
     @property
-    def _share(self) -> float:
-        return 1.0 if self._how == "central" else 1.0 / self.n_replicas
+    def _parts(self) -> int:
+        """Parts that a message's gradient is cut into."""
+        return 1 if self._how == "central" else self.n_replicas
 
     @cached_property
     def _there_s(self) -> FloatArray:
         """(Q, C, C) seconds for which a message with a share of the gradient occupies its link."""
-        sizes = [self._problem.gradient_bytes(n) * self._share for n in self.parameters]
+        sizes = shard(self._problem.gradient_bytes(self.parameters), self._parts)
         return np.array([self.classes.moving_s(size) for size in sizes])
 
     @cached_property
     def _back_s(self) -> FloatArray:
         """(Q, C, C) the same of what comes back."""
-        sizes = [self._problem.average_bytes(n) * self._share for n in self.parameters]
+        sizes = shard(self._problem.average_bytes(self.parameters), self._parts)
         return np.array([self.classes.moving_s(size) for size in sizes])
 
     @cached_property
@@ -398,14 +400,15 @@ class Averages:
         """(Q, C) what does not depend on the peers."""
         latency, n = self.classes.latency_s, self.n_replicas
         if self._how == "ring" and n > 1:
-            floor = ((n - 1) * (self._there_s + self._back_s) + latency).min(axis=2)
+            floor = ring_link_s(n, self._there_s, self._back_s, latency).min(axis=2)
             if not self._problem.job.overlap:
                 least = [(one + latency).min(axis=(1, 2))[:, None] for one in (self._there_s, self._back_s)]
-                floor = np.maximum(floor, (n - 1) * (least[0] + least[1]))
+                floor = np.maximum(floor, ring_rounds_s(n, least[0] + least[1]))
             return np.asarray(floor)
         found: FloatArray = self._there_and_back_s.min(axis=2)
         if self._how == "hierarchical":  # a leader may only spread the whole average
-            spread = np.array([self.classes.moving_s(self._problem.gradient_bytes(n)) for n in self.parameters])
+            sizes = self._problem.gradient_bytes(self.parameters)
+            spread = np.array([self.classes.moving_s(size) for size in sizes])
             found = np.minimum(found, (spread + latency).min(axis=2))
         return found
 
@@ -417,12 +420,11 @@ class Averages:
             hop = latency.min() if self._problem.job.overlap else (self._there_s + latency).min(axis=(1, 2))
             for here in (0, 1):
                 there, back, late = (_across(one, side, here) for one in (self._there_s, self._back_s, latency))
-                ring = (n - 1) * (np.minimum(hop, there) + back) + late
-                floor = np.maximum(floor, ring[:, None])
+                floor = np.maximum(floor, ring_link_s(n, np.minimum(hop, there), back, late)[:, None])
         elif self._how == "hierarchical" and (most := self._most_leaders(side)):
-            sizes = [self._problem.gradient_bytes(n) / most for n in self.parameters]
-            shard = np.array([self.classes.moving_s(size) for size in sizes])
-            ways = [_across(shard, side, here) for here in (0, 1)]
+            sizes = shard(self._problem.gradient_bytes(self.parameters), most)
+            once_s = np.array([self.classes.moving_s(size) for size in sizes])
+            ways = [_across(once_s, side, here) for here in (0, 1)]
             both = np.maximum(*ways) if self._problem.job.overlap else ways[0] + ways[1]
             late = _across(latency, side, 0) + _across(latency, side, 1)
             floor = np.maximum(floor, (both + late)[:, None])
@@ -433,7 +435,7 @@ class Averages:
         if self._how != "ring":
             return None
         far = np.where(side[:, None] != side[None, :], 0.0, np.inf)
-        once = (self.n_replicas - 1) * (self._there_s + self._back_s) + self.classes.latency_s
+        once = ring_link_s(self.n_replicas, self._there_s, self._back_s, self.classes.latency_s)
         return np.asarray((once + far).min(axis=2))
 
     def tied_s(self, side: IntArray) -> FloatArray:
@@ -501,9 +503,9 @@ def gathered_passes(
 
 def _ring_s(classes: DeviceClasses, n_bytes: float, n_replicas: int, side: IntArray | None) -> FloatArray:
     """(C,) least seconds in which a ring with a device of each class gathers so many bytes."""
-    once = classes.moving_s(n_bytes / n_replicas) + classes.latency_s
+    once = classes.moving_s(shard(n_bytes, n_replicas)) + classes.latency_s
     least = once.min(axis=1)
     if side is not None:
         for here in (0, 1):
             least = np.maximum(least, _across(once, side, here))
-    return np.asarray((n_replicas - 1) * least)
+    return np.asarray(ring_rounds_s(n_replicas, least))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtfm_lab.costs.seconds import travels_beside
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.background_tasks import while_compiling
 from dtfm_lab.planning.iteration.bounds.classes import Family, windows
@@ -172,7 +173,7 @@ def _least(
     most = max(job.microbatches_per_replica or (passes.n_microbatches - n_replicas + 1,))
     if job.gathers_passes:  # replicas pass as many
         most = passes.n_microbatches // n_replicas
-    hidden = job.overlap or job.fragments > 1 or job.fragment_delay > 0
+    hidden = job.overlap or travels_beside(job)
     return Least(
         speed=problem.flop_per_s_of(microbatch),
         memory=problem.memory_bytes,

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dtfm_lab.costs.memory import sharded_over
+from dtfm_lab.costs.seconds import NOTHING, RING, travels_beside, way_of
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import (
     FIRST,
@@ -51,12 +51,10 @@ from dtfm_lab.planning.iteration.bounds.classes import (
     StageKinds,
     gathered_passes,
 )
-from dtfm_lab.planning.iteration.problem import REPLAYED, IterationProblem, Passes
+from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
 
 MOST_NEIGHBOURS = 16
 """Classes that are tried as neighbours one by one; all others count as one that is as near as the nearest of them."""
-HOW = (*REPLAYED, "none")
-"""Ways to average, by their number in the kernel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +97,7 @@ class Capacities:
         each = float(self.microbatch * problem.bytes_per_element)
         kept = each * kinds.held
         most_replicas = problem.job.n_replicas or problem.n_devices  # of which each holds the smallest shards
-        parts = sharded_over(problem.job.sharding, most_replicas).parameters
-        static = kinds.parameters * problem.static_bytes(most_replicas) + kinds.frozen / parts
+        static = problem.held_bytes(most_replicas, kinds.parameters, kinds.frozen)
         free = classes.memory_bytes[None, :] - static[:, None]
         fits = free >= (kept + n_messages * passes.hop_bytes[passes.least])[:, None]
         inputs = passes.input_bytes[np.where(kinds.role % SOLE == FIRST, 0, passes.least)]
@@ -200,7 +197,7 @@ class Capacities:
         how = self._how(n_replicas)
         across = apart and n_replicas > 1
         floor_s = np.stack([averages.floor_s, averages.across_s(side) if across else averages.floor_s])
-        border_s = averages.border_s(side) if across and HOW[how] == "ring" else None
+        border_s = averages.border_s(side) if across and how == RING else None
         if job.gathers_passes:  # which pass equally many
             counts: tuple[int, ...] = (self.n_microbatches // n_replicas,)
         else:
@@ -240,11 +237,11 @@ class Capacities:
     def _how(self, n_replicas: int) -> int:
         """The way to average, as the kernel takes it; those that the bound does not know are as if there were none."""
         job = self.problem.job
-        hides = job.fragments > 1 or job.fragment_delay > 0
         # parts of a message are as long as the whole where seconds are proportional to bytes
         in_parts = self.family.stages_per_device > 1 or self.problem.links.message_bytes is not None
-        averages = self.synchronises and n_replicas > 1 and not hides and not (job.overlap and in_parts)
-        return HOW.index(job.synchronisation if averages and job.synchronisation in HOW else "none")
+        averages = self.synchronises and n_replicas > 1 and not travels_beside(job) and not (job.overlap and in_parts)
+        way = way_of(job) if averages else NOTHING
+        return NOTHING if way is None else way
 
     def _passes(self, n_replicas: int, side: IntArray | None = None) -> Seconds:
         """The passes of a micro-batch; those of groups on both sides of a cut where ``side`` is given."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.seconds import CENTRAL, HIERARCHICAL, RING
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.planning.background_tasks import Flag
 from dtfm_lab.planning.iteration.kernels.pricing import PENALTY, lacking, objective, seconds_of, take_counts
@@ -28,7 +29,7 @@ from dtfm_lab.planning.iteration.kernels.state import (
     refresh_pipeline,
     warm_up,
 )
-from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CENTRAL, CLUSTER, HIERARCHICAL, HOP, RING, Tables
+from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CLUSTER, HOP, Tables
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, WARMUPS, COUNTS = range(9)

@@ -4,22 +4,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs import seconds
+from dtfm_lab.costs.seconds import AT_ONCE, CENTRAL, HIERARCHICAL, NOTHING, RING
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.kernels.tables import (
-    AT_ONCE,
-    CENTRAL,
-    HIERARCHICAL,
-    LATENCY,
-    NOTHING,
-    PER_BYTE,
-    REGION,
-    RING,
-    Tables,
-    average_bytes,
-    gradient_bytes,
-    moving_s,
-)
+from dtfm_lab.planning.iteration.kernels.tables import LATENCY, PER_BYTE, REGION, Tables, coded_bytes, moving_s
+
+shard = compiled(seconds.shard)
+ring_rounds = compiled(seconds.ring_rounds)
+coding_s = compiled(seconds.coding_s)
+coded_in_shards = compiled(seconds.coded_in_shards)
+coded_in_ring = compiled(seconds.coded_in_ring)
+coded_at_root = compiled(seconds.coded_at_root)
+coded_by_member = compiled(seconds.coded_by_member)
+coded_by_leader = compiled(seconds.coded_by_leader)
+sum_seconds = compiled(seconds.sum_seconds)
 
 
 class GroupMessages(NamedTuple):
@@ -31,12 +30,12 @@ class GroupMessages(NamedTuple):
     """(R, R) the same of what comes back; between leaders of regions, of their shards."""
     late: FloatArray
     """(R, R) latencies."""
-    coding_s: float
+    whole_s: float
     """Seconds in which a device codes or decodes its whole gradient."""
-    always: bool
-    """Whether every step averages."""
-    split: bool
+    splits: bool
     """Whether parameters come back, of replicas that split the optimiser's states."""
+    apart: bool
+    """Whether replicas step before averages have come back."""
 
 
 @compiled
@@ -50,10 +49,10 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
         last_s[i] = 0.0
     if n == 1 or how == NOTHING:
         return
-    whole, returned = gradient_bytes(tables, n_parameters), average_bytes(tables, n_parameters)
-    coding_s = 0.0
+    whole, returned = coded_bytes(n_parameters, tables.gradient), coded_bytes(n_parameters, tables.returned)
+    whole_s = 0.0
     if tables.codes_gradients:
-        coding_s = n_parameters * tables.gradient_element_bytes / tables.codec_bytes_per_s
+        whole_s = coding_s(n_parameters, tables.gradient.plain, tables.codec_bytes_per_s)
     leader, n_leaders = np.empty(n, np.int64), n
     if how == HIERARCHICAL:
         n_leaders = 0
@@ -67,10 +66,10 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
     in_shards = how != CENTRAL and how != HIERARCHICAL
     there, back, late = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
     if how != CENTRAL:
-        _fill(tables, row, returned / n_leaders, back, late)
-    _fill(tables, row, whole / n if in_shards else whole, there, late)
-    always, split = tables.synchronise_every == 1, tables.returned_element_bytes > 0
-    messages = GroupMessages(there, back, late, coding_s, always, split)
+        _fill(tables, row, shard(returned, n_leaders), back, late)
+    _fill(tables, row, shard(whole, n) if in_shards else whole, there, late)
+    splits = tables.splits_states
+    messages = GroupMessages(there, back, late, whole_s, splits, splits or tables.synchronise_every > 1)
     if how == RING:
         _ring(messages, done, last_s)
     elif how == CENTRAL:
@@ -94,31 +93,16 @@ def _fill(tables: Tables, row: IntArray, n_bytes: float, moves: FloatArray, late
 
 
 @compiled
-def _coded_s(coding_s: float, always: bool, total: float, n: int, unpacked: float) -> tuple[float, float]:
-    """Seconds of each of n sums that code ``total`` gradients together, and of the last decoding.
-
-    Where replicas step alone in between, the decoding is a sum, too, and all of them take the mean.
-    """
-    if always:
-        return (coding_s * total / n if n else 0.0), coding_s * unpacked
-    each_s = coding_s * (total + unpacked) / (n + 1)
-    return each_s, each_s
-
-
-@compiled
 def _sharded(messages: GroupMessages, at_once: bool, done: FloatArray, last_s: FloatArray) -> None:
     """Every replica sends shards to all others, in turn or at once, and then its averaged shard."""
-    moves, backs, late, coding_s, always, split = messages
+    moves, backs, late, whole_s, splits, apart = messages
     n = len(done)
-    share = (n - 1) / n
-    if split:  # parameters come back as they are; what writes them counts as a sum
-        sum_s, decode_s = _coded_s(coding_s, False, share, 1, 0.0)
-    else:
-        sum_s, decode_s = _coded_s(coding_s, always, 1.0, 1, share)
+    coded = coded_in_shards(whole_s, n, splits)
+    sum_s, decode_s = sum_seconds(whole_s, coded, apart)
     turn, got, summed = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         last_s[i] = decode_s
-        done[i] += coding_s * share
+        done[i] += coded.pack_s
         got[i] = done[i]
     for i in range(n):
         t = done[i]
@@ -146,13 +130,13 @@ def _sharded(messages: GroupMessages, at_once: bool, done: FloatArray, last_s: F
 @compiled
 def _central(messages: GroupMessages, done: FloatArray, last_s: FloatArray) -> None:
     """The first replica gathers whole gradients and sends whole averages."""
-    moves, _, late, coding_s, always, _ = messages
-    n = len(done)
-    sum_s, last_s[0] = _coded_s(coding_s, always, float(n), 1, 0.0)
-    _, decode_s = _coded_s(coding_s, always, 0.0, 0, 1.0)
+    moves, _, late, whole_s, _, apart = messages
+    n, member = len(done), coded_by_member(whole_s)
+    sum_s, last_s[0] = sum_seconds(whole_s, coded_at_root(n), apart)
+    _, decode_s = sum_seconds(whole_s, member, apart)
     for i in range(1, n):
         last_s[i] = decode_s
-        done[0] = max(done[0], done[i] + coding_s + moves[i, 0] + late[i, 0])
+        done[0] = max(done[0], done[i] + member.pack_s + moves[i, 0] + late[i, 0])
     done[0] += sum_s
     for i in range(1, n):
         done[i] = done[0] + moves[0, i] + late[0, i]
@@ -161,24 +145,22 @@ def _central(messages: GroupMessages, done: FloatArray, last_s: FloatArray) -> N
 @compiled
 def _ring(messages: GroupMessages, done: FloatArray, last_s: FloatArray) -> None:
     """Ring averaging: n - 1 rounds that sum, n - 1 that spread what comes back; each replica sends to the next."""
-    moves, backs, late, coding_s, always, split = messages
+    moves, backs, late, whole_s, splits, apart = messages
     n = len(done)
-    if split:
-        sum_s, decode_s = _coded_s(coding_s, False, (2 * (n - 1) - 1) / n, n - 1, 0.0)
-    else:
-        sum_s, decode_s = _coded_s(coding_s, always, 2 * (n - 1) / n, n - 1, (n - 1) / n)
+    rounds, coded = ring_rounds(n), coded_in_ring(whole_s, n, splits)
+    sum_s, decode_s = sum_seconds(whole_s, coded, apart)
     free, came, summed = np.zeros(n), np.empty(n), np.empty(n)
     for i in range(n):
         last_s[i] = decode_s
-        done[i] += coding_s / n
+        done[i] += coded.pack_s
         summed[i] = done[i]  # end of the last sum
-    for k in range(2 * (n - 1)):
+    for k in range(2 * rounds):
         for i in range(n):
             j = i + 1 if i + 1 < n else 0
-            free[i] = max(free[i], done[i]) + (moves[i, j] if k < n - 1 else backs[i, j])
+            free[i] = max(free[i], done[i]) + (moves[i, j] if k < rounds else backs[i, j])
             came[j] = free[i] + late[i, j]
         for i in range(n):
-            if k < n - 1:
+            if k < rounds:
                 summed[i] = max(summed[i], came[i]) + sum_s
                 done[i] = summed[i]
             else:
@@ -190,21 +172,15 @@ def _hierarchical(
     messages: GroupMessages, leader: IntArray, n_leaders: int, done: FloatArray, last_s: FloatArray
 ) -> None:
     """Averages inside each region, then between the regions' first replicas, which send them on."""
-    moves, shards, late, coding_s, always, _ = messages
+    moves, shards, late, whole_s, _, apart = messages
     n, d = len(done), n_leaders
     size, sum_s, got = np.zeros(n), np.zeros(n), np.empty(n)
     for i in range(n):
         size[leader[i]] += 1
     for i in range(n):
-        n_sums, total, unpacked, packed = 0, 0.0, 1.0, 1.0
-        if leader[i] == i:
-            unpacked, packed = (d - 1) / d, (d - 1) / d if size[i] == 1 else 0.0
-            if size[i] > 1:
-                n_sums, total = 1, size[i] - 1.0 + ((d - 1) / d if d > 1 else 1.0)
-            if d > 1:
-                n_sums, total = n_sums + 1, total + 1.0
-        sum_s[i], last_s[i] = _coded_s(coding_s, always, total, n_sums, unpacked)
-        done[i] += coding_s * packed
+        coded = coded_by_leader(whole_s, size[i], d) if leader[i] == i else coded_by_member(whole_s)
+        sum_s[i], last_s[i] = sum_seconds(whole_s, coded, apart)
+        done[i] += coded.pack_s
     for i in range(n):
         if leader[i] != i:
             to = leader[i]

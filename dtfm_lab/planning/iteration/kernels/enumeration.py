@@ -130,7 +130,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
         tied_s = np.zeros((n, n_replicas))
         every = tables.synchronise_every
         hop = HOP + tables.passes.hop[tables.passes.least]
-        behind = every == 1 and tables.returned_element_bytes == 0.0  # with split states it is exchanged before
+        behind = every == 1 and not tables.splits_states  # with split states it is exchanged before
         for r in range(n_replicas):
             for s in range(n):
                 flop, again, _, _, _ = stage_least(least, s, n, least.least_blocks[s], -1)
@@ -142,7 +142,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
                     link[DOWN_LATE, s, r] = tables.link[LATENCY, d, e]
                     link[UP_LATE, s, r] = tables.link[LATENCY, e, d]
             if n > 1 and tables.tied_parameters > 0.0:
-                n_bytes = tables.tied_parameters * tables.gradient_element_bytes
+                n_bytes = tables.tied_parameters * tables.gradient.plain
                 d, e = grid[0, r], grid[n - 1, r]
                 tied_s[0, r] = moving_s(tables, d, e, n_bytes) + tables.link[LATENCY, d, e]
                 tied_s[n - 1, r] = moving_s(tables, e, d, n_bytes) + tables.link[LATENCY, e, d]

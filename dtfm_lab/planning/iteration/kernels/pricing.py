@@ -175,7 +175,7 @@ def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray,
     n, r = grid.shape
     tied = n > 1 and tables.tied_parameters > 0.0
     # replicas that split the optimiser's states, or step alone, need the embedding's gradient before they average
-    tied_first = tied and (tables.synchronise_every > 1 or tables.returned_element_bytes > 0.0)
+    tied_first = tied and (tables.synchronise_every > 1 or tables.splits_states)
     done, last_s, then_s, decoding_s = np.empty((r, n)), np.empty((r, n)), np.empty(r), np.empty(r)
     alone_s, together_s = 0.0, 0.0
     for i in range(r):
@@ -203,7 +203,7 @@ def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray,
 def _exchange_embedding(tables: Tables, grid: IntArray, r: int, up_free_s: float, done: FloatArray) -> None:
     """The two ends of pipeline r send each other the embedding's gradient; of two stages, behind the last passes'."""
     n = grid.shape[0]
-    first, last, n_bytes = grid[0, r], grid[n - 1, r], tables.tied_parameters * tables.gradient_element_bytes
+    first, last, n_bytes = grid[0, r], grid[n - 1, r], tables.tied_parameters * tables.gradient.plain
     leaves = max(done[n - 1], up_free_s) if n == 2 else done[n - 1]
     there_s = moving_s(tables, first, last, n_bytes) + tables.link[LATENCY, first, last]
     back_s = moving_s(tables, last, first, n_bytes) + tables.link[LATENCY, last, first]

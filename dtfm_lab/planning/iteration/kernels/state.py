@@ -9,30 +9,27 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dtfm_lab.costs.seconds import CENTRAL, HIERARCHICAL, NOTHING, RING
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.kernels.averaging import average
+from dtfm_lab.planning.iteration.kernels.averaging import average, shard
 from dtfm_lab.planning.iteration.kernels.passes import estimate, pass_seconds, play
 from dtfm_lab.planning.iteration.kernels.tables import (
     BEGIN,
-    CENTRAL,
     CODING,
     END,
     FROZEN,
     GROUP,
-    HIERARCHICAL,
     HOP,
     KEPT,
     LATENCY,
     MEMORY,
     NEXT,
-    NOTHING,
     PARAMETERS,
     PASSING,
     REGION,
-    RING,
     Tables,
-    gradient_bytes,
+    coded_bytes,
     moving_s,
 )
 
@@ -100,7 +97,7 @@ def refresh_pipeline(tables: Tables, state: SearchState, r: int, exact: bool) ->
         total_s, each_s, at = estimate(tables, state.grid, r, stage, m, state.warmups, ready, state.scratch)
         pipe[TOTAL, r], pipe[EACH, r], pipe[CRITICAL, r] = total_s, each_s, at
         if n > 1 and tables.tied_parameters > 0.0:
-            n_bytes = tables.tied_parameters * tables.gradient_element_bytes
+            n_bytes = tables.tied_parameters * tables.gradient.plain
             a, b = state.grid[0, r], state.grid[n - 1, r]
             there_s = moving_s(tables, a, b, n_bytes) + tables.link[LATENCY, a, b]
             pipe[TIED, r] = max(there_s, moving_s(tables, b, a, n_bytes) + tables.link[LATENCY, b, a])
@@ -211,21 +208,21 @@ def averaging_bytes(tables: Tables, state: SearchState, s: int, r: int) -> float
     static = parameters * tables.static_bytes + state.stage[FROZEN, s]
     tied = 0.0
     if n_stages > 1 and (s == 0 or s == n_stages - 1):
-        tied = np.ceil(tables.tied_parameters * tables.gradient_element_bytes)
+        tied = np.ceil(tables.tied_parameters * tables.gradient.plain)
     if n == 1 or tables.synchronisation == NOTHING:
         return float(static + tied)
-    whole = gradient_bytes(tables, parameters)
-    at_sum = (n - 1) * np.ceil(whole / n)
+    whole = coded_bytes(parameters, tables.gradient)
+    at_sum = (n - 1) * np.ceil(shard(whole, n))
     averages, packed = at_sum, np.ceil(whole)
     if tables.synchronisation == RING:
-        at_sum = np.ceil(whole / n)
+        at_sum = np.ceil(shard(whole, n))
     elif tables.synchronisation == CENTRAL:
         at_sum, averages = 0.0, np.ceil(whole)
         if r == 0:
             at_sum, averages, packed = (n - 1) * np.ceil(whole), 0.0, 0.0
     elif tables.synchronisation == HIERARCHICAL:
         size, n_leaders, leads = _region_of(tables, grid[s], r)
-        shards = (n_leaders - 1) * np.ceil(whole / n_leaders)
+        shards = (n_leaders - 1) * np.ceil(shard(whole, n_leaders))
         at_sum, averages = 0.0, np.ceil(whole)
         if leads:
             at_sum, averages = max((size - 1) * np.ceil(whole), shards), shards

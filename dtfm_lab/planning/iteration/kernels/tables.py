@@ -5,14 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.job.options import Coding
+from dtfm_lab.domain.job.options import coded_bytes as bytes_in_messages
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.problem import Passes
 
-SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
-"""Synchronisations that are replayed; nothing follows passes that scatter the gradients themselves."""
-UNCOMPRESSED, HALVES, INT8 = range(3)
-"""How gradients are compressed."""
-INT8_BLOCK = 256
 SECONDS, DOLLARS = range(2)
 """What is minimised."""
 LATENCY, PER_BYTE, HOP = range(3)
@@ -47,16 +44,17 @@ class Tables(NamedTuple):
     """(2, 2, K)"""
     receive_s: FloatArray
     """(K, L + 1)"""
-    gradient_element_bytes: float
-    returned_element_bytes: float
-    """Bytes of a parameter that comes back, uncompressed, in place of an average: where replicas split the optimiser's
-    states. 0 where averages come back, as large as gradients."""
+    gradient: Coding
+    """What gradients take in messages."""
+    returned: Coding
+    """What comes back takes: averages or, where replicas split the optimiser's states, parameters."""
+    splits_states: bool
     static_bytes: float
     """Bytes a parameter: itself, its gradient, the optimiser's state."""
     codes_gradients: bool
-    gradients_as: int
     codec_bytes_per_s: float
     synchronisation: int
+    """``costs.seconds.way_of``."""
     synchronise_every: int
     nics: bool
     """Whether all messages of a device share one NIC; only the estimate regards it."""
@@ -82,20 +80,4 @@ def moving_s(tables: Tables, sender: int, receiver: int, n_bytes: float) -> floa
     return (n_bytes if np.isnan(charged) else charged) * per_byte
 
 
-@compiled
-def gradient_bytes(tables: Tables, n_parameters: float) -> float:
-    """Bytes in messages of the gradient of so many parameters."""
-    plain = n_parameters * tables.gradient_element_bytes
-    if tables.gradients_as == HALVES:
-        return min(plain, n_parameters * 2.0)
-    if tables.gradients_as == INT8:
-        return float(min(plain, n_parameters + 4.0 * np.ceil(n_parameters / INT8_BLOCK)))
-    return plain
-
-
-@compiled
-def average_bytes(tables: Tables, n_parameters: float) -> float:
-    """Bytes in messages of what comes back of so many parameters: ``device_average_bytes``."""
-    if tables.returned_element_bytes > 0:
-        return n_parameters * tables.returned_element_bytes
-    return gradient_bytes(tables, n_parameters)
+coded_bytes = compiled(bytes_in_messages)

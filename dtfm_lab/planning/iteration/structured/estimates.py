@@ -259,8 +259,9 @@ class Estimator:
         held, nothing = static[stage.role, stage.blocks], np.zeros(len(ends))
         if sharding == "zero-3" or n_replicas == 1:
             return [_Averaging(sharding, ways[0], nothing, nothing, nothing, held)]
-        gradients, parameters = tables.gradient_bytes(ends), tables.parameters(ends)
-        back = gradients if sharding == "none" else parameters * tables.element_bytes
+        problem, parameters = tables.problem(0, sharding), tables.parameters(ends)
+        assert problem is not None  # as there are static_bytes
+        gradients, back = problem.gradient_bytes(parameters), problem.average_bytes(parameters)
         return [
             _Averaging(sharding, one.how, one.seconds(gradients, back), one.latency_s, gradients, held)
             for one in self._averages(layout, ways)

@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency
-from dtfm_lab.costs.memory import message_bytes_of, sharded_over
+from dtfm_lab.costs.memory import message_bytes_of
+from dtfm_lab.costs.seconds import ring_rounds_s, ring_share, shard
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job, Layer, LayerKind, frozen_bytes
 from dtfm_lab.domain.network import Device, Links, Topology
@@ -300,9 +301,8 @@ def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
         out, into = np.bincount(hosts[apart], minlength=n), np.bincount(host_after[apart], minlength=n)
         per_byte = per_byte * np.where(apart, np.maximum(out[hosts], into[host_after]), 1)
     n_replicas = grid.shape[1]
-    rounds = n_replicas - 1
-    latency = rounds * links.latency_s[grid, after].max(axis=1)
-    each = rounds / n_replicas * per_byte.max(axis=1)
+    latency = ring_rounds_s(n_replicas, links.latency_s[grid, after].max(axis=1))
+    each = ring_share(n_replicas) * per_byte.max(axis=1)
     return Average("ring", 2 * latency, each, each)
 
 
@@ -314,16 +314,16 @@ def _by_pairs(layout: GridLayout, how: str) -> Average:
     per_byte = np.where(a == b, 0.0, 1.0 / links.bandwidth_bytes_per_s[a, b])
     latency = np.where(a == b, 0.0, links.latency_s[a, b])
     if how == "sharded":
-        each, late = per_byte.sum(axis=2).max(axis=1) / n, latency.sum(axis=2).max(axis=1)
+        each, late = shard(per_byte.sum(axis=2).max(axis=1), n), latency.sum(axis=2).max(axis=1)
     else:
-        each, late = per_byte.max(axis=(1, 2)) / n, latency.max(axis=(1, 2))
+        each, late = shard(per_byte.max(axis=(1, 2)), n), latency.max(axis=(1, 2))
     if layout.shares_nics:
         hosts = layout.hosts
         apart = (hosts[:, :, None] != hosts[:, None, :]) * per_byte
         size = int(hosts.max()) + 1
         out = np.bincount(hosts.ravel(), apart.sum(axis=2).ravel(), size).max()
         into = np.bincount(hosts.ravel(), apart.sum(axis=1).ravel(), size).max()
-        each = np.maximum(each, max(float(out), float(into)) / n)
+        each = np.maximum(each, shard(max(float(out), float(into)), n))
     return Average(how, 2 * late, each, each)
 
 
@@ -351,7 +351,7 @@ def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
         n_leaders.append(len(firsts))
     gather_s, gather_late_s = gathers.slowest(len(layout.grid), shared=shared)
     exchange_s, exchange_late_s = exchanges.slowest(len(layout.grid), shared=shared)
-    each = gather_s + exchange_s / np.array(n_leaders)
+    each = gather_s + shard(exchange_s, np.array(n_leaders))
     return Average("hierarchical", 2 * (gather_late_s + exchange_late_s), each, each)
 
 
@@ -523,15 +523,13 @@ class StageTables:
 
     def _static_of(self, problem: IterationProblem, n_replicas: int) -> FloatArray:
         passes = problem.passes(problem.microbatches[0])
-        each = problem.static_bytes(n_replicas)
-        parts = sharded_over(problem.job.sharding, n_replicas).parameters
         rows = []
         for role, (first, last) in enumerate(ROLES):
             parameters = passes.layer[1] + first * passes.extra[0, 1] + last * passes.extra[1, 1]
             parameters = parameters + problem.tied_parameters * (role == LAST)
             frozen = passes.layer[3] + first * passes.extra[0, 3] + last * passes.extra[1, 3]
             gathered = problem.gathered_bytes(n_replicas, first=bool(first), last=bool(last))
-            rows.append(parameters * each + frozen / parts + gathered)
+            rows.append(problem.held_bytes(n_replicas, parameters, frozen) + gathered)
         return np.array(rows)
 
     def parameters(self, ends: IntArray) -> FloatArray:
@@ -545,11 +543,7 @@ class StageTables:
 
     def gradient_bytes(self, ends: IntArray) -> FloatArray:
         """(S,) bytes in messages of the gradients of the same stages, as compressed."""
-        return np.array([self._any_problem.gradient_bytes(float(n)) for n in self.parameters(ends)])
-
-    @property
-    def element_bytes(self) -> int:
-        return self._any_problem.bytes_per_element
+        return self._any_problem.gradient_bytes(self.parameters(ends))
 
     @property
     def _any_problem(self) -> IterationProblem:

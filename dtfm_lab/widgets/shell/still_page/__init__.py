@@ -238,7 +238,8 @@ def views_of(
 def _made_of(plan: Plan, predicted: Trace | None) -> str:
     """Return who found the plan, and what of it is predicted."""
     seed = "" if plan.seed is None else f", seed {plan.seed}"
-    what = "" if predicted is None else ", its iteration predicted and not measured"
+    worth = "" if predicted is None else predicted.context.basis.sentence or "predicted"
+    what = "" if predicted is None else f", its iteration not measured but {worth}"
     by = "A placement that was given" if plan.planner == "given" else f"A plan by {plan.planner}{seed}"
     return f"{by}{what}. dtfm_lab {version('dtfm_lab')}, {date.today().isoformat()}"
 

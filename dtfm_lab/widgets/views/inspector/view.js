@@ -7,7 +7,7 @@ import { fitting } from "shared/text.js";
 import { view } from "shared/view.js";
 import { logSlider } from "./page/slider.js";
 /** @import { Render } from "shared/types.d.ts" */
-/** @import { Facts, Traits } from "./types.d.ts" */
+/** @import { Facts, Field, Traits } from "./types.d.ts" */
 
 const NARROWEST = 54; // pixels of a stage in the row of a pipeline; where there is less, some are left out
 const EDGES = 8; // pixels beside the name of a place
@@ -100,6 +100,37 @@ function render({ model, el }) {
       ...facts.rows.flatMap(([name, text, stage]) => [h("dt", {}, name), h("dd", {}, stage >= 0 && facts.n_stages ? chip(stage, facts.n_stages) : null, text)]),
     );
 
+  /** @type {(key: string, text?: string) => void} */
+  const edit = (key, text = "") => model.send({ kind: "edit", key, text });
+  const why = () => h("button", { type: "button", class: "dtfm-let-go", onclick: () => edit("why") }, "Why here?");
+  /** @type {(field: Field) => HTMLElement} */
+  const field = ({ key, label, value, placeholder = "", options }) =>
+    h(
+      "label",
+      {},
+      h("span", {}, label),
+      options
+        ? h(
+            "select",
+            { onchange: ({ target }) => edit(key, /** @type {HTMLSelectElement} */ (target).value) },
+            ...options.map((name) => h("option", { value: name, selected: name === value }, name)),
+          )
+        : h("input", {
+            type: "text",
+            inputmode: "decimal",
+            autocomplete: "off",
+            value,
+            placeholder,
+            onchange: ({ target }) => edit(key, /** @type {HTMLInputElement} */ (target).value),
+          }),
+    );
+  /** @type {(facts: Facts) => HTMLElement[]} */
+  const device = (facts) => [
+    head(facts, ...(facts.can_explain ? [why()] : []), close()),
+    ...(facts.fields?.length ? [h("div", { class: "dtfm-inspector-fields" }, ...facts.fields.map(field))] : []),
+    rows(facts),
+  ];
+
   /** @type {(facts: Facts) => HTMLElement[]} */
   function link(facts) {
     const now = { gbps: facts.gbps, ms: facts.ms };
@@ -147,9 +178,11 @@ function render({ model, el }) {
         ? pipeline(facts)
         : kind === "link"
           ? link(facts)
-          : kind === "device" || kind === "stage"
-            ? [head(facts, close()), rows(facts)]
-            : null;
+          : kind === "device"
+            ? device(facts)
+            : kind === "stage"
+              ? [head(facts, close()), rows(facts)]
+              : null;
     root.dataset.kind = facts.kind ?? "";
     const focused = stopsIn(root).indexOf(/** @type {HTMLElement} */ (document.activeElement));
     root.replaceChildren(...(parts ?? [head(facts)]));

@@ -51,7 +51,7 @@ function render({ model, el }) {
       title: "Make this individual the lab's plan; until then the plan at hand is kept",
       onclick: () => shown() && model.send({ kind: "take", number: shown().number }),
     },
-    "Take it over",
+    "Use this plan",
   );
   const box = h("div", { class: "dtfm-population-curve" });
   const empty = h("div", { class: "dtfm-empty" });

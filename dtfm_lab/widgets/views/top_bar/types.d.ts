@@ -10,6 +10,7 @@ export type Number = {
   short?: string;
   bad?: boolean;
   word?: string;
+  why?: string;
   under?: [text: string, brief: string] | [];
   ask?: { name?: string; label?: string; title?: string };
 };

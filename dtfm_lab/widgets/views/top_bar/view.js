@@ -4,7 +4,7 @@ import { onTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
 import { closeMenus, leaveMenus, onMenus, toggleMenu } from "./page/menus.js";
 import { labKeys } from "./page/keys.js";
-import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
+import { bringIntoView, leaveWindow, onWindow, toggleWindow } from "./page/window.js";
 import { isDark } from "./page/dark.js";
 import { bringBack, canBringBack, onGone } from "./page/gone.js";
 import { copyLink, takeLink } from "./page/link.js";
@@ -133,13 +133,13 @@ function render({ model, el }) {
   function showNumbers() {
     const focused = [...numbers.querySelectorAll(FOCUSED)].indexOf(/** @type {HTMLElement} */ (document.activeElement));
     numbers.replaceChildren(
-      ...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below = "", briefly = ""] = [], ask = {} }) =>
+      ...model.get("numbers").map(({ label, value, was, note, short, bad, word, why, under: [below = "", briefly = ""] = [], ask = {} }) =>
         h(
           "div",
           {
             class: `dtfm-number${below ? " dtfm-leads" : ""}`,
             "data-word-of": word,
-            title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}`,
+            title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}${why ? `; ${why}` : ""}`,
           },
           h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
           h(
@@ -288,6 +288,8 @@ function render({ model, el }) {
   onMenus(el, cleanUp);
   nameControls(el, cleanUp);
   onWindow(el, showWindow, cleanUp);
+  const settled = setTimeout(() => bringIntoView(el), 300); // the lab comes into the page after its children
+  cleanUp.add(() => clearTimeout(settled));
   if (!still) onRecord(el, recordPane, cleanUp);
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => leaveMenus(el) || leaveWindow(el) }, cleanUp);
   onResize(

@@ -47,7 +47,7 @@ export function paintGaps(context, place, { gaps, devices }, theme) {
     context.lineTo(left + width - 1, top + height);
     context.stroke();
     context.setLineDash([]);
-    context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
+    context.font = `600 ${theme.font}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
     if (height >= 12 && context.measureText(gap.text).width + ROOM <= width)

@@ -96,7 +96,7 @@ export function lights(root, changed, cleanUp) {
     context.globalAlpha = 1;
     context.fillStyle = theme.text;
     context.fillRect(x - 0.75, place.top - 4, 1.5, place.rowsBottom - place.top + 4);
-    context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
+    context.font = `600 ${theme.font}`;
     const text = moment(t_s);
     const width = context.measureText(text).width + 12;
     const left = Math.min(place.right + 12 - width, x - width / 2);

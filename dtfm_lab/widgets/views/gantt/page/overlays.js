@@ -121,7 +121,7 @@ export function paintMessages(context, place, messages, color) {
  * @type {(context: Context, place: Place, ends: End[], theme: Theme) => EndLabel[]}
  */
 export function endLabels(context, place, ends, theme) {
-  context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
+  context.font = `600 ${theme.font}`;
   const inSight = ends
     .filter(({ at }) => at >= place.from)
     .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)), isBeyond: at(end) > place.to * 1.0001, from: 0, to: 0 }))
@@ -157,7 +157,7 @@ export function paintEnds(context, place, labels, theme) {
     context.stroke();
   }
   context.setLineDash([]);
-  context.font = `600 ${theme.font.replace(/^\d+px/, "11px")}`;
+  context.font = `600 ${theme.font}`;
   context.textAlign = "left";
   context.textBaseline = "middle";
   for (const { text, from, isBeyond } of labels) context.fillText(isBeyond ? `${text} \u2192` : text, isBeyond ? from - 14 : from, place.top - 14);

@@ -50,12 +50,12 @@ function paintLabel(context, place, unit, middle, height, isLit, nStages, theme)
     context.roundRect(6 + BADGE - radius - wide / 2, middle - radius, 2 * radius + wide, 2 * radius, radius);
     context.fill();
     context.fillStyle = inkOn(color);
-    context.font = `600 ${theme.font.replace(/^\d+px/, `${radius > 8 ? 12 : 11}px`)}`;
+    context.font = `600 ${theme.font.replace(/^\d+px/, `${12}px`)}`;
     context.textAlign = "center";
     context.fillText(String(unit.stage), 6 + BADGE, middle + 0.5);
   }
   const x = badged ? 6 + 2 * BADGE + 8 : place.hasBadges ? 6 + 2 * BADGE + 8 + (unit.depth ? MEMBER_INDENT - 8 : 0) : 8;
-  context.font = isLit ? `600 ${theme.font}` : unit.depth ? theme.font.replace(/^\d+px/, "11px") : theme.font;
+  context.font = isLit ? `600 ${theme.font}` : theme.font;
   context.textAlign = "left";
   context.fillStyle = unit.depth ? theme.softText : theme.text;
   const chevron = unit.nMembers ? 12 : 0;
@@ -110,7 +110,7 @@ export function paintAxis(context, place, unit, taken, width, whole, theme) {
   context.fillStyle = theme.surface;
   context.fillRect(0, 0, width, place.top);
   context.textBaseline = "middle";
-  context.font = theme.font.replace(/^\d+px/, "11px");
+  context.font = theme.font;
   context.fillStyle = theme.softText;
   place.ticks = []; // [from, to] of those that are written
   for (const { x, text } of marksOf(place, unit)) {

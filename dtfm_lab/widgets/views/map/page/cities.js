@@ -40,7 +40,7 @@ export function paintCities(context, cities, camera, { width, height, theme, box
     context.fill();
   }
   context.globalAlpha = 1;
-  context.font = theme.font.replace("12px", "11px");
+  context.font = theme.font;
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.lineJoin = "round";

@@ -58,7 +58,7 @@ export function paintScale(context, { low, high, share }, x, top, bottom, unit, 
   context.fillStyle = theme.softText;
   context.textAlign = "left";
   context.textBaseline = "middle";
-  context.font = theme.font.replace("12px", "11px");
+  context.font = theme.font;
   const inner = logTicks(low, high).filter((value) => Math.abs(y(value) - top) > 13 && Math.abs(y(value) - bottom) > 13);
   for (const value of high > low * 1.001 ? [high, ...inner, low] : [low]) {
     const at = high > low * 1.001 ? y(value) : (top + bottom) / 2;

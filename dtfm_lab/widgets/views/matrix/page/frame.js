@@ -63,7 +63,7 @@ export function viewOf(count, changed) {
  * @param {Theme} theme
  */
 export function placeOf(context, width, height, names, blocks, view, theme) {
-  context.font = theme.font.replace("12px", "11px");
+  context.font = theme.font;
   /** @type {(text: string) => number} */
   const measure = (text) => Math.min(WIDEST, width * MOST_NAMES, context.measureText(text).width);
   /** @type {(texts: string[]) => number} */

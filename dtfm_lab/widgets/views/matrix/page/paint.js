@@ -15,7 +15,7 @@ export function paintCells(context, place, map, values, n, view, theme) {
   context.imageSmoothingEnabled = place.cell < 1; // more cells than pixels: mix them
   context.drawImage(map.image, view.x, view.y, view.span, view.span, place.left, place.top, place.side, place.side);
   if (place.cell < WRITTEN) return;
-  context.font = theme.font.replace("12px", "11px");
+  context.font = theme.font;
   context.textAlign = "center";
   context.textBaseline = "middle";
   for (let row = Math.floor(view.y); row < Math.min(n, view.y + view.span); row++) {
@@ -75,7 +75,7 @@ export function paintNames(context, place, names, blocks, edges, view, theme, st
   context.textBaseline = "middle";
   let [freeX, freeY] = [-Infinity, -Infinity];
   for (const { name, from, to, strong: color } of entries) {
-    context.font = `${color ? "600 " : ""}${theme.font.replace("12px", place.named && place.cell < 12 ? "9px" : "11px")}`;
+    context.font = `${color ? "600 " : ""}${theme.font.replace("12px", place.named && place.cell < 12 ? "9px" : "12px")}`;
     const text = fitting(context, name, place.margin - 8);
     context.fillStyle = color || theme.softText;
     const [y, x] = [(Math.max(from, view.y) + Math.min(to, view.y + view.span)) / 2, (Math.max(from, view.x) + Math.min(to, view.x + view.span)) / 2];
@@ -97,7 +97,7 @@ export function paintNames(context, place, names, blocks, edges, view, theme, st
       context.restore();
     }
   }
-  context.font = theme.font.replace("12px", "11px");
+  context.font = theme.font;
   context.fillStyle = theme.softText;
   context.textAlign = "left";
   context.textBaseline = "alphabetic";
@@ -125,7 +125,7 @@ function paintBands(context, place, blocks, edges, view, theme) {
         context.translate(9, (from + to) / 2);
         context.rotate(-Math.PI / 2);
       } else context.translate((from + to) / 2, 9);
-      context.font = `650 ${theme.font.replace("12px", "11px")}`;
+      context.font = `650 ${theme.font}`;
       context.fillStyle = theme.text;
       context.fillText(fitting(context, name || "no region", to - from - 6), 0, 0);
       context.fillStyle = theme.border;

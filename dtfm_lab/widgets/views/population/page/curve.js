@@ -26,7 +26,7 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
   const [low, top] = [Math.max(0, least - room), most + room];
   /** @type {(value: number) => number} */
   const y = (value) => bottom - ((value - low) / (top - low)) * (bottom - TOP);
-  context.font = theme.font.replace("12px", "11px");
+  context.font = theme.font;
   context.textBaseline = "middle";
   context.lineWidth = 1;
   for (const value of ticks(low, top, 4)) {
@@ -111,7 +111,7 @@ function endLabels(context, left, bottom, labels, y, theme) {
   for (let at = placed.length - 1, floor = bottom; at >= 0; at--, floor -= LABEL_PX) placed[at].y = Math.min(placed[at].y, floor);
   context.textAlign = "left";
   for (const { text, y: height, bold } of placed) {
-    context.font = `${bold ? "650 " : ""}${theme.font.replace("12px", "11px")}`;
+    context.font = `${bold ? "650 " : ""}${theme.font}`;
     context.fillStyle = bold ? theme.text : theme.softText;
     context.fillText(text, left, height);
   }

@@ -26,7 +26,7 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
     if (!lab()?.contains(document.activeElement) || event.defaultPrevented) return; // not the target: it may have gone
     if (key === "Escape" && leave()) event.stopPropagation();
     if (ctrlKey || metaKey || altKey || /** @type {Element} */ (target).matches?.(TYPED_IN)) return;
-    const tab = /^[0-9]$/.test(key) && there(lab()).querySelectorAll(".dtfm-effect-head [role=tab]")[(Number(key) + 9) % 10];
+    const tab = /^[0-9]$/.test(key) && there(lab()).querySelectorAll(".dtfm-effect-head .dtfm-tab")[(Number(key) + 9) % 10];
     if (tab) tab.click();
     else if (key === "z" || key === "Z") press("undo");
     else if (key === "f" || key === "F") toggleWindow();

@@ -4,6 +4,7 @@ import { there } from "shared/there.js";
 /** @import { CleanUps } from "shared/types.d.ts" */
 
 const REST_MS = 500;
+const NONE = / \(0\)$/; // how many files an upload holds, which the lab takes at once
 
 /** @type {(lab: HTMLElement) => void} */
 function nameAll(lab) {
@@ -20,6 +21,8 @@ function nameAll(lab) {
     const name = field.title || widget?.title || field.placeholder;
     if (!said && name) field.setAttribute("aria-label", name);
   }
+  for (const upload of lab.querySelectorAll(".widget-upload"))
+    for (const text of upload.childNodes) if (text instanceof Text && NONE.test(text.data)) text.data = text.data.replace(NONE, "");
   for (const header of lab.querySelectorAll(".jupyter-widget-Collapse-header:not([role])")) {
     header.setAttribute("role", "button");
     header.tabIndex = 0;

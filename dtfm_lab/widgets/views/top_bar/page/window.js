@@ -7,6 +7,20 @@ import { there } from "shared/there.js";
 /** @type {(el: Element) => HTMLElement | null} */
 const labOf = (el) => el.closest(".dtfm-lab");
 
+/**
+ * Scrolls a lab that has just come out of a cell into view, as the cell that follows is what the notebook shows. Only a
+ * lab whose beginning is in view is looked at.
+ * @type {(el: Element) => void}
+ */
+export function bringIntoView(el) {
+  const lab = labOf(el),
+    scroller = lab?.closest(".jp-WindowedPanel-outer");
+  if (!lab || !scroller || lab.matches(":popover-open")) return;
+  const [box, seen] = [lab.getBoundingClientRect(), scroller.getBoundingClientRect()];
+  if (box.top < seen.top || box.top > seen.bottom) return;
+  scroller.scrollTop += Math.max(0, Math.min(box.bottom - seen.bottom + 8, box.top - seen.top));
+}
+
 /** @type {(el: Element) => void} */
 export function toggleWindow(el) {
   const lab = labOf(el);

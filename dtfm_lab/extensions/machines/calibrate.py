@@ -1,0 +1,328 @@
+"""``dtfm-lab calibrate``: what this machine computes, and its links, as a network that turns guesses into calibrations.
+
+Blocks of three widths, launches and the memory of a training step are measured by a process that loads torch
+(``runtime.worker.block_times``), links between hosts by the probe over ssh, and on one host TCP over its loopback.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+
+from dtfm_lab.costs.efficiency import efficiency_of, peak_of
+from dtfm_lab.domain.errors import LabError, MissingExtra, RunError
+from dtfm_lab.domain.job import Job, LayerKind, gpt
+from dtfm_lab.domain.network import Device, MeasuredBlock, MeasuredGpu, Topology, known_gpu, shortened
+from dtfm_lab.domain.network.streams import streams_bandwidth
+from dtfm_lab.domain.units import TERA, format_bytes, format_gbps, format_s, to_gbps
+from dtfm_lab.extensions.machines.driver import read_smi, read_topo
+from dtfm_lab.extensions.machines.network import network_from
+from dtfm_lab.extensions.machines.probe.loopback import loopback_bytes_per_s
+from dtfm_lab.planning import evaluate
+from dtfm_lab.runtime.client.gpu_inventory import NoGpu, cuda_of_torch, driver_gpus
+from dtfm_lab.simulation.memory import memory
+
+ENDS_S = 110.0
+"""Seconds after which the process that computes ends by itself: the command takes two minutes at most."""
+BLOCKS_S = 15.0
+"""Seconds for all blocks together, beyond the first passes of each."""
+LOOPBACK_S = 2.0
+STREAMS = 8
+"""Streams that are timed beside one: NCCL opens so many sockets to a peer at most by default on fast Ethernet
+("NCCL Environment Variables", NCCL_NSOCKS_PERTHREAD and NCCL_SOCKET_NTHREADS)."""
+DTYPES = "fp16", "bf16", "fp32"
+SHAPES = {
+    "cuda": [(1024, 8, 2048, 4), (4096, 32, 2048, 4), (8192, 64, 2048, 2)],
+    "cpu": [(256, 4, 256, 4), (512, 8, 256, 4), (1024, 16, 256, 4)],
+}
+"""Width, heads, tokens of a sequence and sequences of the blocks, from the narrowest: those of models of 0.3, 7 and 70
+billion parameters on GPUs, and of what a CPU trains."""
+SIZES = "d_model", "n_heads", "seq_len", "microbatch"
+NO_TORCH = "calibrate needs torch, which is not installed: pip install 'dtfm_lab[train]'"
+Report = Callable[[str], None]
+
+
+class CalibrationRow(NamedTuple):
+    """One thing that was measured, beside what the lab had assumed."""
+
+    what: str
+    measured: float
+    assumed: float | None
+    """None where the lab had assumed nothing."""
+    unit: str
+    """``s``, ``bytes`` or ``bytes/s``."""
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """What it is, as measured, and as it was assumed."""
+        known = "-" if self.assumed is None else _in_words(self.assumed, self.unit)
+        return self.what, _in_words(self.measured, self.unit), known
+
+
+def _in_words(value: float, unit: str) -> str:
+    if unit == "s":
+        return format_s(value)
+    return format_bytes(value) if unit == "bytes" else format_gbps(to_gbps(value))
+
+
+@dataclass(frozen=True)
+class CalibratedNetwork:
+    """A network with what was measured, and how that compares with what the lab had assumed."""
+
+    topology: Topology
+    gpu: str
+    """What was timed, as the network's devices name it."""
+    rows: tuple[CalibrationRow, ...]
+    notes: tuple[str, ...]
+
+
+def calibrate(
+    network: Topology | None = None,
+    *,
+    probe: Callable[[dict[tuple[str, str], float]], Topology] | None = None,
+    dtype: str | None = None,
+    report: Report = lambda line: None,
+) -> CalibratedNetwork:
+    """Measure this machine in at most two minutes, and the links of other hosts with ``probe``.
+
+    What is computed counts for all devices of the network with the same GPU: of ``network``, of what ``probe`` finds
+    (it is given a dictionary for what several streams reach), or else of this host alone. Without a GPU the CPU is
+    measured. ``report`` is called with a line of text about every step.
+
+    Raises LabError in one line for a network without this machine's GPU, MissingExtra without torch, and RunError
+    where the process that computes fails.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise LabError(f"dtype is {shortened(dtype)}; wanted {', '.join(DTYPES)}")
+    if cuda_of_torch() is None:
+        raise MissingExtra(NO_TORCH)
+    runs_on, why = _runs_on()
+    notes = [why] if why else []
+    own = host_name()
+    shapes = [dict(zip(SIZES, shape, strict=True)) for shape in SHAPES[runs_on]]
+    question: dict[str, Any] = {"runs_on": runs_on, "dtype": dtype, "seconds": BLOCKS_S, "ends_s": ENDS_S}
+    question |= {"shapes": shapes}
+    report(f"measuring {'the GPU' if runs_on == 'cuda' else 'the CPU'} of {own}: torch is loaded first")
+    with answers_of(question) as answer:
+        processor, step = answer("processor"), answer("step")
+        product = answer("product")["flop_per_s"]
+        device = _own_device(own, processor, product)
+        if network is not None:
+            _check_has(network, device.gpu)
+        blocks = []
+        for number, shape in enumerate(shapes, 1):
+            wide = f"block {number} of {len(shapes)}, {shape['d_model']:,} wide in {processor['dtype']}"
+            if (found := answer("block")["seconds"]) is None:
+                report(f"{wide}: does not fit into the GPU's memory")
+                continue
+            forward_s, backward_s = found
+            blocks.append(MeasuredBlock(**shape, forward_s=forward_s, backward_s=backward_s))
+            report(f"{wide}: forward {format_s(forward_s)}, backward {format_s(backward_s)}")
+        launch = answer("launch")
+    measured = MeasuredGpu(
+        dtype=processor["dtype"],
+        blocks=tuple(blocks),
+        block_launch_s=launch["block_launch_s"],
+        step_bytes=step["step_bytes"],
+        host=own,
+        date=time.strftime("%Y-%m-%d"),
+        versions=f"dtfm_lab {version('dtfm_lab')}, {processor['versions']}",
+    )
+    rows = [*_block_rows(device, measured), *_other_rows(device, measured, launch["launch_s"], step["shape"])]
+    together: dict[tuple[str, str], float] = {}
+    if probe is not None:
+        network = probe(together)
+        rows += _pair_rows(network, together)
+    else:
+        report("timing TCP over the loopback")
+        one, several = (loopback_bytes_per_s(n, LOOPBACK_S) for n in (1, STREAMS))
+        rows += [CalibrationRow(f"loopback, {n}", rate, None, "bytes/s") for n, rate in _streams(one, several)]
+    if network is None:
+        network = _own_network(own, device, product, runs_on)
+        if len(kinds := {one.gpu for one in network.devices}) == 1:  # which its driver may name otherwise than torch
+            device = replace(device, gpu=kinds.pop())
+    if not any(one.gpu == device.gpu for one in network.devices):
+        notes.append(
+            f"{network.name} has no {device.gpu}, which was timed here, so its devices stay as they were: run it on a "
+            "host of the network"
+        )
+    devices = tuple(replace(d, measured=measured if d.gpu == device.gpu else d.measured) for d in network.devices)
+    return CalibratedNetwork(replace(network, devices=devices), device.gpu, tuple(rows), tuple(notes))
+
+
+def host_name() -> str:
+    """This host, up to the first dot of its name."""
+    return platform.node().partition(".")[0] or "this-host"
+
+
+def _runs_on() -> tuple[str, str]:
+    """What torch computes on, ``cuda`` or ``cpu``, and why not on a GPU."""
+    torch = cuda_of_torch()
+    try:
+        driver_gpus()
+    except NoGpu as error:
+        return "cpu", f"the CPU was measured, as this host shows no GPU: {error}"
+    if torch is not None and torch[1] is None:
+        told = "dtfm-lab doctor says which is not"
+        return "cpu", f"the CPU was measured, as torch {torch[0]} is built without CUDA: {told}"
+    return "cuda", ""
+
+
+@contextmanager
+def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """Start the process that computes; what is yielded waits for its next answer, by name. It ends with the block.
+
+    Raises RunError where it ends before, in one line with its own last words.
+    """
+    command = [sys.executable, "-m", "dtfm_lab.runtime.worker.block_times", json.dumps(question)]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    # a session of its own: Ctrl-C is this process's, which then ends that one
+    process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    remarks: list[str] = []
+
+    def read() -> None:
+        for line in process.stdout or ():
+            lines.put(line)
+        lines.put(None)
+
+    readers = [
+        threading.Thread(target=read, daemon=True),
+        threading.Thread(target=lambda: remarks.extend(process.stderr or ()), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+
+    def answer(what: str) -> dict[str, Any]:
+        with contextlib.suppress(queue.Empty, ValueError):
+            line = lines.get(timeout=question["ends_s"] + 10.0)
+            if line is not None and (found := json.loads(line)).get("what") == what:
+                return dict(found)
+        readers[1].join(1.0)
+        said = " ".join(remarks[-1].split())[:200] if remarks else f"nothing within {question['ends_s']:g} s"
+        raise RunError(f"the {what} could not be measured: the process that computes says {said}")
+
+    try:
+        yield answer
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _own_device(own: str, processor: Mapping[str, Any], product_flop_per_s: float) -> Device:
+    """What was timed, as a device with the peak and the memory that the lab knows, or else those that were measured."""
+    if not processor["gpu"]:
+        cpu = f"{_cpu_name()}, {processor['cores']} cores"
+        held = float(psutil.virtual_memory().total)
+        return Device(name=own, gpu=cpu, peak_flop_per_s=product_flop_per_s, memory_bytes=held)
+    held = float(processor["memory_bytes"])
+    if (known := known_gpu(processor["gpu"], held)) is not None:
+        return Device(name=own, gpu=known)
+    return Device(name=own, gpu=processor["gpu"], peak_flop_per_s=product_flop_per_s, memory_bytes=held)
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.partition(":")[2].replace("(R)", "").replace("(TM)", "").split())[:100]
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def _own_network(own: str, device: Device, product_flop_per_s: float, runs_on: str) -> Topology:
+    """This host's GPUs, linked as its driver says; its CPU as one device; or one GPU that no driver's tool tells."""
+    if runs_on == "cuda" and (smi := _printed("-q", "-x")):
+        found = read_smi(smi, Path(f"{own}.xml"))
+        if len(found.hosts[0].gpus) > 1 and "GPU1" in (topo := _printed("topo", "-m")):
+            between = read_topo(topo, Path(own)).hosts[0].between
+            found = replace(found, hosts=(replace(found.hosts[0], between=between),))
+        names = {gpu.name for gpu in found.hosts[0].gpus if known_gpu(gpu.name) is None}
+        peaks = dict.fromkeys(names, product_flop_per_s / TERA)
+        return network_from((), probed={f"nvidia-smi on {own}": found}, peak_tflops=peaks, name=own)
+    nothing = np.zeros((1, 1))
+    return Topology((device,), nothing, nothing, name=own, description=f"{own} alone, calibrated")
+
+
+def _printed(*options: str) -> str:
+    try:
+        return subprocess.run(["nvidia-smi", *options], capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _check_has(network: Topology, gpu: str) -> None:
+    if not any(device.gpu == gpu for device in network.devices):
+        found = ", ".join(dict.fromkeys(device.gpu for device in network.devices))
+        raise LabError(
+            f"{network.name} has {shortened(found)}, and this machine has {gpu}; wanted a network with this machine's, "
+            "or calibrate on one of its hosts"
+        )
+
+
+def _job_of(block: MeasuredBlock, dtype: str) -> Job:
+    sizes: dict[str, Any] = {name: getattr(block, name) for name in SIZES[:3]}
+    model = gpt(name="block", n_layers=1, vocab_size=1, **sizes)
+    shape: dict[str, Any] = {"n_stages": 1, "n_replicas": 1}
+    shape |= {"global_batch": block.microbatch, "microbatch": block.microbatch}
+    return Job(name="block", model=model, dtype=dtype, attention="fused", **shape)
+
+
+def _block_rows(device: Device, measured: MeasuredGpu) -> Iterator[CalibrationRow]:
+    """The passes of each block beside the seconds at the share of the peak that the lab had assumed."""
+    for block in measured.blocks:
+        job = _job_of(block, measured.dtype)
+        model = job.modelled()
+        flop = block.microbatch * next(one.forward_flop for one in model.layers if one.kind is LayerKind.BLOCK)
+        share = efficiency_of(job, replace(device, measured=None)).share
+        once_s = flop / share / peak_of(device, measured.dtype)
+        name = f"block {block.d_model:,} wide, {block.microbatch} x {block.seq_len:,} tokens"
+        yield CalibrationRow(f"{name}, forward", block.forward_s, once_s, "s")
+        yield CalibrationRow(f"{name}, backward", block.backward_s, once_s * model.backward.whole, "s")
+
+
+def _other_rows(
+    device: Device, measured: MeasuredGpu, launch_s: float, step: Mapping[str, int]
+) -> Iterator[CalibrationRow]:
+    yield CalibrationRow("launches of a block (block_launch_s)", measured.block_launch_s, 0.0, "s")
+    yield CalibrationRow("one launch", launch_s, None, "s")
+    if measured.step_bytes:
+        block = MeasuredBlock(**step, forward_s=1.0, backward_s=1.0)
+        nothing = np.zeros((1, 1))
+        alone = Topology((replace(device, measured=None),), nothing, nothing, name="alone")
+        held = float(memory(evaluate(alone, _job_of(block, "fp32"), rank_map=[0])).peak_bytes.max())
+        name = f"memory of a training step, {block.d_model:,} wide in fp32"
+        yield CalibrationRow(name, measured.step_bytes, held, "bytes")
+
+
+def _streams(one: float, several: float) -> tuple[tuple[str, float], tuple[str, float]]:
+    return ("1 stream", one), (f"{STREAMS} streams", several)
+
+
+def _pair_rows(network: Topology, together: Mapping[tuple[str, str], float]) -> Iterator[CalibrationRow]:
+    """The links of each pair of hosts beside what TCP's usual window lets one stream, and several, reach at most."""
+    hosts = [device.host or device.name for device in network.devices]
+    for (a, b), several in together.items():
+        if a not in hosts or b not in hosts:
+            continue
+        i, j = hosts.index(a), hosts.index(b)
+        round_trip_s = float(network.latency_s[i, j] + network.latency_s[j, i])
+        rates = _streams(float(network.bandwidth_bytes_per_s[i, j]), several)
+        for (name, rate), n in zip(rates, (1, STREAMS), strict=True):
+            most = float(streams_bandwidth(np.inf, round_trip_s, n)) if round_trip_s > 0 else None
+            yield CalibrationRow(f"{a} -> {b}, {name}", rate, most, "bytes/s")

@@ -1,0 +1,21 @@
+"""TCP between two threads of this process over the loopback: what one stream moves, and several together."""
+
+import contextlib
+import socket
+import threading
+
+from dtfm_lab.extensions.machines.probe.messages import answer_requests, together_bytes_per_s
+
+
+def loopback_bytes_per_s(n_streams: int, seconds: float) -> float:
+    """Bytes per second of so many streams together, timed for about ``seconds``. Raises OSError."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        connections = []
+        for _ in range(n_streams):
+            connections.append(stack.enter_context(socket.create_connection(listener.getsockname())))
+            accepted, _address = listener.accept()
+            for end in (connections[-1], accepted):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=answer_requests, args=(accepted,), daemon=True).start()
+        return together_bytes_per_s(connections, seconds)

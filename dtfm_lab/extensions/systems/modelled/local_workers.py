@@ -1,0 +1,113 @@
+"""Workers that train alone for a while, each a pipeline on one island of devices or a single device; and how long it
+takes until every worker has what all others send."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.extensions.systems.grids import distinct, groupings, sized
+from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStrategy, described
+
+NEVER = 10**9
+"""Iterations between two averages of workers that are simulated as if they never averaged."""
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class LocalWorkers(GridStrategy):
+    """Workers whose devices lie on one island each, with an equal share of the batch."""
+
+    islands: str = "regions"
+    most_workers: int = 64
+    microbatches: str = TRIED
+
+    def trained(self, job: Job) -> Job:
+        """The job as the system trains it, whatever its shape."""
+        raise NotImplementedError
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """Pipelines of every length within the islands, without and with recomputation. Raises PlanError where no two
+        workers can be had."""
+        found = list(distinct(self._workers(topology, job)))
+        if not found:
+            raise PlanError(f"{topology.name} has no two workers for a batch of {job.global_batch}; wanted two or more")
+        yield from found
+
+    def _workers(self, topology: Topology, job: Job) -> Iterator[Branch]:
+        for grouped, trained in groupings(topology, self.trained(job)):
+            for islands in _fastest(grouped, self._islands(grouped)):
+                for length in _lengths(islands, job.modelled().n_blocks):
+                    grid = _pipelines(islands, length)[:, : self.most_workers]
+                    for shaped in sized(trained, self.microbatches, *grid.shape) if grid.shape[1] > 1 else ():
+                        for checkpointing in ("none", "block"):
+                            yield Branch(grouped, shaped.with_fields(checkpointing=checkpointing), grid)
+
+    def _islands(self, topology: Topology) -> list[IntArray]:
+        if self.islands == "devices":
+            return [np.array([device]) for device in range(len(topology))]
+        region = np.array([topology.regions.index(device.region) for device in topology.devices])
+        return [np.flatnonzero(region == one) for one in range(len(topology.regions))]
+
+
+def alone(plan: Plan) -> Plan:
+    """The plan with workers that never average."""
+    return plan.changed(job=plan.job.with_fields(synchronise_every=NEVER, fragments=1, fragment_delay=0))
+
+
+def exchange_s(
+    n_bytes: float | FloatArray,
+    n_workers: int,
+    up_bytes_per_s: float | FloatArray,
+    down_bytes_per_s: float | FloatArray,
+) -> float:
+    """Seconds until every worker has what all others uploaded to a storage, once each.
+
+    Downloads begin when all uploads are done, and share the worker's line. Arguments are those of one device, or of
+    all as an array.
+    """
+    if n_workers < 2:
+        return 0.0
+    up_s, down_s = n_bytes / np.asarray(up_bytes_per_s), (n_workers - 1) * n_bytes / np.asarray(down_bytes_per_s)
+    return float(np.max(up_s) + np.max(down_s))
+
+
+def lines_bytes_per_s(plan: Plan) -> tuple[FloatArray, FloatArray]:
+    """(stages, workers) bytes/s that each device sends to, and gets from, devices of other workers at best.
+
+    That is one line of its own, not one for each of them. Devices that share their host's NIC share its line.
+    """
+    grid, bandwidth = plan.placement.devices, plan.topology.bandwidth_bytes_per_s
+    flat = grid.ravel()
+    worker = np.broadcast_to(np.arange(grid.shape[1]), grid.shape).ravel()
+    between = np.where(worker[:, None] != worker[None, :], bandwidth[np.ix_(flat, flat)], 0.0)
+    nic_of = plan.topology.nic_of
+    sharing = np.ones(len(flat)) if nic_of is None else np.bincount(nic_of[flat])[nic_of[flat]]
+    up, down = between.max(axis=1) / sharing, between.max(axis=0) / sharing
+    return up.reshape(grid.shape), down.reshape(grid.shape)
+
+
+def _fastest(topology: Topology, islands: list[IntArray]) -> Iterator[list[IntArray]]:
+    """All islands, and without the slowest ones, by their slowest devices: workers have equal shares of the batch."""
+    slowest = [min(topology.devices[device].peak_flop_per_s for device in island) for island in islands]
+    for least in sorted(set(slowest)):
+        yield [island for island, speed in zip(islands, slowest, strict=True) if speed >= least]
+
+
+def _lengths(islands: list[IntArray], n_blocks: int) -> list[int]:
+    """Numbers of stages: powers of two, and what divides an island without a rest."""
+    largest = max(len(island) for island in islands)
+    wanted = {2**i for i in range(largest.bit_length())}
+    wanted |= {n for island in islands for n in range(1, len(island) + 1) if not len(island) % n}
+    return sorted(n for n in wanted if n <= min(largest, n_blocks))
+
+
+def _pipelines(islands: list[IntArray], length: int) -> IntArray:
+    """(length, workers) as many pipelines as there are on the islands, each within one, in the network's order."""
+    whole = [island[: len(island) // length * length].reshape(-1, length) for island in islands]
+    return np.vstack(whole).T

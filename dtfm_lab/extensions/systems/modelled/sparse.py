@@ -1,0 +1,125 @@
+"""Workers that send a few numbers of every thousand: SparseLoCo every H iterations, DisTrO in every one."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.sizes import device_gradient_elements
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.extensions.systems.bound import least_iteration_s
+from dtfm_lab.extensions.systems.modelled.local_workers import LocalWorkers, alone, exchange_s, lines_bytes_per_s
+from dtfm_lab.extensions.systems.strategy import Budget, described, strategies
+from dtfm_lab.simulation.simulate import iteration_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseWorkers(LocalWorkers):
+    """Workers that exchange the largest numbers of every chunk, each with its place in the chunk.
+
+    A job has no such messages, so the exchange is a closed form beside the simulated passes. Everyone needs everyone's
+    choice, as no two workers choose the same places: an upload and all others' downloads, not an all-reduce. The plan's
+    job says int8, the strongest compression that it has.
+    """
+
+    @property
+    @abstractmethod
+    def bytes_per_parameter(self) -> float:
+        """Bytes that a worker sends in an exchange, over its parameters."""
+
+    @property
+    def copies(self) -> str:
+        """Who sends a worker's choice to all others: a storage, or the worker itself."""
+        return "storage"
+
+    def exchanged_s(self, plan: Plan) -> float:
+        """Seconds of one exchange."""
+        job = plan.job
+        n_bytes = self.bytes_per_parameter * np.array(device_gradient_elements(job, job.n_stages), dtype=float)[:, None]
+        up, down = lines_bytes_per_s(plan)
+        if self.copies == "peers":
+            up = up / max(job.n_replicas - 1, 1)
+        there = plan.placement.devices.ravel()
+        latency_s = float(plan.topology.latency_s[np.ix_(there, there)].max())
+        return exchange_s(n_bytes, job.n_replicas, up, down) + 2 * latency_s
+
+    @abstractmethod
+    def _whole_s(self, passes_s: float, exchange_s: float) -> float:
+        """Seconds of an iteration, of its passes and of one exchange."""
+
+    def seconds(self, plan: Plan, budget: Budget) -> float:
+        """Seconds of the passes, simulated without any average, and of what the exchange adds to them."""
+        passes_s = iteration_seconds(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
+        return self._whole_s(passes_s, self.exchanged_s(plan))
+
+    def trace(self, plan: Plan, budget: Budget) -> Trace:
+        """One iteration without the exchange, which no schedule has."""
+        return super().trace(alone(plan), budget)
+
+    def averaging_s(self, plan: Plan, budget: Budget) -> float:
+        """Seconds that the exchange adds to the passes."""
+        passes_s = iteration_seconds(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
+        return self._whole_s(passes_s, self.exchanged_s(plan)) - passes_s
+
+    def least_s(self, plan: Plan, budget: Budget) -> float:
+        """The bound of the passes, and the exchange as it is."""
+        passes_s = least_iteration_s(alone(plan), budget.efficiency, budget.queueing)
+        return self._whole_s(passes_s, self.exchanged_s(plan))
+
+
+@strategies.register("sparseloco")
+@described
+@dataclass(frozen=True, kw_only=True)
+class SparseLoCo(SparseWorkers):
+    """SparseLoCo: DiLoCo that sends the largest few numbers of each chunk in 2 bits, and keeps the rest for later."""
+
+    name: ClassVar[str] = "sparseloco"
+
+    every: int = 30
+    chunk: int = 4096
+    kept: int = 64
+    value_bits: int = 2
+    index_bits: int = 12
+    most_workers: int = 20
+
+    @property
+    def bytes_per_parameter(self) -> float:
+        return self.kept / self.chunk * (self.value_bits + self.index_bits) / 8
+
+    def trained(self, job: Job) -> Job:
+        """The job as the system trains it, whatever its shape."""
+        how = {"schedule": "1f1b", "synchronisation": "ring", "gradient_compression": "int8"}
+        return job.with_fields(synchronise_every=self.every, **how)
+
+    def _whole_s(self, passes_s: float, exchange_s: float) -> float:
+        return passes_s + exchange_s / self.every
+
+
+@strategies.register("distro")
+@described
+@dataclass(frozen=True, kw_only=True)
+class DisTrO(SparseWorkers):
+    """DisTrO: the fast part of every worker's momentum, a few coefficients of each chunk, sent in every iteration."""
+
+    name: ClassVar[str] = "distro"
+
+    chunk: int = 4096
+    kept: int = 8
+    value_bits: int = 1
+    index_bits: int = 16
+    overlap: bool = True
+    copies: str = "peers"
+
+    @property
+    def bytes_per_parameter(self) -> float:
+        return self.kept / self.chunk * (self.value_bits + self.index_bits) / 8
+
+    def trained(self, job: Job) -> Job:
+        """The job as the system trains it, whatever its shape."""
+        return job.with_fields(schedule="1f1b", synchronisation="ring", gradient_compression="int8")
+
+    def _whole_s(self, passes_s: float, exchange_s: float) -> float:
+        return max(passes_s, exchange_s) if self.overlap else passes_s + exchange_s

@@ -1,0 +1,195 @@
+"""What this machine computes: seconds of transformer blocks, of launches, and the memory of a training step.
+
+``python -m dtfm_lab.runtime.worker.block_times QUESTION`` is a process of its own, because only workers load torch. It
+prints a line of JSON for each thing that it has measured, and ends when its standard input does, or after ``ends_s``.
+"""
+
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from dtfm_lab.domain.job import gpt
+from dtfm_lab.runtime.worker.stages import TransformerBlock
+
+Measured = TypeVar("Measured")
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+WARM_UPS, LEAST_REPEATS, MOST_REPEATS = 1, 3, 50
+"""Passes that are not timed, and timed ones of a block; their median counts."""
+LAUNCHES, LAUNCHED_BLOCKS = 2000, 20
+SMALL = {"d_model": 64, "n_heads": 1, "seq_len": 16, "microbatch": 1}
+"""A block that computes next to nothing: its passes take what its kernels' launches take."""
+PRODUCT = {"cuda": 8192, "cpu": 1024}
+"""Side of the square matrices whose product tells the peak of a processor that is not in the table of hardware."""
+
+
+def main() -> None:
+    """Answer the question of the command line."""
+    question = json.loads(sys.argv[1])
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    deadline = threading.Timer(question["ends_s"], os._exit, [1])
+    deadline.daemon = True
+    deadline.start()
+    runs_on, dtype = question["runs_on"], question["dtype"] or _usual_dtype(question["runs_on"])
+    _say(what="processor", dtype=dtype, **_processor(runs_on))
+    # first, as memory that is freed is taken again and would not count
+    for shape in reversed(question["shapes"]):
+        if (n_bytes := _if_it_fits(lambda of=shape: _step_bytes(of, runs_on))) is not None:  # type: ignore[misc]
+            break
+    _say(what="step", shape=shape, step_bytes=n_bytes or 0.0)
+    _say(what="product", flop_per_s=_product_flop_per_s(runs_on, DTYPES[dtype]))
+    for shape in question["shapes"]:
+        seconds = question["seconds"] / len(question["shapes"])
+        timed = _if_it_fits(lambda of=shape, s=seconds: _block_s(of, runs_on, DTYPES[dtype], s))  # type: ignore[misc]
+        _say(what="block", shape=shape, seconds=timed)
+    _say(what="launch", block_launch_s=_block_launch_s(runs_on, DTYPES[dtype]), launch_s=_launch_s(runs_on))
+
+
+def _if_it_fits(measure: Callable[[], Measured]) -> Measured | None:
+    """What is measured; None where the GPU has too little memory for it."""
+    try:
+        return measure()
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return None
+
+
+def _end_with_input() -> None:
+    """Leave nothing behind where whoever asked has ended."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+def _say(**answer: Any) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _usual_dtype(runs_on: str) -> str:
+    if runs_on == "cpu":
+        return "fp32"
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+
+
+def _processor(runs_on: str) -> dict[str, Any]:
+    versions = [f"torch {torch.__version__}"]
+    if runs_on == "cpu":
+        return {"versions": versions[0], "gpu": "", "cores": torch.get_num_threads()}
+    properties = torch.cuda.get_device_properties(0)
+    versions += [f"CUDA {torch.version.cuda}"] if torch.version.cuda else [f"ROCm {torch.version.hip}"]
+    known = {"gpu": properties.name, "memory_bytes": properties.total_memory, "gpus": torch.cuda.device_count()}
+    return {"versions": ", ".join(versions), **known}
+
+
+def _block(shape: dict[str, int], runs_on: str, dtype: torch.dtype) -> tuple[TransformerBlock, torch.Tensor]:
+    """A block with its weights, and its input."""
+    sizes: dict[str, Any] = {name: shape[name] for name in ("d_model", "n_heads", "seq_len")}
+    block = TransformerBlock(gpt(name="block", n_layers=1, vocab_size=1, **sizes)).to(runs_on, dtype)
+    inputs = torch.randn(shape["microbatch"], shape["seq_len"], shape["d_model"], device=runs_on).to(dtype)
+    return block, inputs.requires_grad_()
+
+
+def _block_s(shape: dict[str, int], runs_on: str, dtype: torch.dtype, seconds: float) -> tuple[float, float]:
+    """Median seconds of a forward and a backward; gradients add up, as over micro-batches."""
+    block, inputs = _block(shape, runs_on, dtype)
+    gradient = torch.randn_like(inputs)
+    forwards: list[float] = []
+    backwards: list[float] = []
+    deadline_s = time.monotonic() + seconds
+    while len(forwards) < WARM_UPS + LEAST_REPEATS or (len(forwards) < MOST_REPEATS and time.monotonic() < deadline_s):
+        outputs: list[torch.Tensor] = []
+        forwards.append(_seconds(lambda kept=outputs: kept.append(block(inputs)), runs_on))  # type: ignore[misc]
+        backwards.append(_seconds(lambda kept=outputs: kept[0].backward(gradient), runs_on))  # type: ignore[misc]
+    return statistics.median(forwards[WARM_UPS:]), statistics.median(backwards[WARM_UPS:])
+
+
+def _seconds(compute: Callable[[], object], runs_on: str) -> float:
+    _wait(runs_on)
+    began_s = time.perf_counter()
+    compute()
+    _wait(runs_on)
+    return time.perf_counter() - began_s
+
+
+def _wait(runs_on: str) -> None:
+    if runs_on == "cuda":
+        torch.cuda.synchronize()
+
+
+def _product_flop_per_s(runs_on: str, dtype: torch.dtype) -> float:
+    """The best of a few products of square matrices."""
+    side = PRODUCT[runs_on]
+    a, b = (torch.randn(side, side, device=runs_on).to(dtype) for _ in range(2))
+    return 2.0 * side**3 / min(_seconds(lambda: a @ b, runs_on) for _ in range(5))
+
+
+def _block_launch_s(runs_on: str, dtype: torch.dtype) -> float:
+    """Seconds of a forward and a backward of a block that has nothing to compute, launched one after the other."""
+    block, inputs = _block(SMALL, runs_on, dtype)
+    gradient = torch.randn_like(inputs)
+
+    def pass_all() -> None:
+        for _ in range(LAUNCHED_BLOCKS):
+            block(inputs).backward(gradient)
+
+    pass_all()
+    return min(_seconds(pass_all, runs_on) for _ in range(3)) / LAUNCHED_BLOCKS
+
+
+def _launch_s(runs_on: str) -> float:
+    """Seconds of one launch: of an addition of one number."""
+    number = torch.zeros(1, device=runs_on)
+
+    def launch_all() -> None:
+        for _ in range(LAUNCHES):
+            number.add_(1.0)
+
+    launch_all()
+    return min(_seconds(launch_all, runs_on) for _ in range(3)) / LAUNCHES
+
+
+def _step_bytes(shape: dict[str, int], runs_on: str) -> float:
+    """Peak memory of two training steps of a block with Adam, in fp32; 0 where the system does not tell it."""
+    before = _reset_peak(runs_on)
+    block, inputs = _block(shape, runs_on, torch.float32)
+    optimizer = torch.optim.Adam(block.parameters())
+    for _ in range(2):
+        block(inputs).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+    _wait(runs_on)
+    return max(_peak(runs_on) - before, 0.0)
+
+
+def _reset_peak(runs_on: str) -> float:
+    """Begin to count the peak; returns the bytes that are held by now."""
+    if runs_on == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        return float(torch.cuda.memory_allocated())
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak is what is held now
+    except OSError:
+        return 0.0
+    return _peak(runs_on)
+
+
+def _peak(runs_on: str) -> float:
+    if runs_on == "cuda":
+        return float(torch.cuda.max_memory_allocated())
+    try:
+        status = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((float(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM")), 0.0)
+
+
+if __name__ == "__main__":
+    main()

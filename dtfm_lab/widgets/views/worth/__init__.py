@@ -1,0 +1,33 @@
+"""A sorted list of what each better link or device would save; a click on a row selects it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import traitlets
+
+from dtfm_lab.widgets.views.view import View
+
+
+class WorthView(View):
+    """Draws rows {"name", "what", "saves", "share", "length", "devices"}; a click calls ``on_select`` with the devices.
+
+    ``length`` is that of the row's bar, from 0 to 1.
+    """
+
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
+    """How far the list is, or what is not in it."""
+    stale = traitlets.Bool(False).tag(sync=True)
+    """Whether the rows are of a plan before."""
+
+    def __init__(self, on_select: Callable[[list[str]], None] = lambda _: None, **traits: Any) -> None:
+        self._on_select = on_select
+        super().__init__(**traits)
+
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        if content.get("kind") == "select" and isinstance(devices := content.get("devices"), list):
+            self._on_select([str(name) for name in devices])
+
+    def alt_text(self) -> str:
+        said = "; ".join(f"{row['what']} on {row['name']} saves {row['saves']}" for row in self.rows[:5])
+        return said or self.caption

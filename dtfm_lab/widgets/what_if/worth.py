@@ -1,0 +1,95 @@
+"""What a better link or device would save, as rows of a list and for one selection. It contains no widget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
+
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s, format_share
+from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline, ImprovedTarget, SensitivityGain
+
+BETTER = {"bandwidth": "more bandwidth", "latency": "less latency", "compute": "faster computing"}
+"""What is improved, in words."""
+BETWEEN = " - "
+"""Between the two ends in the name of a link."""
+
+
+def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[str, Any]]:
+    """Return the rows of a ``WorthView``, the largest saving first, without improvements that save nothing."""
+    useful = [gain for gain in gains if gain.change < -LEAST_REPORTED]
+    useful.sort(key=lambda gain: gain.change_s)
+    most_s = -useful[0].change_s if useful else 1.0
+    return [
+        {
+            "name": gain.name.replace(BETWEEN, " – "),
+            "what": BETTER[gain.what],
+            "saves": format_s(-gain.change_s),
+            "share": format_share(-gain.change),
+            "length": -gain.change_s / most_s,
+            "devices": ends_of(gain, topology),
+        }
+        for gain in useful
+    ]
+
+
+def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
+    """Return the device, or two devices whose link is improved, by which it is selected; empty where none is known."""
+    if gain.of == "device":
+        return [gain.name]
+    names = set(topology.names)
+    first = by_region(topology)
+    within = first.get(gain.name.removeprefix("links within "), [])
+    if gain.of == "regions" and len(within) > 1:
+        return within[:2]
+    parts = gain.name.split(BETWEEN)
+    for at in range(1, len(parts)):
+        a, b = BETWEEN.join(parts[:at]), BETWEEN.join(parts[at:])
+        if gain.of == "link" and {a, b} <= names:
+            return [a, b]
+        if gain.of == "regions" and a in first and b in first:
+            return [first[a][0], first[b][0]]
+    return []
+
+
+def by_region(topology: Topology) -> dict[str, list[str]]:
+    """Return the names of the devices of each region; a device without one is a region of its own."""
+    found: dict[str, list[str]] = {}
+    for device in topology.devices:
+        found.setdefault(device.region or device.name, []).append(device.name)
+    return found
+
+
+def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], factor: float = 2.0) -> list[list[str]]:
+    """Return (what, what it saves) of a device, or of the link between two, made better by the factor.
+
+    A link between two regions is that of all their devices, as the inspector edits it. Raises a LabError where the
+    plan cannot be simulated.
+    """
+    topology = plan.topology
+    base = Baseline.of(plan, schedule, queueing=queueing)
+    at = [topology.index(name) for name in devices]
+    if len(at) == 1:
+        whats = {"compute": f"{factor:g} x as fast"}
+        target = ImprovedTarget("device", devices[0], [(at[0], at[0])])
+    else:
+        whats = {"bandwidth": f"{factor:g} x the bandwidth", "latency": f"1/{factor:g} of the latency"}
+        target = ImprovedTarget("link", "", joined(topology, at[0], at[1]))
+    before_s, rows = base.iteration_s, []
+    for what, words in whats.items():
+        saved_s = before_s - base.improved_s(what, target, factor)
+        share = saved_s / before_s if before_s > 0 else 0.0
+        saves = f"saves {format_s(saved_s)}, {format_share(share)}" if share > LEAST_REPORTED else "saves nothing"
+        rows.append([words, saves])
+    return rows
+
+
+def joined(topology: Topology, a: int, b: int) -> list[tuple[int, int]]:
+    """Return the pairs of devices whose link is edited with that of two: of two regions all."""
+    regions = [device.region for device in topology.devices]
+    if regions[a] == regions[b] or "" in (regions[a], regions[b]):
+        return [(a, b)]
+    of = [[i for i, region in enumerate(regions) if region == regions[end]] for end in (a, b)]
+    return list(product(*of))

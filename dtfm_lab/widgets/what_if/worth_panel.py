@@ -1,0 +1,143 @@
+"""The page Worth of What if: what each better link and device would save, the largest saving first."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted, format_s
+from dtfm_lab.simulation.sensitivity import SensitivityGain, gains
+from dtfm_lab.widgets import quiet as w
+from dtfm_lab.widgets.controls import Panel, button, classed, pane, segments, show, spacer, toolbar
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop
+from dtfm_lab.widgets.views.worth import WorthView
+from dtfm_lab.widgets.what_if.worth import rows_of
+
+PANE = "worth"
+FACTORS = {"10 % better": 1.1, "twice as good": 2.0, "10 x as good": 10.0}
+EVERY_S = 0.25
+"""Seconds between two drawings of the list while it is computed."""
+AT_ONCE_UP_TO = 24
+"""Devices of a plan up to which the list is computed as soon as it is shown; of more it waits for its button."""
+NO_PLAN = "No plan yet: plan first, then this lists what each faster link and device would save."
+Asked = tuple[Plan, str, str, float]
+
+
+class WorthPanel(Panel):
+    """Simulates ``lab_state.plan`` again with one link or device improved at a time; a click on a row selects it."""
+
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, PANE)
+        self._found: Asked | None = None
+        """What the list answers; None while there is none."""
+        self._search: Stream[SensitivityGain] | None = None
+        self.factor = segments(
+            list(FACTORS.items()), [f"Improve one thing at a time: {name}" for name in FACTORS], value=2.0
+        )
+        classed(self.factor, "dtfm-segmented")
+        self.start = button("List them", "", "Simulate the plan again with each link and device improved", "auto")
+        self.stop = button("Stop", "", "Keep what is listed so far", "auto")
+        self.rows = WorthView(self._select, caption=NO_PLAN)
+        title = classed(w.HTML("<b>If one thing were</b>"), "dtfm-worth-title")
+        row = toolbar(title, self.factor, spacer(), self.start, self.stop)
+        self.view = pane([row, classed(self.rows, "dtfm-fill")], "dtfm-worth-pane")
+        self._controls = {"factor": self.factor}
+        self.start.on_click(lambda _: self.redo())
+        self.stop.on_click(lambda _: None if self._search is None else self._search.stop())
+        self.factor.observe(lambda _: self._follow(), "value")
+        lab_state.observe(
+            lambda _: self._follow(), ["plan", "schedule", "queueing", "choices", "topology", "shown_panes"]
+        )
+        self._follow()
+
+    def staleness(self, lab_state: LabState) -> str:
+        """Return why the list is out of date; empty while there is none, or it follows by itself."""
+        asked = self._asked()
+        is_old = self._found is not None and asked is not None and asked != self._found and self._search is None
+        return "the plan has changed since this list" if is_old and not self._is_small(asked) else ""
+
+    def redo(self) -> None:
+        """List what the plan would gain, in the place of what is listed."""
+        asked = self._asked()
+        if self._search is not None:
+            self._search.stop()
+        if asked is not None and has_event_loop():
+            begin(self._list(asked), self._report_error)
+
+    def _asked(self) -> Asked | None:
+        state = self._lab_state
+        try:
+            plan = state.chosen_plan
+        except LabError:
+            return None
+        if plan is None or plan.job.model is None or state.plan_is_stale:
+            return None
+        return plan, state.schedule, state.queueing, float(self.factor.value)
+
+    @staticmethod
+    def _is_small(asked: Asked | None) -> bool:
+        return asked is not None and asked[0].job.n_tasklets <= AT_ONCE_UP_TO
+
+    def _follow(self) -> None:
+        """List again, where that is quick and looked at; else say that the list is of before."""
+        asked = self._asked()
+        is_old = asked != self._found
+        self.rows.stale = is_old and bool(self.rows.rows)
+        show(self.start, self._search is None and is_old and asked is not None and not self._is_small(asked))
+        show(self.stop, self._search is not None)
+        if asked is None and not self.rows.rows:
+            self.rows.caption = NO_PLAN
+        elif is_old and self._is_small(asked) and PANE in self._lab_state.shown_panes:
+            self.redo()
+
+    async def _list(self, asked: Asked) -> None:
+        plan, schedule, queueing, factor = asked
+        self._found = asked
+        search = self._search = Stream(gains(plan, schedule, queueing=queueing, factor=factor))
+        self._lab_state.set_busy(PANE, True)
+        self._follow()
+        all_gains: list[SensitivityGain] = []
+
+        def more(found: list[SensitivityGain]) -> None:
+            all_gains.extend(found)
+            if search is self._search:
+                self._show(all_gains, plan)
+
+        try:
+            await search.watch_all(more, every_s=EVERY_S)
+        finally:
+            if search is self._search:
+                self._search = None
+                self._lab_state.set_busy(PANE, False)
+                self._follow()
+
+    def _show(self, found: list[SensitivityGain], plan: Plan) -> None:
+        self.rows.rows = rows = rows_of(found, plan.topology)
+        last = found[-1]
+        without = len(found) - len(rows)
+        others = counted(without, "other improvement")
+        rest = f"{others} would save nothing alone, often because a twin in another pipeline is as slow."
+        progress = f"{last.number:,} of {last.total:,} tried. " if last.number < last.total else ""
+        now = (
+            f"An iteration takes {format_s(last.before_s)} now. " if rows else "Nothing alone makes this plan faster. "
+        )
+        self.rows.caption = progress + now + (rest if without else "")
+
+    def _select(self, devices: list[str]) -> None:
+        """Select a device, or a link by its two ends, in every view of the lab."""
+        known = set() if self._lab_state.topology is None else set(self._lab_state.topology.names)
+        if not devices or not known.issuperset(devices):
+            return
+        self._lab_state.selected_stage = -1
+        self._lab_state.selected_link = tuple(devices) if len(devices) == 2 else ()
+        self._lab_state.selected = tuple(devices) if len(devices) == 1 else ()
+
+    def settings(self) -> dict[str, Any]:
+        return {"factor": self.factor.value}
+
+    def restore(self, settings: Any) -> None:
+        if isinstance(settings, Mapping) and settings.get("factor") in FACTORS.values():
+            self.factor.value = settings["factor"]
