@@ -208,10 +208,7 @@ lab.guess(
     "searching-gap",
     f"The world-wide plan costs {on_world['evolutionary'][-1].best_s:.2f} s with a gap of "
     f"{on_world['evolutionary'][-1].gap:.0%}. What does the best placement cost that exists?",
-    of=(on_world["evolutionary"],),
-    unit="s",
-    low=45,
-    high=50,
+    choices=("exactly as much", "half of the gap less", "all of the gap less"),
 )
 
 # %% [markdown]

@@ -236,8 +236,8 @@ lab.figures.gantt(split, against=interleaved, lanes=["compute"])
 # %%
 lab.guess(
     "schedules-zero-bubble-on-slow-links",
-    f"The row of section 3 again: GPipe takes {seconds('gpipe', 8, 64, 0.6):.1f} s and holds 64, 1F1B takes "
-    f"{seconds('1f1b', 8, 64, 0.6):.1f} s and holds 8. zb-h1 holds 8 as well. How long does it take?",
+    f"The row of section 3 again: GPipe takes {seconds('gpipe', 8, 64, 0.6):.1f} s and holds 64. "
+    "1F1B and zb-h1 hold 8. How long does zb-h1 take?",
     of=(seconds,),
     unit="s",
     low=190,
