@@ -146,7 +146,7 @@ notebooks: $(VENV)/.dev
 
 # The teacher's tables of lessons and missions.
 teaching: $(VENV)/.lab
-	$(BIN)/python -m tools.website.course docs/teaching.md docs/exam.md
+	$(BIN)/python -m tools.website.course docs/teach.md
 
 # Slides of every lesson, in the folder slides.
 slides: $(VENV)/.lab

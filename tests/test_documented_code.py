@@ -66,7 +66,8 @@ BEFORE = {
         lab.save(cluster, "cluster.yaml")
         __import__("pathlib").Path("mine.csv").write_text(CSV)
     """,
-    "teaching.md": """
+    "teach.md": """
+        display = repr
         lab.guess("example", "How long?", 49.5, "s").guess(12)
         lab.missions.export("handed-in")
     """,

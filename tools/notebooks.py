@@ -50,6 +50,9 @@ KEY = "dtfm_lab"
 PLOTLY, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
 KEPT = {"text/plain", "text/html", "text/markdown", "image/png"}
 """What a page without scripts shows; a reader's tries are no part of a kept notebook."""
+REVEALS = re.compile(r"^lab\.reveal\(([^)]*)\)", re.MULTILINE)
+"""How a cell begins that shows an answer. Its outputs are kept in its metadata, where no reader sees them before a
+guess. The site shows them folded."""
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -132,7 +135,13 @@ def own_state(folder: Path) -> Iterator[None]:
     folders = {"DTFM_LAB_PROGRESS": "progress", "XDG_STATE_HOME": "state", "IPYTHONDIR": "ipython", "TMPDIR": "tmp"}
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     changed = {name: str(folder / where) for name, where in folders.items()}
-    changed |= {"DTFM_LAB_READER": READER, "PYTHONPATH": paths, "PYTHONWARNINGS": "ignore", "NO_COLOR": "1"}
+    changed |= {
+        "DTFM_LAB_REVEAL": "1",
+        "DTFM_LAB_READER": READER,
+        "PYTHONPATH": paths,
+        "PYTHONWARNINGS": "ignore",
+        "NO_COLOR": "1",
+    }
     for where in folders.values():
         (folder / where).mkdir()
     before = dict(os.environ)
@@ -187,8 +196,17 @@ def written(source: Path, outputs: list[list[Any]], counts: list[int | None]) ->
         cell.id = f"cell-{number:02}"
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = next(code)
+            if names := revealed_by(cell.source):
+                cell.metadata[KEY] = {"revealed": cell.outputs}
+                cell.outputs = [nbformat.v4.new_output("stream", text=f"Guess first: {', '.join(names)}\n")]
     book.metadata[KEY] = {"source": digest_of(book)}
     return nbformat.writes(book, version=nbformat.NO_CONVERT) + "\n"
+
+
+def revealed_by(source: str) -> list[str]:
+    """Names of the questions that a reader has to guess before a cell shows anything."""
+    found = REVEALS.search(source)
+    return re.findall(r'"([\w-]+)"', found[1]) if found else []
 
 
 def lightened(outputs: list[Any], hidden: dict[str, str], artist: Draughtsman, drawings: list[Drawing]) -> list[Any]:

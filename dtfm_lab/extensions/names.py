@@ -5,7 +5,7 @@ At run time a name comes from the ``api`` of its extension. tests/extensions/tes
 
 from dtfm_lab.extensions.advice.advising import advise
 from dtfm_lab.extensions.course import missions
-from dtfm_lab.extensions.course.missions import guess
+from dtfm_lab.extensions.course.missions import guess, reveal
 from dtfm_lab.extensions.elasticity.api import policies
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.availability_files import load_availability
@@ -25,6 +25,7 @@ __all__ = [
     "published",
     "replay",
     "reproduce",
+    "reveal",
     "strategies",
     "systems",
 ]

@@ -1,4 +1,4 @@
-"""What a placement costs: equations 2 to 4 of the paper, both directions of every link priced, and the order of
+"""What a placement costs: equations 1 to 4 of the paper, both directions of every link priced, and the order of
 the stages.
 
 A pair of devices that exchange a message each way takes ``topology.round_trip_s``: on symmetric

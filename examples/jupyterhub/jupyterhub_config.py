@@ -1,4 +1,4 @@
-"""A JupyterHub for a class of thirty on one machine of 8 cores and 24 GB; docs/classroom.md explains it.
+"""A JupyterHub for a class of thirty on one machine of 8 cores and 24 GB; docs/teach.md explains it.
 
 ``pip install jupyterhub jupyterhub-idle-culler dockerspawner 'dtfm_lab[all]'`` where the hub runs, and an image with
 ``dtfm_lab[all]`` and jupyterhub for the students' servers.

@@ -17,6 +17,7 @@ def test_a_guess_by_keyboard_counts_once(page, open_notebook, ask_kernel):
     expect(view).to_have_attribute("data-state", "asking")
     assert "49.5" not in view.inner_html()
     field = view.get_by_role("spinbutton", name="Your guess")
+    view.get_by_label("Because").fill("an ocean is in the way")
     field.focus()
     page.keyboard.type("12")
     page.keyboard.press("Enter")
@@ -33,3 +34,18 @@ def test_a_guess_by_keyboard_counts_once(page, open_notebook, ask_kernel):
     view.get_by_role("button", name="Guess").press("Enter")
     expect(view.locator(".dtfm-guess-words")).to_contain_text("Your first guess counts: 12 s.")
     assert ask_kernel(page, KEPT).strip() == "[[12.0, 49.5]]"
+
+
+CHOOSE = 'lab.guess("binds", "Which link binds?", "the sea", choices=("the room", "the sea"))'
+
+
+def test_a_choice_needs_a_reason(page, open_notebook, ask_kernel):
+    open_notebook(page, [START, CHOOSE])
+    view = page.locator(".dtfm-guess")
+    view.get_by_role("radio", name="the room").check()
+    view.get_by_role("button", name="Guess").click()
+    expect(view).to_have_attribute("data-state", "asking")
+    view.get_by_label("Because").fill("it has the least bandwidth")
+    view.get_by_role("button", name="Guess").click()
+    expect(view.get_by_role("status").first).to_have_text("You chose: the room. It is: the sea.")
+    assert ask_kernel(page, KEPT).strip() == "[[1.0, 2.0]]"

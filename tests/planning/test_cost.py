@@ -1,4 +1,4 @@
-"""Equations 2 to 4: against DT-FM's own results, by laws, and where the published code slips."""
+"""Equations 1 to 4: against DT-FM's own results, by laws, and where the published code slips."""
 
 import itertools
 import json

@@ -17,7 +17,7 @@
 #
 # **What does the lab do, from a drawing to a measured error?**
 #
-# 5 minutes. Needs nothing. You will be able to:
+# 20 minutes. Needs nothing. You will be able to:
 #
 # - Place a network's devices in a plan, and say how much faster any plan could be at most.
 # - Train a small GPT for real under that plan, and say by how many per cent the prediction was wrong.
@@ -37,7 +37,7 @@
 # %%
 import dtfm_lab as lab
 
-the_lab = lab.Lab("lecture-hall")
+the_lab = lab.Lab("lecture-hall", "tiny")
 the_lab
 
 # %% [markdown]
@@ -47,7 +47,8 @@ the_lab
 # each stage does in which order; the simulator and real workers each turn plan and schedule into a **Trace**. (All
 # words are in the [glossary](../docs/glossary.md).)
 #
-# `tiny` is a GPT on bytes of text. Here it is cut into 4 pipeline *stages*, each held by 2 *replicas*.
+# The lab above trains `tiny`, a GPT on bytes of text. Here the same job is cut into 4 pipeline *stages*, each held by 2
+# *replicas*.
 
 # %%
 topology = lab.load_topology("lecture-hall")
@@ -64,43 +65,40 @@ lab.figures.network(topology, plan)
 #
 # ## Predict, run, compare
 #
-# The next cell but one trains that GPT for real: torch processes on this machine's processor, which exchange every
+# The next cell trains that GPT for real: torch processes on this machine's processor, which exchange every
 # activation and every gradient over links as slow as drawn. On the *virtual* clock nobody has to wait for these:
 # messages carry the times that the links need, computations count as the processor time that they took.
 #
 # Workers follow the schedule `1f1b`: one forward, one backward, in turns ([lesson 08](08_schedules.ipynb)).
 #
-# First guess. The prediction knows the plan, the schedule and how long a few trial passes took on this machine before
-# the run, and nothing of the run itself. Your guess is judged by a short run of its own, some seconds long.
-
+# The prediction knows the plan, the schedule and how long a few trial passes took on this machine before the run. It
+# knows nothing of the run itself.
 
 # %%
-def error_percent():
-    trained = lab.run(plan, schedule="1f1b", iterations=4, clock="virtual")
-    return 100 * abs(lab.compare(lab.simulate(plan, like=trained), trained).iteration_error)
+measured = lab.run(plan, schedule="1f1b", iterations=6, clock="virtual")
+predicted = lab.simulate(plan, like=measured)
+lab.figures.losses(measured)
 
-
+# %%
 lab.guess(
     "tour-prediction-error",
     "By how many per cent will the predicted iteration be off?",
-    error_percent,
+    of=(predicted, measured),
     unit="%",
     low=0.1,
     high=100,
 )
 
 # %%
-measured = lab.run(plan, schedule="1f1b", iterations=6, clock="virtual")
-lab.figures.losses(measured)
-
-# %%
-predicted = lab.simulate(plan, like=measured)
+lab.reveal("tour-prediction-error")
 comparison = lab.compare(predicted, measured)
 print(f"predicted {predicted.iteration_s:.4f} s, measured {measured.iteration_s:.4f} s")
 print(f"error {comparison.iteration_error:+.2%}")
 lab.figures.gantt(predicted, against=measured)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Each bar is one pass of one *micro-batch*, a part of the batch: above as predicted, below as measured.
 # `comparison.stages` and `comparison.links` say where they differ; lesson [10](10_real_run.ipynb) says why, and what
 # each clock can prove. (`like=measured` predicts this run, on this machine's processor and with its schedule. The
@@ -108,6 +106,8 @@ lab.figures.gantt(predicted, against=measured)
 #
 # A trace is more than a picture: `predicted.to_frame()` has a row for each action, with `device`, `kind`, `start_s`
 # and `end_s`, and `predicted.bubble` one for each device: how long it computes, and how long it waits.
+#
+# </details>
 #
 # ## Around the world
 #
@@ -119,31 +119,36 @@ lab.figures.gantt(predicted, against=measured)
 world = lab.load_topology("worldwide")
 xl = lab.load_job("dtfm-gpt3-xl", schedule="1f1b")  # GPipe would hold more activations than fit
 chance = lab.plan(world, xl, planner="random", seed=0, steps=1)
+found = lab.plan(world, xl, seed=0, steps=5)
 
-
-def how_much_better():
-    return chance.cost.total_s / lab.plan(world, xl, seed=0, steps=5).cost.total_s
-
-
+# %%
 lab.guess(
     "tour-better-than-chance",
     "How many times better than a random placement is the one that the planner finds?",
-    how_much_better,
+    of=(chance, found),
     unit="times",
     low=1,
     high=100,
 )
 
 # %%
-found = lab.plan(world, xl, seed=0, steps=5)
+lab.reveal("tour-better-than-chance")
 print(f"communication cost by chance {chance.cost.total_s:.1f} s, planned {found.cost.total_s:.2f} s")
 print(f"no placement costs less than {found.lower_bound_s:.2f} s, so none is more than {found.gap:.1%} cheaper")
 lab.figures.network_map(world)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # The *communication cost* is the paper's measure, the slowest group's averaging plus the path through the pipeline;
 # the seconds of an iteration above count computing and waiting, too. Lessons [04](04_cost_model.ipynb) and
 # [07](07_communication_or_seconds.ipynb) take them apart.
+#
+# </details>
+#
+# > **Takeaway.** A plan says which device holds which layers. A simulator predicts its iteration from links and
+# > computing times. A real run can prove the prediction wrong, and a lower bound says how much a better plan could
+# > save.
 #
 # ## Missions
 #
@@ -167,8 +172,8 @@ lab.missions.show("who-works-most")
 # lab.missions.check("who-works-most", answer)
 
 # %% [markdown]
-# Where to go on: [why decentralise](01_why_decentralise.ipynb), on your own numbers; [the network](02_network.ipynb);
-# or draw one of your own with `lab.Lab()`.
+# Next: [The network](02_network.ipynb): is it latency or bandwidth that a message pays for? Or draw a
+# network of your own with `lab.Lab()`.
 
 # %%
 lab.missions.board("00_tour")

@@ -17,7 +17,8 @@
 #
 # **When do many slow cities train as fast, or as cheaply, as one data centre?**
 #
-# 30 minutes. Needs nothing but Python; words are in the [glossary](../docs/glossary.md).
+# 45 minutes. Needs [Data, pipeline and both](03_data_and_pipeline.ipynb); words are in the
+# [glossary](../docs/glossary.md).
 #
 # You will be able to:
 #
@@ -106,13 +107,14 @@ def planned(network, **options):
 lab.guess(
     "why-times-slower",
     "How many times as long as in the hall does an iteration take in the cities?",
-    lambda: planned(cities).iteration_s / planned(hall).iteration_s,
+    of=(planned, hall, cities),
     unit="times",
     low=1,
     high=200,
 )
 
 # %%
+lab.reveal("why-times-slower")
 in_hall, in_cities = planned(hall, steps=10), planned(cities, steps=10)
 for name, plan in (("hall", in_hall), ("cities", in_cities)):
     job = plan.job
@@ -123,6 +125,8 @@ for name, plan in (("hall", in_hall), ("cities", in_cities)):
 print(f"cities / hall: {in_cities.iteration_s / in_hall.iteration_s:.2f}")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # More than a hundred times less network, and far from a hundred times as slow. Two reasons. A GPU computes for
 # seconds on what it received in a moment: a pipeline sends activations, not the model. And the planner arranges who
 # talks to whom over which wire. Yet the price is visible: some GPUs are left out, because what they would add is less
@@ -130,6 +134,8 @@ print(f"cities / hall: {in_cities.iteration_s / in_hall.iteration_s:.2f}")
 #
 # The paper found its world-wide case 1.7 to 3.5 times slower than Megatron in a data centre on a network 100 times as
 # fast ([Yuan et al., 2022](https://arxiv.org/abs/2206.01288)), on 64 GPUs of one kind.
+#
+# </details>
 #
 # ## 3. Dollars
 #
@@ -164,13 +170,14 @@ print(f"the cities are cheaper below {break_even:.2f} dollars an hour and GPU; t
 lab.guess(
     "why-gpus-of-cheapest",
     "In the cities' plan of fewest dollars for a token, how many GPUs serve?",
-    lambda: planned(cities, objective="price").placement.devices.size,
+    of=(planned, cities),
     unit="GPUs",
     low=1,
     high=32,
 )
 
 # %%
+lab.reveal("why-gpus-of-cheapest")
 cheapest = planned(cities, objective="price")
 rows = {"cities, fastest": in_cities, "cities, cheapest": cheapest, "hall, fastest": in_hall}
 table = pd.DataFrame(
@@ -185,12 +192,17 @@ table = pd.DataFrame(
 table.round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Whoever works alone waits for nobody: every further GPU adds waiting. **By the token, the cheapest is the smallest
 # set of devices that the model fits into without computing anything twice**, as long as all GPUs cost the same for
-# what they compute. (With 1 GiB less, one GPU would have to recompute activations, and two would be cheaper.) So
-# nobody decentralises to save dollars by the token alone. They do because the model does not fit, or because they
-# cannot wait: dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
+# what they compute. (With 1 GiB less, one GPU would have to recompute activations, and two would be cheaper.)
+# The cities are cheaper than the hall because their GPUs are, not because there are many of them. Each further GPU
+# buys time and costs dollars. People take more of them because the model does not fit, or because they cannot wait:
+# dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
 # `lab.frontier` for the whole curve ([objectives](../docs/how-a-plan-is-found.md)).
+#
+# </details>
 #
 # ## 5. What makes the network matter less?
 #
@@ -202,13 +214,14 @@ lab.guess(
     "why-larger-batch",
     "The hall takes four times as long for a batch four times as large, nearly. By how many times does the cities' "
     "iteration grow?",
-    lambda: planned(cities, global_batch=4 * batch).iteration_s / planned(cities).iteration_s,
+    of=(planned, cities, batch),
     unit="times",
     low=1,
     high=8,
 )
 
 # %%
+lab.reveal("why-larger-batch")
 rows = []
 for size in (batch // 4, batch, 4 * batch):
     for name, network in (("hall", hall), ("cities", cities)):
@@ -221,9 +234,13 @@ batches["cities / hall", ""] = batches["seconds"]["cities"] / batches["seconds"]
 batches.round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # A larger batch is no free lunch: from some size on, a sequence more teaches the model less ([McCandlish et al.,
 # 2018](https://arxiv.org/abs/1812.06162)), and memory and waiting grow. It is a lever that leaves the way of training
 # as it is. `lab.with_job` tries others on the same placement:
+#
+# </details>
 
 # %%
 choices = {
@@ -268,6 +285,9 @@ figure
 # the batch is small; when every layer of every micro-batch must cross the slow links ([ZeRO-3 on the
 # internet](../docs/compare-systems.md)).
 #
+# > **Takeaway.** A slow network costs time, not training quality. Larger batches, smaller messages and a plan that
+# > knows the network make it matter less. By the token, the cheapest plan is the smallest one that fits.
+#
 # ## Missions
 
 # %%
@@ -285,11 +305,11 @@ lab.missions.show("cities-win")
 
 # %%
 # given = lab.missions.given("cities-win")
-# answer = lab.plan(given.cities, ...)
+# answer = [lab.plan(given.cities, ...), ...]
 # lab.missions.check("cities-win", answer)
 
 # %% [markdown]
-# Next: [The network](02_network.ipynb): is it latency or bandwidth that a message pays for?
+# Next: [Schedules](08_schedules.ipynb): in which order should stages work?
 
 # %%
 lab.missions.board("01_why_decentralise")

@@ -17,7 +17,7 @@
 #
 # **Is it latency or bandwidth that a message pays for?**
 #
-# 30 minutes. Needs nothing but Python; words are in the [glossary](../docs/glossary.md).
+# 40 minutes. Needs nothing but Python; words are in the [glossary](../docs/glossary.md).
 #
 # You will be able to:
 #
@@ -36,6 +36,8 @@ import pandas as pd
 import plotly.express as px
 
 import dtfm_lab as lab
+
+pd.set_option("display.max_colwidth", None)  # sentences in full
 
 # %% [markdown]
 # ## 1. A line with two numbers
@@ -70,28 +72,39 @@ def message_s(source, target, n_bytes, faster=1):
     return alpha + n_bytes / (beta * faster)
 
 
-def saved_percent():
-    before, after = (message_s("Oregon-0", "Tokyo-0", 64_000, faster) for faster in (1, 2))
-    return 100 * (1 - after / before)
-
-
 lab.guess(
     "network-double-bandwidth",
     "By how many per cent is a message of 64 kB from Oregon to Tokyo shorter when the bandwidth is doubled?",
-    saved_percent,
+    of=(message_s,),
     unit="%",
     low=0,
     high=100,
 )
 
 # %%
+lab.guess(
+    "network-which-term",
+    "And what does that message of 64 kB pay for, mostly?",
+    of=(message_s,),
+    choices=("its latency", "its bandwidth", "both alike"),
+)
+
+# %%
+lab.reveal("network-double-bandwidth", "network-which-term")
 for n_bytes in (64_000, 64_000_000):
     before, after = (message_s("Oregon-0", "Tokyo-0", n_bytes, faster) for faster in (1, 2))
     print(f"{n_bytes / 1e6:6.3f} MB: {before * 1e3:7.1f} ms, with twice the bandwidth {after * 1e3:6.1f} ms")
-print(f"so the short one is {saved_percent():.1f} % shorter")
+    print(f"so it is {1 - after / before:.1%} shorter")
 
 # %% [markdown]
-# The short message is nearly all latency. Where do the two cost the same? Where $\alpha = b / \beta$, so at $b =
+# <details><summary>After your guess</summary>
+#
+# The short message is nearly all latency, and twice the bandwidth halves only the rest.
+#
+# </details>
+
+# %% [markdown]
+# Where do the two cost the same? Where $\alpha = b / \beta$, so at $b =
 # \alpha \beta$: the [half-and-half size](../docs/glossary.md#training-in-parallel) of a link, which others call its
 # bandwidth-delay product. At that size a message uses half of the bandwidth that was paid for.
 
@@ -152,13 +165,14 @@ def averaging_s(n, how, gbps=1.0, latency_ms=20.0, **options):
 lab.guess(
     "network-more-devices",
     "How many times as long does the average take among 32 devices as among 8?",
-    lambda: averaging_s(32, "ring") / averaging_s(8, "ring"),
+    of=(averaging_s,),
     unit="times",
     low=0.25,
     high=16,
 )
 
 # %%
+lab.reveal("network-more-devices")
 s_bytes = lab.load_job("tiny", n_stages=1, n_replicas=2, global_batch=2, microbatch=1).gradient_bytes
 rows = []
 for n in (2, 4, 8, 16, 32):
@@ -170,6 +184,8 @@ assert np.allclose(rounds.iloc[:, 1] + rounds.iloc[:, 2], rounds["simulated, s"]
 rounds.round(4)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # The simulator, which plays every message, agrees with the formula. In the last row twice the bandwidth saves next to
 # nothing: the parts have become so small that a round is all latency. **More devices make each message smaller and
 # the messages more**, and so push any network towards latency.
@@ -177,29 +193,36 @@ rounds.round(4)
 # Fewer rounds, then? A *central* server takes whole gradients from all and sends the average back: two rounds,
 # whatever $N$ is. But its own link has to carry everything, if it has only one. So now every device has one
 # NIC (`queueing="nics"`), through which its messages go one after another; above, each pair had a line of its own.
+#
+# </details>
 
 # %%
 lab.guess(
     "network-central-server",
     "32 devices, 20 ms: how many times as fast as the ring is a central server with one NIC of 1 Gbit/s?",
-    lambda: averaging_s(32, "ring", queueing="nics") / averaging_s(32, "central", queueing="nics"),
+    of=(averaging_s,),
     unit="times",
     low=0.01,
     high=10,
 )
 
 # %%
+lab.reveal("network-central-server")
 for n in (4, 8, 32):
     ring_s, central_s = (averaging_s(n, how, queueing="nics") for how in ("ring", "central"))
     own_s = averaging_s(n, "central")
     print(f"{n:2} devices: ring {ring_s:.3f} s, central {central_s:.3f} s, {own_s:.3f} s with a link to each device")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # The NIC in the centre takes in $(N - 1) S$ bytes and sends as many; each of a ring takes and sends $2 S (N - 1) /
 # N$. The ring spares bandwidth and spends rounds, the centre the reverse. So neither is faster everywhere: with a tenth
 # of these gradients, 32 devices would take 1.25 s in a ring and 0.37 s with the centre. That is why libraries switch
 # algorithms by message size. (The lab's other ways to average are in [the
 # glossary](../docs/glossary.md#training-in-parallel).)
+#
+# </details>
 #
 # ## 4. Where twice the bandwidth does nothing
 #
@@ -282,6 +305,10 @@ px.line(loopback, x="bytes", y="seconds", color="variable", log_x=True, log_y=Tr
 # Is your line straight? Real links bend: a protocol starts slowly, buffers overflow, caches end. `Topology` can carry
 # measured times of each size for that reason (`message_bytes`, `message_s`). How far a line is wrong for *training* is
 # what [the real run](10_real_run.ipynb) measures.
+#
+# > **Takeaway.** A message takes its latency plus its bytes over the bandwidth. Small messages pay for latency, large
+# > ones for bandwidth. More devices in a ring make more and smaller messages, so they push every network towards
+# > latency.
 #
 # ## Missions
 

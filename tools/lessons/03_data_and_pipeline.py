@@ -17,7 +17,7 @@
 #
 # **What crosses which wire?**
 #
-# 40 minutes. Needs [The network](02_network.ipynb); words are in the [glossary](../docs/glossary.md).
+# 60 minutes. Needs [The network](02_network.ipynb); words are in the [glossary](../docs/glossary.md).
 #
 # You will be able to:
 #
@@ -99,7 +99,7 @@ def total_gb(plan):
 lab.guess(
     "data-bytes-of-four",
     "How many GB does the data parallel plan of four devices send in one iteration, over all wires together?",
-    lambda: total_gb(plans["data parallel"]),
+    of=(total_gb, plans["data parallel"]),
     unit="GB",
     low=0,
     high=100,
@@ -125,6 +125,7 @@ lab.guess(
 # summed.
 
 # %%
+lab.reveal("data-bytes-of-four")
 rows = []
 for name, plan in plans.items():
     job = plan.job
@@ -142,6 +143,7 @@ by_hand.round(2)
 # The same from the simulator's messages:
 
 # %%
+lab.reveal("data-bytes-of-four")
 what = {
     "SEND_G": "gradients, GB",
     "SEND_P": "gradients, GB",
@@ -188,6 +190,7 @@ figure
 # ## 5. Bytes are not seconds
 
 # %%
+lab.reveal("data-bytes-of-four")
 traces = {name: lab.simulate(plan) for name, plan in plans.items()}
 for name, trace in traces.items():
     print(f"{name:13} {trace.iteration_s:6.2f} s an iteration, {read.loc[name].sum():5.2f} GB")
@@ -212,20 +215,25 @@ lab.guess(
     "data-wider-model",
     "A model twice as wide, with as many blocks and as many tokens in a batch, sends twice the bytes of activations. "
     "How many times as many bytes of gradients does it send?",
-    lambda: gigabytes("gpt3-6.7b")[0] / gigabytes("gpt3-xl")[0],
+    of=(gigabytes,),
     unit="times",
     low=1,
     high=16,
 )
 
 # %%
+lab.reveal("data-wider-model")
 for model in ("gpt3-xl", "gpt3-6.7b"):
     data, pipeline = gigabytes(model)
     print(f"{model:9} 24 blocks: gradients {data:5.1f} GB, activations {pipeline:5.1f} GB, ratio {data / pipeline:.2f}")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # A block's matrices are width x width, its activations tokens x width. **Larger models favour pipelines, larger
 # batches favour data parallelism.** With everything else fixed there is a batch at which the two send as much.
+#
+# </details>
 
 # %%
 eight = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=64, microbatch=1, dtype="fp16")
@@ -271,7 +279,7 @@ def between_gb(name):
 lab.guess(
     "data-between-cities",
     "How many times as many GB travel between cities where every city is a stage as where every city is a pipeline?",
-    lambda: between_gb("every city a stage") / between_gb("every city a pipeline"),
+    of=(between_gb,),
     unit="times",
     low=0.1,
     high=10,
@@ -279,6 +287,7 @@ lab.guess(
 
 
 # %%
+lab.reveal("data-between-cities")
 for name, plan in tidy.items():
     home_gb = messages[name]["bytes"].sum() / 1e9 - between_gb(name)
     print(
@@ -287,6 +296,7 @@ for name, plan in tidy.items():
     )
 
 # %%
+lab.reveal("data-between-cities")
 cities = list(world.regions)
 routes = [
     m[m["from"] != m["to"]].pivot_table(index="from", columns="to", values="bytes", aggfunc="sum")
@@ -299,10 +309,14 @@ for note, name in zip(figure.layout.annotations, tidy, strict=True):
 figure
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # With this batch it is better to let gradients travel. At the turning point of section 6 the bytes would be equal.
 # The seconds are equal at another, smaller batch (section 5): below that every city had better be a stage. There is
 # more to choose than these two: which city is next to which in a pipeline, and everything in between. What a
 # placement costs, so that a search can compare millions, is [the cost model](04_cost_model.ipynb).
+#
+# </details>
 #
 # ## 8. Prove it wrong on your machine
 #
@@ -327,6 +341,10 @@ pd.concat(counted, axis=1)
 # One iteration of each. If a line differed, either the formula or the runtime would be wrong, and you would have
 # found it.
 #
+# > **Takeaway.** Data parallelism sends the parameters of the model, once per iteration. A pipeline sends the
+# > activations of every token. Larger models favour pipelines, larger batches favour data parallelism, and the
+# > placement decides which bytes cross the slow links.
+#
 # ## Missions
 
 # %%
@@ -348,7 +366,7 @@ lab.missions.show("keep-it-home")
 # lab.missions.check("keep-it-home", answer)
 
 # %% [markdown]
-# Next: [The cost model](04_cost_model.ipynb), or [Schedules](08_schedules.ipynb).
+# Next: [Why decentralise?](01_why_decentralise.ipynb), on your own numbers.
 
 # %%
 lab.missions.board("03_data_and_pipeline")

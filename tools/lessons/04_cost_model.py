@@ -24,7 +24,7 @@
 # - Write equations 1 to 4 as a function and check it against the library.
 # - Tell from two message sizes whether groups or pipelines belong at home.
 #
-# 35 minutes. It builds on [Data, pipeline and both](03_data_and_pipeline.ipynb). Words: [placement and
+# 70 minutes. It builds on [Data, pipeline and both](03_data_and_pipeline.ipynb). Words: [placement and
 # plan](../docs/glossary.md#the-nouns), [group, pipeline, hop](../docs/glossary.md#training-in-parallel),
 # [communication cost](../docs/glossary.md#planning).
 
@@ -120,18 +120,31 @@ def cost_on(megabytes, groups=(("ada", "ben"), ("cleo", "dan"))):
 lab.guess(
     "cost-model-damaged-link",
     "One of the two links that the stages use is a hundred times slower now. What does it cost instead of 2.6 s?",
-    lambda: cost_on(damaged),
+    of=(cost_on, damaged),
     unit="s",
     low=2.6,
     high=260,
 )
 
 # %%
+lab.guess(
+    "cost-model-which-pair",
+    "Which link binds now: of which pair would twice the bandwidth help most?",
+    of=(cost_on, damaged, names),
+    choices=("ada and cleo", "ada and dan", "ben and cleo", "ben and dan"),
+)
+
+# %%
+lab.reveal("cost-model-damaged-link", "cost-model-which-pair")
 print(f"{cost_on(damaged):.1f} s")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # The pairing is a choice, so a bad link costs no more than the next best pairing: ada with cleo, which was there all
 # the time. A [bottleneck](../docs/glossary.md#planning) moves when one looks at it.
+#
+# </details>
 #
 # ## 3. All three ways
 #
@@ -229,22 +242,27 @@ print(f"activations of a pipeline over a boundary {paper.hop_bytes / 1e6:.0f} MB
 lab.guess(
     "cost-model-cities",
     "How many times as much does 'every city a stage' cost as 'every city a pipeline'?",
-    lambda: city_is_stage.cost.total_s / city_is_pipeline.cost.total_s,
+    of=(city_is_stage, city_is_pipeline),
     unit="times",
     low=0.1,
     high=20,
 )
 
 # %%
+lab.reveal("cost-model-cities")
 for way, plan in {"city is stage": city_is_stage, "city is pipeline": city_is_pipeline}.items():
     print(f"{way:17} {plan.cost.data_parallel_s:5.1f} + {plan.cost.pipeline_s:5.1f} = {plan.cost.total_s:5.1f} s")
 print(f"ratio {city_is_stage.cost.total_s / city_is_pipeline.cost.total_s:.2f}")
 lab.figures.cost_breakdown(city_is_stage, city_is_pipeline)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Far from a sixth, for three reasons that the equations show. A device sends its small shard seven times, to each of
 # the others in its group. These sit in all cities, far ones too, while a path chooses its seven hops and takes short
 # ones. And what stays at home is not free: a city's own links carry the other traffic.
+#
+# </details>
 #
 # ## 6. When do they change places?
 #
@@ -267,23 +285,31 @@ print(f"at a gradient of {crossing / 1e6:.0f} MB, where each costs {by_hand_s:.1
 lab.guess(
     "cost-model-between",
     f"At {crossing / 1e6:.0f} MB both cost {by_hand_s:.1f} s. What does the best placement that a search finds cost?",
-    best_there.cost.total_s,
+    of=(best_there,),
     unit="s",
     low=30,
     high=65,
 )
 
 # %%
+lab.reveal("cost-model-between")
 print(f"by hand {by_hand_s:.1f} s, found {best_there.cost.total_s:.1f} s, none below {best_there.lower_bound_s:.1f} s")
 for stage, group in enumerate(best_there.stages):
     print(stage, sorted({name.rsplit("-", 1)[0] for name in group}))
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Between two pure ways lie mixed ones: some cities share a stage, others are a part of a pipeline. They are too many to
 # write down, which is what [searching](06_searching.ipynb) is for.
 #
 # Read on about what no term of this cost knows, computation and time above all: [Communication or
 # seconds](07_communication_or_seconds.ipynb).
+#
+# </details>
+#
+# > **Takeaway.** The communication cost is the slowest group's averaging plus the cheapest path through the stages.
+# > It is made of maxima: one slow pair decides, and all others are free.
 #
 # ## Missions
 

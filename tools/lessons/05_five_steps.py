@@ -76,22 +76,26 @@ lab.figures.plan_map(plan)
 lab.guess(
     "five-steps-groupings",
     "In how many ways can 24 devices be cut into six groups of four? (The order of the groups does not count.)",
-    lambda: factorial(24) / (factorial(4) ** 6 * factorial(6)),
     unit="ways",
     low=1e3,
     high=1e18,
 )
 
 # %%
+lab.reveal("five-steps-groupings")
 for n_stages, n_replicas in ((2, 2), (3, 2), (6, 4), (8, 8)):
     n = n_stages * n_replicas
     ways = factorial(n) / (factorial(n_replicas) ** n_stages * factorial(n_stages))
     print(f"{n:2} devices, {n_stages} x {n_replicas}: {ways:.3g} ways")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # At a million a second, the ways of 24 devices alone take weeks. For any one of them, steps (c) to (e) are computed
 # exactly and quickly. So a search has to choose the groups, and nothing else: everything that follows is a function of
 # them. Let us take the plan's groups and compute the rest ourselves.
+#
+# </details>
 
 # %%
 hop_s = few.round_trip_s(job.hop_bytes)  # (24, 24) seconds of each pair as neighbours in a pipeline, both ways
@@ -132,21 +136,26 @@ lab.guess(
     "five-steps-bottleneck",
     f"The table is {table.tolist()}. The pairing of least sum has a slowest pair of "
     f"{table[rows, columns].max()} s. What is the slowest pair of the best pairing?",
-    lambda: min(max(table[row, to[row]] for row in range(3)) for to in permutations(range(3))),
+    of=(table,),
     unit="s",
     low=1,
     high=10,
 )
 
 # %%
+lab.reveal("five-steps-bottleneck")
 best = min(permutations(range(3)), key=lambda to: max(table[row, to[row]] for row in range(3)))
 pairs = table[range(3), best]
 print(f"bottleneck matching: pairs of {pairs}, sum {pairs.sum()}, slowest {pairs.max()}")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # It is found quickly by asking another question: *do the pairs of at most t seconds contain a pairing?* That is a
 # matter of yes and no, and once yes, always yes for larger t. So the smallest such t is found by trying the numbers in
 # the table, and where there are many, by halving.
+#
+# </details>
 
 
 # %%
@@ -187,18 +196,22 @@ assert np.isclose(path_s[cheapest], plan.cost.pipeline_s)
 lab.guess(
     "five-steps-edges",
     "The coarsened graph of these six groups has 15 edges. How many of them does the plan pay for?",
-    lambda: len(plan.cost.hop_s),
+    of=(plan,),
     unit="edges",
     low=1,
     high=15,
 )
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Five of fifteen edges, the thick ones of the coarsened graph above, and of each of these only the slowest pair. A plan
 # pays for few links of a network, but which ones these are is decided by all.
 #
 # For 8 groups there are 40,320 orders, for 14 some 87 billion; the library uses the dynamic programme of Held and Karp
 # (1962) up to 14 groups, and local search beyond.
+#
+# </details>
 #
 # ## 5. When the order matters
 #
@@ -244,6 +257,9 @@ assert cheapest_s >= plan.cost.pipeline_s - 1e-9
 
 # %% [markdown]
 # What is left is step (b), the groups: [Searching](06_searching.ipynb).
+#
+# > **Takeaway.** Only the groups are searched. Pairings and the order of stages follow from them exactly, and a plan
+# > pays for few links.
 #
 # ## Missions
 

@@ -24,8 +24,8 @@
 # - Find a plan whose proof does not help it, and explain why.
 # - Plan for seconds, and read the bound that holds for these.
 #
-# 40 minutes. It builds on [Searching](06_searching.ipynb). Words: [communication cost, simulated
-# iteration, objective](../docs/glossary.md#planning).
+# 40 minutes. It builds on [Searching](06_searching.ipynb) and [Schedules](08_schedules.ipynb). Words: [communication
+# cost, simulated iteration, objective](../docs/glossary.md#planning).
 
 # %%
 import numpy as np
@@ -66,19 +66,27 @@ print(f"40 random placements: {min(costs_s):.2f} to {max(costs_s):.2f} s of comm
 lab.guess(
     "seconds-by-chance",
     "How many of the 40 random placements take fewer seconds an iteration than the proven plan?",
-    sum(plan.iteration_s < proven.iteration_s for plan in by_chance),
+    of=(by_chance, proven),
     unit="of 40",
     low=0,
     high=40,
 )
 
 # %%
+lab.reveal("seconds-by-chance")
 seconds = np.array([plan.iteration_s for plan in by_chance])
 print(f"proven plan {proven.iteration_s:.2f} s an iteration, {np.sum(seconds < proven.iteration_s)} of 40 take less")
 print(*np.sort(seconds).round(1))
 
 # %% [markdown]
-# A proof of the wrong number. And the seconds by chance come in two heaps with nothing between them, so there must be
+# <details><summary>After your guess</summary>
+#
+# A proof of the wrong number.
+#
+# </details>
+
+# %% [markdown]
+# And the seconds by chance come in two heaps with nothing between them, so there must be
 # one reason for most of the difference.
 #
 # ## 2. What binds
@@ -87,18 +95,37 @@ print(*np.sort(seconds).round(1))
 # different objectives take different seconds.
 
 # %%
+lab.guess(
+    "seconds-what-binds",
+    "What makes the proven plan slow?",
+    choices=(
+        "a slow link between two machines",
+        "the averages of gradients in the largest group",
+        "a slow GPU in the stage with the most work",
+    ),
+)
+
+# %%
+lab.reveal("seconds-what-binds")
 lucky = min(by_chance, key=lambda plan: plan.iteration_s)
 print(lab.compare(proven, lucky).text)
 
 # %%
-counts = proven.to_frame().drop_duplicates("stage")[["stage", "blocks", "parameters"]]
-counts["million parameters"] = (counts.pop("parameters") / 1e6).round(1)
-counts.reset_index(drop=True)
+lab.reveal("seconds-what-binds")
+work = proven.to_frame().drop_duplicates("stage").set_index("stage")[["blocks", "parameters", "flop"]]
+work["million parameters"] = (work.pop("parameters") / 1e6).round(1)
+work["TFLOP an iteration"] = (work.pop("flop") / 1e12).round(1)
+work
 
 # %% [markdown]
-# The last stage has three blocks like all others and the head on top of them, the product with the whole vocabulary. In
+# <details><summary>After your guess</summary>
+#
+# The last stage has three blocks like all others and the head on top of them, the product with the whole vocabulary.
+# Stage 0 holds as many parameters, since the embedding is that large, but looking a word up costs no FLOP. In
 # the proven plan one of its four devices is a T4, the slowest kind, and everybody waits for it. So here is a prediction
 # that your machine can refute: the heaps differ in whether a T4 holds the last stage.
+#
+# </details>
 
 # %%
 has_t4 = np.array([any(name.startswith("t4") for name in plan.stages[-1]) for plan in by_chance])
@@ -145,17 +172,20 @@ lab.guess(
     "seconds-overlap",
     f"{n_stages} stages, {n_microbatches} micro-batches, nothing but messages. The closed form says "
     f"{overlapping.cost.total_s:.1f} s. How long does the iteration take?",
-    overlapping.iteration_s,
+    of=(overlapping,),
     unit="s",
     low=1,
     high=60,
 )
 
 # %%
+lab.reveal("seconds-overlap")
 print(f"communication cost {overlapping.cost.total_s:.1f} s, simulated iteration {overlapping.iteration_s:.1f} s")
 lab.figures.gantt(lab.simulate(overlapping), messages=True)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Let one micro-batch take 1 over a hop. The last of $M$ leaves the first stage after $M$ and needs one more for each of
 # the other $H - 1$ hops: $M + H - 1$ instead of $M H$. Backwards it is the same. So the closed form charges
 #
@@ -163,6 +193,8 @@ lab.figures.gantt(lab.simulate(overlapping), messages=True)
 #
 # times as much, which for many micro-batches is the number of hops. This is exact where computation takes no time,
 # links are equal and latency is 0:
+#
+# </details>
 
 # %%
 for count in (1, 2, 8, 64):
@@ -242,13 +274,14 @@ fastest = lab.plan(mixed, open_job, objective="iteration", seed=0, steps=10)
 lab.guess(
     "seconds-faster",
     f"The proven plan takes {proven.iteration_s:.1f} s an iteration. How many times faster is a plan made for seconds?",
-    proven.iteration_s / fastest.iteration_s,
+    of=(proven, fastest),
     unit="times",
     low=1,
     high=20,
 )
 
 # %%
+lab.reveal("seconds-faster")
 for each in (proven, lucky, fastest):
     print(f"{each.iteration_s:6.2f} s an iteration, communication cost {each.cost.total_s:.2f} s")
 print(f"blocks of each stage: {fastest.blocks_per_stage}")
@@ -256,8 +289,12 @@ for stage, group in enumerate(fastest.stages):
     print(stage, {name.rsplit("-", 1)[0] for name in group})
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Every kind of GPU gets a stage, and as many blocks as it is fast: the cut was what the paper's equal stages could not
 # change. Communication costs more than in the proven plan, and nobody waits for it. The reasons in words:
+#
+# </details>
 
 # %%
 print(lab.explain(fastest).text)
@@ -276,6 +313,9 @@ assert all(plan.iteration_s >= fastest.iteration_lower_bound_s for plan in [prov
 # %% [markdown]
 # Is the simulated iteration what a real machine takes? That is a prediction as well, and the one that [the real
 # run](10_real_run.ipynb) puts to the test.
+#
+# > **Takeaway.** A proof is about the number that was minimised. The communication cost knows no computing, no
+# > overlap and no unequal devices. Plan for seconds where devices differ.
 #
 # ## Missions
 

@@ -27,10 +27,11 @@
 # - explain why 1F1B loses on slow links, and compute the warm-up that repairs it;
 # - write an order of passes of one's own, and play it.
 #
-# 45 minutes. Needs [03, data and pipeline](03_data_and_pipeline.ipynb). Nothing is trained here, schedules are played
+# 50 minutes. Needs [03, data and pipeline](03_data_and_pipeline.ipynb). Nothing is trained here, schedules are played
 # in virtual time; [10, the real run](10_real_run.ipynb) has real workers under the same schedules.
 
 # %%
+import logging
 import tempfile
 from pathlib import Path
 
@@ -38,6 +39,8 @@ import numpy as np
 import pandas as pd
 
 import dtfm_lab as lab
+
+logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # its orders need not fit a device
 
 # %% [markdown]
 # ## 1. A schedule is a list
@@ -118,24 +121,39 @@ lab.guess(
     "schedules-1f1b-on-slow-links",
     f"8 devices, 64 micro-batches, free links: GPipe and 1F1B take {seconds('gpipe', 8, 64):.0f} s each. With hops of "
     f"0.6 s GPipe takes {seconds('gpipe', 8, 64, 0.6):.1f} s. How long does 1F1B take?",
-    lambda: seconds("1f1b", 8, 64, hop_s=0.6),
+    of=(seconds,),
     unit="s",
     low=213,
     high=400,
 )
 
 # %%
+lab.reveal("schedules-1f1b-on-slow-links")
 for n_microbatches in (16, 64, 128):
     gpipe_s, one_s = (seconds(name, 8, n_microbatches, hop_s=0.6) for name in ("gpipe", "1f1b"))
     print(f"{n_microbatches:3} micro-batches: GPipe {gpipe_s:5.1f} s, 1F1B {one_s:5.1f} s")
 
 # %%
+lab.guess(
+    "schedules-why-1f1b-waits",
+    "On slow links the two no longer tie. Why?",
+    choices=(
+        "it sends more bytes",
+        "each device has too few micro-batches on their way",
+        "its backward passes are longer",
+    ),
+)
+
+# %%
+lab.reveal("schedules-why-1f1b-waits")
 slow = pipeline(4, 8, hop_s=0.6)
 gpipe, one_f_one_b = (lab.simulate(slow, name, profile=textbook(4)) for name in ("gpipe", "1f1b"))
 lab.figures.gantt(gpipe, against=one_f_one_b, lanes=["compute"])
 
 # %% [markdown]
-# **Why.** 1F1B's first device runs $S - 1$ forwards ahead, and then begins no new micro-batch before one has come back.
+# <details><summary>After your guess</summary>
+#
+# 1F1B's first device runs $S - 1$ forwards ahead, and then begins no new micro-batch before one has come back.
 # So at most $S$ are on their way at once. One of them is on its way for
 #
 # $$R = S (f + b) + 2 (S - 1) h$$
@@ -143,6 +161,8 @@ lab.figures.gantt(gpipe, against=one_f_one_b, lanes=["compute"])
 # seconds: it is computed $S$ times forward and back, and crosses $S - 1$ hops of $h$ seconds twice. A shop with $S$
 # seats whose guests stay for $R$ serves $S$ guests in $R$ (Little's law), so each further micro-batch costs
 # $R / S = f + b + 2 h (S - 1) / S$. The hops are paid again and again, not once:
+#
+# </details>
 
 # %%
 each_s = (seconds("1f1b", 8, 128, 0.6) - seconds("1f1b", 8, 64, 0.6)) / 64
@@ -165,34 +185,33 @@ lab.guess(
     "schedules-held-on-slow-links",
     "On the row of section 3 (8 devices, 64 micro-batches, hops of 0.6 s), how many micro-batches must the first "
     "device be able to hold, at least, so that taking turns is as short as GPipe, which holds 64?",
-    lambda: (
-        lab.simulate(pipeline(8, 64, 0.6), "adaptive-1f1b", profile=textbook(8))
-        .context.orders[0]
-        .split("B")[0]
-        .count("F")
-    ),
+    of=(lab.simulate, pipeline, textbook),
     unit="micro-batches",
     low=1,
     high=64,
 )
 
 # %%
+lab.reveal("schedules-held-on-slow-links")
 rows = []
 for hop_s in (0, 0.01, 0.1, 0.6, 1.4, 1.6, 3):
     deep = lab.simulate(pipeline(8, 64, hop_s), "adaptive-1f1b", profile=textbook(8))
     before_first_backward = deep.context.orders[0].split("B")[0].count("F")
     rows.append((hop_s, seconds("gpipe", 8, 64, hop_s), seconds("1f1b", 8, 64, hop_s), deep.iteration_s))
     rows[-1] += (before_first_backward,)
-assert rows[3][-1] == 15  # with hops of 0.6 s
 pd.DataFrame(rows, columns=["hop_s", "gpipe_s", "1f1b_s", "adaptive_s", "held_by_first"]).round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why 15 and not 11.** By Little's law $R / (f + b) = 32.4 / 3$, eleven, would do. But taking turns is done in whole
 # turns of $f + b$: a device that sends a micro-batch on has it back after $f + b + 2h$ at the earliest, rounded up to
 # turns, $\lceil (f + b + 2h) / (f + b) \rceil$, and so at every hop anew. Any hop up to half a turn makes two turns of
 # one: the warm-up is *doubled*. Where fewer do as well, as with hops of 0.1 s, `adaptive-1f1b` takes forwards back.
 #
 # Is eleven reachable, then, by a schedule that takes no strict turns? Write one: `lab.Schedule.from_orders` plays it.
+#
+# </details>
 
 # %%
 doubled = lab.schedules["adaptive-1f1b"](8, 64, warmups=[14, 12, 10, 8, 6, 4, 2, 0])
@@ -217,15 +236,16 @@ lab.figures.gantt(split, against=interleaved, lanes=["compute"])
 # %%
 lab.guess(
     "schedules-zero-bubble-on-slow-links",
-    f"The row of section 3 again: GPipe takes {seconds('gpipe', 8, 64, 0.6):.1f} s and holds 64, 1F1B takes "
-    f"{seconds('1f1b', 8, 64, 0.6):.1f} s and holds 8. zb-h1 holds 8 as well. How long does it take?",
-    lambda: seconds("zb-h1", 8, 64, hop_s=0.6),
+    f"The row of section 3 again: GPipe takes {seconds('gpipe', 8, 64, 0.6):.1f} s and holds 64. "
+    "1F1B and zb-h1 hold 8. How long does zb-h1 take?",
+    of=(seconds,),
     unit="s",
     low=190,
     high=320,
 )
 
 # %%
+lab.reveal("schedules-zero-bubble-on-slow-links")
 table = {
     f"hops of {hop_s} s": {
         name: lab.simulate(
@@ -239,10 +259,14 @@ print(f"zb-h1 on the row of section 3: {seconds('zb-h1', 8, 64, 0.6):.1f} s")
 pd.DataFrame(table).round(1)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why.** Split backwards shorten the way back: a micro-batch is on its way for $S (f + b/2) + 2 (S - 1) h$ only, since
 # no stage waits for another's `W`. On the row of section 3 that is 24.4 s, for 8 micro-batches 3.05 s each, hardly more
 # than the 3 s of computing. With hops of 3 s Little's law is back, for all that hold few. (What `W` needs is kept until
 # `W`: the count of activations is honest, their bytes are told in lesson 09.)
+#
+# </details>
 #
 # ## 6. Who waits for whom?
 #
@@ -268,7 +292,8 @@ lab.sweep(plan, schedule=["gpipe", "1f1b", "adaptive-1f1b", "zb-h1"])[
 lab.simulate(plan, "adaptive-1f1b").critical_summary().query("by == 'what'").round(3)
 
 # %% [markdown]
-# Most of this iteration is [synchronisation](../docs/glossary.md#training-in-parallel), in which no schedule can help.
+# Most of this iteration is [synchronisation](../docs/glossary.md#training-in-parallel), which no order of
+# passes shortens. (A schedule that averages the gradients of late layers while earlier ones compute would hide a part.)
 # The paper's way is *sharded*, each device serving its peers one after the other. Serving all at once is an assumption
 # about NICs, and worth more than any order of passes:
 
@@ -316,6 +341,9 @@ with tempfile.TemporaryDirectory() as folder:
 # **To think about.** (a) Derive $T$ and the bubble from the pictures of section 2. (b) Write a schedule of two devices
 # and two micro-batches that deadlocks otherwise than the one above. (c) Which of sections 2 to 5 change if devices are
 # unequal? [12, unequal devices](12_unequal_devices.ipynb) goes on from there.
+#
+# > **Takeaway.** GPipe and 1F1B have the same bubble on free links. On slow links, what counts is how many micro-
+# > batches are on their way. A deeper warm-up buys time with memory.
 #
 # ## Missions
 

@@ -26,12 +26,16 @@
 # - read off a schedule how many activations it holds, without playing it;
 # - choose among schedule, checkpoints and ZeRO, knowing what each costs.
 #
-# 30 minutes. Needs [08, schedules](08_schedules.ipynb). Nothing is trained here.
+# 45 minutes. Needs [08, schedules](08_schedules.ipynb). Nothing is trained here.
 
 # %%
+import logging
+
 import pandas as pd
 
 import dtfm_lab as lab
+
+logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # plans that do not fit are what this lesson looks at
 
 GIB = 2**30
 
@@ -52,22 +56,27 @@ lab.guess(
     "memory-of-parameters",
     "How many GiB do parameters, gradients and optimiser states of GPT3-XL take together, trained in fp16 with Adam, "
     "before a single activation is kept?",
-    (held.parameters_bytes + held.gradients_bytes + held.optimizer_bytes) / GIB,
+    of=(held,),
     unit="GiB",
     low=1,
     high=100,
 )
 
 # %%
+lab.reveal("memory-of-parameters")
 kinds = ["parameters_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes"]
 table = pd.DataFrame({"GiB": held[kinds] / GIB, "bytes a parameter": held[kinds] / job.model.parameters})
 table.astype(float).round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why.** A parameter in half precision takes 2 bytes, its gradient 2 more. Adam keeps two moments of each, and a copy
 # of the parameter that is exact enough to add small steps to, all in single precision: 12 bytes. Together they are the
 # 16 bytes a parameter of [Rajbhandari et al. 2020](https://arxiv.org/abs/1910.02054) (section 3.1). The *activations*
 # are what a forward computes and the backward needs again. They do not depend on parameters but on tokens:
+#
+# </details>
 
 
 # %%
@@ -128,22 +137,27 @@ lab.guess(
     "memory-of-zero-bubble",
     f"Under 1F1B the fullest device is the first: {lab.memory(plan, '1f1b').peak_bytes.max() / GIB:.1f} GiB, with "
     "8 micro-batches held. zb-h1 holds no more than 8 anywhere. How many GiB does its fullest device need?",
-    lambda: lab.memory(plan, "zb-h1").peak_bytes.max() / GIB,
+    of=(lab.memory, plan),
     unit="GiB",
     low=3,
     high=30,
 )
 
 # %%
+lab.reveal("memory-of-zero-bubble")
 rows = {name: lab.memory(plan, name).peak_bytes[:, 0] / GIB for name in ("gpipe", "1f1b", "zb-h1")} | {
     "adaptive-1f1b": lab.memory(plan, trace=adaptive).peak_bytes[:, 0] / GIB
 }
 pd.DataFrame(rows).round(2).rename_axis("stage")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why.** Every device of `zb-h1` holds up to 8, the last one too, whose activations are the largest. "As many as 1F1B"
 # was said of the *first* device: counts of micro-batches are not bytes. (`adaptive-1f1b` is asked with its trace. From
 # a name alone `lab.memory` answers for the variant that holds least, which is 1F1B's order.)
+#
+# </details>
 #
 # ## 3. Three ways to need less, and what each costs
 #
@@ -166,13 +180,14 @@ print(lab.memory(plan, "gpipe").advice)
 lab.guess(
     "memory-of-zero-1",
     "16 bytes a parameter without ZeRO. How many does each of 8 replicas hold with ZeRO-1?",
-    2 + 2 + 12 / 8,
+    of=(8,),
     unit="bytes",
     low=1,
     high=16,
 )
 
 # %%
+lab.reveal("memory-of-zero-1")
 room = lab.load_topology("datacenter").subset(range(8))
 rows = []
 for sharding in ("none", "zero-1", "zero-2", "zero-3"):
@@ -187,11 +202,15 @@ for sharding in ("none", "zero-1", "zero-2", "zero-3"):
 pd.DataFrame(rows, columns=["sharding", "static_GiB", "bytes_a_parameter", "peak_GiB", "iteration_s"]).round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # ZeRO-1 costs no time: what was sent before, gradients out and averages back, is still all that is sent. ZeRO-3 sends
 # parameters in every micro-batch, and even inside a machine room that shows. (More than an eighth stays, as some layers
 # are whole at a time while they are used.)
 #
 # Which of these for the plan of section 2? All of them, and their seconds:
+#
+# </details>
 
 # %%
 ways = lab.sweep(plan, schedule=["gpipe", "1f1b", "adaptive-1f1b"], checkpointing=["none", "block", "stage"])
@@ -215,6 +234,9 @@ assert fitting.checkpointing == "none"
 # `torch.cuda.max_memory_allocated()`: it can refute these numbers.
 
 # %% [markdown]
+# > **Takeaway.** Parameters, gradients and Adam take 16 bytes per parameter. Activations grow with tokens and with
+# > the micro-batches that a schedule holds. Schedules, recomputation and ZeRO each trade memory for something else.
+#
 # ## Missions
 
 # %%

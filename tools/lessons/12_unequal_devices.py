@@ -26,7 +26,7 @@
 # - share a batch and cut a model among devices of different speed, and one whose blocks differ;
 # - say why the speed of a device depends on the precision.
 #
-# 35 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb). Nothing is trained here.
+# 50 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb). Nothing is trained here.
 
 # %%
 from dataclasses import replace
@@ -35,6 +35,8 @@ import numpy as np
 import pandas as pd
 
 import dtfm_lab as lab
+
+pd.set_option("display.max_colwidth", None)  # sentences in full
 from dtfm_lab.domain.network import HARDWARE
 
 EVEN = "even"
@@ -66,22 +68,27 @@ lab.guess(
     "unequal-pi-with-an-equal-share",
     f"Seven V100s take {alone.iteration_s:.2f} s an iteration. With the Raspberry Pi as the eighth replica, and equal "
     "shares of the batch, how long does an iteration take?",
-    lambda: data_parallel(network).iteration_s,
+    of=(data_parallel, network),
     unit="s",
     low=0.1,
     high=100_000,
 )
 
 # %%
+lab.reveal("unequal-pi-with-an-equal-share")
 equal = data_parallel(network)
 least = data_parallel(network, (19, 18, 18, 18, 18, 18, 18, 1))
 print(f"equal shares: {equal.iteration_s:,.0f} s, {equal.iteration_s / alone.iteration_s:,.0f} times as long")
 print(f"a single micro-batch for the Pi: {least.iteration_s:,.0f} s")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why.** Gradients are averaged when all have theirs, so an iteration is as long as its slowest member. The Pi's 12
 # GFLOP/s against a V100's 125 TFLOP/s are a factor of ten thousand, and even one micro-batch is too many. (Peaks are
 # those of `HARDWARE`, at 40 % efficiency for all.) Is it the chip, then? Give it a better one.
+#
+# </details>
 
 
 # %%
@@ -96,13 +103,14 @@ lab.guess(
     "unequal-h100-on-a-home-line",
     f"On the same home connection of 50 Mbit/s stands an H100 ({h100 / 1e12:.0f} TFLOP/s, eight times a V100). The "
     f"seven V100s alone take {alone.iteration_s:.2f} s. How long is an iteration in which it takes part?",
-    lambda: data_parallel(with_peak(h100), (9, 9, 9, 9, 9, 9, 9, 65)).iteration_s,
+    of=(data_parallel, with_peak(h100)),
     unit="s",
     low=0.1,
     high=1000,
 )
 
 # %%
+lab.reveal("unequal-h100-on-a-home-line")
 fast = data_parallel(with_peak(h100), (9, 9, 9, 9, 9, 9, 9, 65))
 gradient_bits = 8 * fast.job.gradient_bytes
 print(f"{fast.iteration_s:.1f} s, although half of the work is done by a device that is eight times as fast")
@@ -111,8 +119,12 @@ print(f"seven eighths of its gradient out, and as much of averages: {2 * out_s:.
 lab.simulate(fast).critical_summary().query("by == 'what'").round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # A device is worth what its chip *and* its line bring. Here the line alone takes longer than the seven need for
 # everything. [13](13_compression_and_local_updates.ipynb) goes on about lines; this lesson about chips.
+#
+# </details>
 #
 # ## 2. What is it worth?
 #
@@ -161,13 +173,14 @@ table.round(1)
 lab.guess(
     "unequal-v100-in-bf16",
     f"In fp16 the V100 does {shares['v100-0']} of 128 micro-batches. How many in bf16?",
-    lambda: shared_out("bf16")[0]["v100-0"],
+    of=(shared_out,),
     unit="micro-batches",
     low=0,
     high=64,
 )
 
 # %%
+lab.reveal("unequal-v100-in-bf16")
 in_bf16, bf16 = shared_out("bf16")
 peaks_of = {device.name: HARDWARE[device.gpu].peak for device in four.devices}
 peak_bf16 = {name: peak.get("bf16", peak["fp32"]) / 1e12 for name, peak in peaks_of.items()}
@@ -175,8 +188,12 @@ print(f"{bf16.iteration_s:.2f} s an iteration; with equal shares {data_parallel(
 pd.DataFrame({"fp16": shares, "bf16": in_bf16, "TFLOP/s in bf16": peak_bf16})
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why.** Peaks are of units for one precision. V100 and T4 have tensor cores for fp16, none for bf16, which came with
 # the A100: they compute it no faster than fp32. "How fast is this GPU?" has no answer without "at what?".
+#
+# </details>
 #
 # ## 4. Cuts of a model
 #
@@ -269,13 +286,14 @@ lab.guess(
     "unequal-blocks-of-a-convnet",
     f"In stages of {in_threes.job.cut(4)} blocks, {crossing:.1f} MB of each picture cross the first cut, and an "
     f"iteration takes {in_threes.iteration_s:.2f} s. How long does it take with the planner's cut?",
-    lambda: lab.plan(slow, vgg, seed=0, steps=4).iteration_s,
+    of=(lab.plan, slow, vgg),
     unit="s",
     low=0.01,
     high=100,
 )
 
 # %%
+lab.reveal("unequal-blocks-of-a-convnet")
 by_lab = lab.plan(slow, vgg, seed=0, steps=4)
 print(f"stages of {by_lab.job.blocks_per_stage} blocks: {by_lab.iteration_s:.2f} s an iteration")
 sent = {
@@ -285,10 +303,14 @@ sent = {
 pd.DataFrame(sent).add_suffix(", MB of a picture to the next").round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why.** The line was the slowest stage. The planner lets one GPU do nearly all of the work, and cuts where next to
 # nothing crosses; on the faster lines of section 4 it would cut earlier. What a stage should hold follows from work,
 # parameters *and* what crosses; for a row of equal blocks the last is no question. PipeDream's planner (Narayanan et
 # al. 2019) was made for such models.
+#
+# </details>
 #
 # ## 6. Who stays at home
 #
@@ -316,6 +338,9 @@ print(f"at most {best.iteration_s / best.iteration_lower_bound_s:.2f} times fast
 # one V100: when is which worth more? (c) Find a network on which *every* device has a worth of zero.
 
 # %% [markdown]
+# > **Takeaway.** A device is worth what its chip and its line bring together. Give slow devices less work, or none.
+# > Peaks hold for one precision.
+#
 # ## Missions
 
 # %%

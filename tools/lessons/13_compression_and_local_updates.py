@@ -27,7 +27,7 @@
 # - measure what they cost the loss, in a real run;
 # - compare ways of training by seconds to a loss, not by seconds an iteration.
 #
-# 40 minutes. Needs [10, the real run](10_real_run.ipynb). Five small runs train here, each with four workers, on the
+# 45 minutes. Needs [10, the real run](10_real_run.ipynb). Five small runs train here, each with four workers, on the
 # [virtual clock](../docs/glossary.md#running-and-comparing): computing counts the CPU seconds of this machine, a
 # message what its drawn link needs.
 
@@ -72,7 +72,7 @@ runs["gradients int8"] = train(gradient_compression="int8")
 lab.guess(
     "compression-times-shorter",
     "Gradients take 3.94 times fewer bytes. How many times shorter is the measured iteration?",
-    lambda: plain.iteration_s / runs["gradients int8"].iteration_s,
+    of=(plain, runs["gradients int8"]),
     unit="times",
     low=1,
     high=4,
@@ -83,13 +83,14 @@ lab.guess(
     "compression-and-the-loss",
     f"The loss after {N_ITERATIONS} iterations is {plain.context.losses[-1]:.3f} without rounding. By how many per "
     "cent does it differ, up or down, when every gradient is rounded to one byte?",
-    lambda: 100 * abs(runs["gradients int8"].context.losses[-1] / plain.context.losses[-1] - 1),
+    of=(plain, runs["gradients int8"]),
     unit="%",
     low=0.001,
     high=30,
 )
 
 # %%
+lab.reveal("compression-times-shorter", "compression-and-the-loss")
 runs["everything int8"] = train(compression="int8")
 
 
@@ -101,12 +102,16 @@ def result(trace):
 pd.DataFrame({name: result(trace) for name, trace in runs.items()}).T.round(4)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why so little.** Rounding errors have no direction: over many numbers and steps they cancel, where the batch's own
 # noise is larger by far. With `compression="int8"` activations and their gradients are rounded as well. These are noise
 # in every forward, and on larger models activations with outliers suffer first ([Dettmers et al.
 # 2022](https://arxiv.org/abs/2208.07339)); two stages of a small model are no proof of the opposite.
 #
 # **Why not 3.94 times.** Amdahl's law: only the part that is shortened gets shorter.
+#
+# </details>
 #
 # ## 2. Rarer messages
 #
@@ -127,7 +132,7 @@ for name, trace in runs.items():
     figure.add_scatter(x=seconds, y=list(trace.context.losses), name=name, mode="lines")
 figure.update_layout(title="training loss over the seconds of the run", height=380, width=760)
 figure.update_xaxes(title_text="seconds on the run's clock")
-figure.update_yaxes(title_text="loss (nats a byte)")
+figure.update_yaxes(title_text="loss (nats per token)")
 lab.figures.theme(figure, dark=False)
 
 # %% [markdown]
@@ -187,15 +192,14 @@ lab.guess(
     "local-updates-on-fast-links",
     f"Here H = 12 comes to the loss {sooner:.1f} times sooner than the plain run. On links a thousand times faster, "
     "how many times sooner (below 1: later)?",
-    lambda: (
-        needed["plain"] * seconds_an_iteration("plain", 1000) / needed["H = 12"] / seconds_an_iteration("H = 12", 1000)
-    ),
+    of=(needed, seconds_an_iteration),
     unit="times",
     low=0.3,
     high=10,
 )
 
 # %%
+lab.reveal("local-updates-on-fast-links")
 to_loss = pd.DataFrame(
     {
         f"{faster} x": {name: needed[name] * seconds_an_iteration(name, faster) for name in runs}
@@ -206,10 +210,13 @@ print(f"seconds to a loss of {LOSS}, on links so many times faster:")
 to_loss.round(2)
 
 # %%
+lab.reveal("local-updates-on-fast-links")
 print("times sooner than the plain run:")
 (to_loss.loc["plain"] / to_loss).round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **When does H pay?** With $c$ seconds of computing and $m$ of averaging an iteration takes $c + m / H$, and $n_H$
 # iterations are needed. H pays where $n_H (c + m / H) < n_1 (c + m)$. As links get faster $m$ goes to 0, and what is
 # left is $n_H$ against $n_1$: no gain where rarer averages need as many iterations or more. Rounding has the same end
@@ -218,6 +225,8 @@ print("times sooner than the plain run:")
 # Three warnings. A loss after two dozen iterations of a small model says little about the end of a long training: with
 # large H the gap may close or grow. A good H depends on the learning rate, which is the same for all here, and on the
 # outer optimiser. And seconds of computing are this machine's, so where the columns cross is *your* measurement.
+#
+# </details>
 #
 # ## 4. The two together
 #
@@ -231,6 +240,9 @@ both_s = lab.simulate(both, "1f1b", profile=runs["everything int8"].context.prof
 print(f"int8 and H = 8: {both_s:.3f} s an iteration, {plain.iteration_s / both_s:.1f} times shorter than plain")
 
 # %% [markdown]
+# > **Takeaway.** Fewer bytes and rarer averages shorten an iteration. Only the seconds to a loss say whether training
+# > is faster.
+#
 # ## Missions
 
 # %%

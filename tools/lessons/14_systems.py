@@ -27,13 +27,15 @@
 # - change an assumption of a rival, and tell what it is worth;
 # - say when seconds alone do not compare systems, and what does.
 #
-# 40 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb) and [08,
+# 35 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb) and [08,
 # schedules](08_schedules.ipynb). Words: [system, strategy, assumption, ablation](../docs/glossary.md#systems).
 
 # %%
 import pandas as pd
 
 import dtfm_lab as lab
+
+pd.set_option("display.max_colwidth", None)  # sentences in full
 
 # %% [markdown]
 # ## 1. Across the world
@@ -50,20 +52,25 @@ lab.guess(
     "systems-fsdp-world",
     "FSDP gathers every layer's parameters before it is used. How many times as long as the fastest system does its "
     "iteration take across the world?",
-    lambda: world["fsdp"].iteration_s / world.best.iteration_s,
+    of=(world,),
     unit="times",
     low=1,
     high=1000,
 )
 
 # %%
+lab.reveal("systems-fsdp-world")
 print(world.sentence)
 lab.figures.strategies(world)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Each bar is the [critical path](../docs/glossary.md#schedules-and-simulation) of an iteration, stacked by what its
 # seconds go to. A dagger marks what changes the training itself, such as averaging every 500 iterations only: its loss
 # may need more iterations, so its seconds alone do not compare it.
+#
+# </details>
 #
 # ## 2. In the data centre
 #
@@ -78,19 +85,24 @@ table = pd.DataFrame(seconds).assign(times=seconds["worldwide"] / seconds["datac
 lab.guess(
     "systems-diloco-world",
     "By how many times is DiLoCo slower across the world than in the data centre?",
-    lambda: world["diloco"].iteration_s / centre["diloco"].iteration_s,
+    of=(world, centre),
     unit="times",
     low=0.5,
     high=100,
 )
 
 # %%
+lab.reveal("systems-diloco-world")
 table.round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why do orders change?** What a system sends, how often, and whether it waits, are fixed by its method; what that
 # costs is the network's. So an order holds for one network: here SparseLoCo and this lab's own plan change
 # places, and lesson [15](15_codesign.ipynb) finds bandwidths at which the fastest one does.
+#
+# </details>
 #
 # ## 3. Why is it slower?
 #
@@ -126,13 +138,14 @@ lab.guess(
     "systems-pp-dp",
     "If ranks of one data-parallel group had to be neighbours, as they are where no flag says otherwise: by what "
     "factor would Megatron-LM's best plan become slower across the world?",
-    lambda: variants[neighbours.label].iteration_s / megatron.iteration_s,
+    of=(variants[neighbours.label], megatron),
     unit="times",
     low=0.5,
     high=10,
 )
 
 # %%
+lab.reveal("systems-pp-dp")
 variants.to_frame().set_index("system")[["iteration_s", "n_stages", "n_replicas", "most"]]
 
 # %% [markdown]
@@ -179,6 +192,9 @@ paper.to_frame()[["system", "iteration_s", "published_s", "ratio"]].round(2)
 # How systems are compared, what each model leaves out, and how to add one of your own:
 # [docs/compare-systems.md](../docs/compare-systems.md). From the shell: `dtfm-lab strategies worldwide --job gpt3-xl -o
 # systems.html`. At which bandwidth another system wins is asked in [15, co-design](15_codesign.ipynb).
+#
+# > **Takeaway.** A ranking of systems holds for one network. Ask of each what it sends, how often, and whether it
+# > waits, and which assumption decides.
 #
 # ## Missions
 

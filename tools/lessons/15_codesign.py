@@ -27,7 +27,7 @@
 # - name what each change does to the training itself;
 # - find the bandwidth at which another system wins.
 #
-# 30 minutes. Needs [14, systems compared](14_systems.ipynb). Words: [compute-bound,
+# 35 minutes. Needs [14, systems compared](14_systems.ipynb). Words: [compute-bound,
 # crossing](../docs/glossary.md#schedules-and-simulation), [local updates,
 # compression](../docs/glossary.md#training-in-parallel). Nothing is trained here.
 
@@ -61,13 +61,14 @@ print(f"c = {compute_s:.4f} s a sequence, s = {synchronise_s:.3f} s an iteration
 lab.guess(
     "codesign-batch",
     "From which batch on, in sequences over all eight laptops, do they compute for half of the time?",
-    8 * synchronise_s / compute_s,
+    of=(compute_s, synchronise_s),
     unit="sequences",
     low=8,
     high=100_000,
 )
 
 # %%
+lab.reveal("codesign-batch")
 shares = {}
 for batch in (8, 64, 256, 512, 1024):
     measured_s = lab.simulate(data_parallel(batch)).iteration_s
@@ -76,9 +77,13 @@ for batch in (8, 64, 256, 512, 1024):
 pd.DataFrame(shares).T.rename_axis("batch").round(3)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why so large?** A laptop computes a sequence in an instant, but sends two gradients of the whole model over Wi-Fi.
 # Each has to be paid for by $s/c$ sequences a device. Your own machine can refute that: `lab.run` of these plans, on
 # the virtual clock, measures both seconds.
+#
+# </details>
 #
 # ## 2. A plan instead of a formula
 #
@@ -100,20 +105,25 @@ def computing(plan):
 lab.guess(
     "codesign-share",
     "Of the lab's plan for a batch of 16: how many per cent of the iteration would remain were every message free?",
-    lambda: 100 * computing(plan),
+    of=(computing, plan),
     unit="%",
     low=0,
     high=100,
 )
 
 # %%
+lab.reveal("codesign-share")
 print(plan)
 pd.Series({batch: computing(lab.with_job(plan, global_batch=batch)) for batch in (16, 32, 64, 128, 256)}).round(2)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # A row for each batch, and the share of its iteration that would remain. Devices, shape and schedule stay. A larger
 # batch never lowers the share of data parallelism over equal devices. For pipelines that is no law: as the fill of a
 # pipeline weighs less, hops that are longer than passes remain.
+#
+# </details>
 #
 # ## 3. What does it do to the training?
 #
@@ -154,20 +164,28 @@ crossed = lab.strategies(hall, "tiny", over="bandwidth", values=(0.02, 20.0, 5),
 lab.guess(
     "codesign-crossing",
     "From which bandwidth between laptops on is the whole model on each of them (PyTorch DDP) as fast as any other?",
-    lambda: crossed.crossings[-1].value,
+    of=(crossed,),
     unit="Gbit/s",
     low=0.02,
     high=20,
 )
 
 # %%
+lab.reveal("codesign-crossing")
 print(*crossed.sentence.split("; "), sep="\n")
 lab.figures.crossings(crossed)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # More on that, with larger networks:
 # [docs/compare-systems.md](../docs/compare-systems.md#at-which-bandwidth-does-which-system-win). From the shell:
 # `dtfm-lab strategies --crossings lecture-hall --job tiny`.
+#
+# </details>
+#
+# > **Takeaway.** A network is compute-bound when enough is computed per byte. Batch, compression, rarer averages and
+# > another system all move that point, and most of them change the training.
 #
 # ## Missions
 

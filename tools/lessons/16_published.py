@@ -27,13 +27,17 @@
 # - add a number of your own, and see which assumption it contradicts;
 # - fit an efficiency without judging it on the rows it was fitted to.
 #
-# 25 minutes. Needs [10, the real run](10_real_run.ipynb). Nothing is trained here.
+# 40 minutes. Needs [10, the real run](10_real_run.ipynb). Nothing is trained here.
 
 # %%
 import tempfile
 from pathlib import Path
 
+import pandas as pd
+
 import dtfm_lab as lab
+
+pd.set_option("display.max_colwidth", None)  # sentences in full
 
 # %% [markdown]
 # ## 1. The ledger
@@ -52,21 +56,26 @@ print(f"{len(ledger)} rows of {frame['source'].nunique()} sources")
 lab.guess(
     "ledger-inside",
     "How many per cent of these rows lie inside their bands?",
-    100 * (frame["verdict"] == "inside").mean(),
+    of=(ledger,),
     unit="%",
     low=0,
     high=100,
 )
 
 # %%
+lab.reveal("ledger-inside")
 print(ledger.headline)
 print(ledger.sentence)
 lab.figures.ledger(ledger)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Hollow diamonds are what the systems' own simulators predicted; pale is what was fitted to its source, or follows from
 # other numbers, so that it proves less. Which kind of number is hardest? Memory follows from shapes, which were
 # published beside it. Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
+#
+# </details>
 
 # %%
 errors = frame.assign(error=(frame["ratio"] - 1).abs()).groupby(["source", "quantity"])["error"]
@@ -102,19 +111,24 @@ overlapped, blocking = own
 lab.guess(
     "ledger-blocking",
     "Sends that block are never faster. How many times as long does the iteration take with them here?",
-    blocking.predicted / overlapped.predicted,
+    of=(own,),
     unit="times",
     low=1,
     high=10,
 )
 
 # %%
+lab.reveal("ledger-blocking")
 own
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Which was measured?** The number lies in the band of one of the two assumptions and not of the other. A single row
 # does not prove it, though: with another efficiency the other would fit. Two rows that depend on the two in different
 # ways do. That is your first mission.
+#
+# </details>
 #
 # ## 3. One factor, never judged on its own rows
 #
@@ -138,23 +152,31 @@ rows = calibration.to_frame()
 lab.guess(
     "ledger-unseen",
     "By how many per cent is the farthest row off when only the two others predict it?",
-    100 * rows["error"].abs().max(),
+    of=(rows,),
     unit="%",
     low=0.1,
     high=100,
 )
 
 # %%
+lab.reveal("ledger-unseen")
 print(calibration)
 rows[["measured", "efficiency", "from_others", "predicted", "error"]].round(3)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why more than the fit suggests?** One share for all three sits in their middle, so each row pulls it to its own side
 # and looks nearer than it is. The calibration goes wherever an efficiency does: `lab.simulate(plan,
 # efficiency=calibration)`.
 #
 # Columns of an own file, and how rows are judged: [the page](../docs/how-far-to-trust-it.md). From the shell, `dtfm-lab
 # reproduce --strict` fails where a row leaves its band that is no known miss.
+#
+# </details>
+#
+# > **Takeaway.** A prediction proves most where nothing was fitted. Memory follows from shapes; seconds need an
+# > efficiency that has to be measured.
 #
 # ## Missions
 

@@ -28,7 +28,7 @@
 # - choose a policy, and a shape of a plan, for the losses that you expect;
 # - say how far a run is from one that knew the future.
 #
-# 40 minutes. Needs [11, faults and churn](11_faults.ipynb). Nothing is trained here: hours take seconds. What policies
+# 60 minutes. Needs [11, faults and churn](11_faults.ipynb). Nothing is trained here: hours take seconds. What policies
 # are, and where they are from: [docs](../docs/devices-that-come-and-go.md#policies).
 
 # %%
@@ -57,15 +57,19 @@ lab.figures.availability(day)
 lab.guess(
     "change-all-there",
     "Each card is there for four fifths of the time. For how many per cent of the day are all eight there?",
-    lambda: 100 * sum(np.diff([*np.unique(day.time_s), day.end_s])[day.counts() == 8]) / day.end_s,
+    of=(day,),
     unit="%",
     low=0,
     high=100,
 )
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Why so little.** $0.8^8 = 17\,\%$: whoever waits for all of many waits most of the time. So a run has to do with
 # whoever is there, and each fleet has a best plan of its own.
+#
+# </details>
 #
 # ## 2. What the hours went to
 #
@@ -81,26 +85,40 @@ lab.figures.history(restart)
 # panel answers **how far from hindsight?**
 #
 # ## 3. Which policy for a dollar?
+#
+# Five answers to a loss are compared in this lesson, of more that [the lab
+# has](../docs/devices-that-come-and-go.md#policies).
+#
+# | policy | what it does after a loss | when it takes a new device in |
+# | --- | --- | --- |
+# | `restart` | starts everything again from the newest checkpoint | at the next loss |
+# | `bamboo` | the device before takes the stage over; a quarter of every step is redundant | after a step |
+# | `oobleck` | drops the step and regroups in the best shape, with the state of peers | at the next loss |
+# | `swarm` | peers of the stage share its work, and the step continues | after a step |
+# | `goodput` | shares the work or regroups, whichever pays more | when the time left pays for it |
 
 # %%
 lab.guess(
     "change-policies-apart",
     "How many times as many samples as restart does the best of oobleck, swarm and goodput make of the same day?",
-    lambda: (
-        max(lab.replay(cards, job, day, each).samples for each in ("oobleck", "swarm", "goodput")) / restart.samples
-    ),
+    of=(lab.replay, cards, job, day, restart),
     unit="times",
     low=1,
     high=5,
 )
 
 # %%
+lab.reveal("change-policies-apart")
 policies = [restart, *(lab.replay(cards, job, day, each) for each in ("oobleck", "swarm", "goodput"))]
 lab.figures.race(policies, by="dollars")
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # Cards are paid while they are there, so on one day the ranking is that by samples. It is another one where fleets
 # differ. The same cards could be rented for three times the price from somebody who never takes them away:
+#
+# </details>
 
 # %%
 always = lab.replay(cards, job, lab.Availability.steady(cards, day.end_s), "restart", price_per_hour=3 * 0.35)
@@ -164,6 +182,9 @@ found.to_frame().pivot_table(index="rate", columns="policy", values="samples_per
 # **To think about.** (a) Notice of 30 s before each departure (`notice_s=30`): which policies gain, and why not all?
 # (b) Which policy would you choose if you did not know the rate? (c) The bound knows the future. What would a policy
 # have to know to come near it?
+#
+# > **Takeaway.** How a run answers a loss is its policy, and no policy wins at every rate. Ask for the rate of
+# > failures and for who pays before you believe a ranking.
 #
 # ## Missions
 

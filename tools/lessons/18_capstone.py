@@ -38,6 +38,8 @@ import pandas as pd
 
 import dtfm_lab as lab
 
+pd.set_option("display.max_colwidth", None)  # sentences in full
+
 # %% [markdown]
 # ## 1. Describe it
 #
@@ -93,19 +95,24 @@ plan = lab.plan(network, job, seed=0, steps=6)
 lab.guess(
     "capstone-idle",
     "How many of the eight devices does the best plan leave idle?",
-    len(plan.idle_devices),
+    of=(plan,),
     unit="devices",
     low=0,
     high=8,
 )
 
 # %%
+lab.reveal("capstone-idle")
 print(plan)
 lab.figures.network(network, plan)
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # The [bound](../docs/glossary.md#planning) in brackets holds for every plan of this job's batch and micro-batch, in
 # any shape. What keeps the plan from it, and what would every other place of a device cost?
+#
+# </details>
 
 # %%
 print(lab.explain(plan).text)
@@ -133,21 +140,26 @@ comparison = lab.compare(predicted, measured)
 lab.guess(
     "capstone-peaks",
     "By how many per cent was the prediction from the drawn peaks off? (Of the prediction, without a sign.)",
-    abs(measured.iteration_s / lab.simulate(plan).iteration_s - 1) * 100,
+    of=(lab.simulate, plan, measured),
     unit="%",
     low=0.1,
     high=1000,
 )
 
 # %%
+lab.reveal("capstone-peaks")
 print(f"from the profile taken before: {predicted.iteration_s:.3f} s; measured: {measured.iteration_s:.3f} s")
 print(*comparison.verdict.split("; "), sep="\n")
 lab.figures.gantt(predicted, against=measured, lanes=["compute"])
 
 # %% [markdown]
+# <details><summary>After your guess</summary>
+#
 # **Two predictions, two errors.** The first also claims how fast devices are, which you drew; on the virtual clock the
 # computations are this machine's. The second claims only what follows from schedule, links and profile. Say in your
 # report which of them you mean.
+#
+# </details>
 
 # %%
 lab.missions.show("capstone-run")
@@ -209,6 +221,8 @@ report.to_frame()
 # 6. **The report, 2.** All where every number can be computed again from the files; half where most can.
 #
 # A large error that is explained earns more than a small one that is not.
+#
+# > **Takeaway.** A number that somebody else can recompute is worth more than a small error.
 
 # %%
 lab.missions.board("18_capstone")

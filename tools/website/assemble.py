@@ -23,6 +23,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "compare-systems",
         "run-for-real",
         "devices-that-come-and-go",
+        "teach",
         "extend",
     ),
     "How it works": ("how-a-plan-is-found", "how-an-iteration-is-predicted", "how-far-to-trust-it"),

@@ -1,6 +1,6 @@
 """The pages of the course: its lessons in their order, its missions, and the teacher's tables of both.
 
-``python -m tools.website.course docs/teaching.md docs/exam.md`` makes the tables and questions of these pages anew.
+``python -m tools.website.course docs/teach.md`` makes its tables and questions again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ def lessons_page() -> str:
     hours = sum(each.minutes for each in LESSONS.values()) / 60
     parts = [
         "# The course",
-        f"{len(LESSONS)} lessons, some {hours:.0f} hours with their first missions. Each is a notebook that runs on a "
-        "laptop, without a GPU or a network. Its questions ask for a guess before they show the answer, and it ends "
-        "with [missions](missions.md), whose winning condition the library evaluates.",
+        f"{len(LESSONS)} lessons, some {hours:.0f} hours with their missions, in the order below. Each is a notebook "
+        "that runs on a laptop, without a GPU or a network. Its questions ask for a guess before they show the answer. "
+        "It ends with [missions](missions.md), whose winning condition the library evaluates.",
         "| lesson | question | minutes | after |\n| --- | --- | --- | --- |",
     ]
     for name, lesson in LESSONS.items():
         after = ", ".join(_link(each) for each in lesson.needs)
-        parts[-1] += f"\n| {_link(name)} | {lesson.question} | {lesson.minutes} | {after} |"
+        elective = " (elective)" if lesson.elective else ""
+        parts[-1] += f"\n| {_link(name)}{elective} | {lesson.question} | {lesson.minutes} | {after} |"
     parts += ["## What you can do afterwards"]
     for name, lesson in LESSONS.items():
         parts += [f"### {lesson.title}", "\n".join(f"- {goal}" for goal in goals_of(name)), f"{_link(name)}"]
@@ -67,6 +68,24 @@ def goals_of(lesson: str) -> list[str]:
     return [f"{goal[0].upper()}{goal[1:].rstrip('.;')}." for goal in goals]
 
 
+WORDS_A_MINUTE, LINES_A_MINUTE = 140, 8
+"""How fast a student reads technical prose, and code that they run, for the first time."""
+GUESS_MINUTES = 1.0
+
+
+def minutes_of(lesson: str) -> float:
+    """Minutes to read and run a lesson, to guess with a reason, and to do its missions, counted from its source."""
+    text = (SOURCES / f"{lesson}.py").read_text(encoding="utf-8").split("# ---\n", 2)[2]
+    n_words = n_lines = 0
+    for cell in re.split(r"^# %%", text, flags=re.MULTILINE):
+        if cell.startswith(" [markdown]"):
+            n_words += len(re.findall(r"[A-Za-z]{2,}", cell))
+        else:
+            n_lines += sum(bool(line.strip()) and not line.strip().startswith("#") for line in cell.splitlines())
+    to_read = n_words / WORDS_A_MINUTE + n_lines / LINES_A_MINUTE
+    return to_read + GUESS_MINUTES * text.count("lab.guess(") + sum(each.minutes for each in in_order(lesson))
+
+
 BEGIN, END = "<!-- begin: lessons, made by make teaching -->", "<!-- end: lessons -->"
 EXAM_BEGIN, EXAM_END = "<!-- begin: questions, made by make teaching -->", "<!-- end: questions -->"
 
@@ -90,11 +109,10 @@ def lesson_plan() -> str:
 
 
 def exam_questions() -> str:
-    """The questions of the exam with its printed numbers, each with its answer folded, in Markdown."""
+    """The questions of the exam with its printed numbers, in Markdown. The answers are in the instructor's pack."""
     lines = []
     for number, each in enumerate(exam.questions(exam.PRINTED), 1):
-        lines += ["", f"**{number}.** {each.asks}", ""]
-        lines += [f"<details><summary>Answer</summary>{each.answer}</details>"]
+        lines += ["", f"**{number}.** {each.asks}"]
     return "\n".join([*lines, "", ""])
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 MOVED: Mapping[str, str] = {
     "advice": "own-machines#at-home-in-the-cloud-both-or-not-at-all",
     "change": "devices-that-come-and-go",
+    "classroom": "teach#thirty-people-on-one-server",
     "clusters": "extend#sweeps-on-a-cluster",
     "command-line": "commands-and-files",
     "comparison": "how-far-to-trust-it#other-tools",
+    "exam": "teach#exam-questions",
     "examples": "python-api",
     "faq": "start#common-questions",
     "figures": "python-api#figures-one-by-one",
@@ -20,7 +22,7 @@ MOVED: Mapping[str, str] = {
     "limits": "how-an-iteration-is-predicted#what-is-modelled-and-what-is-not",
     "networks-and-jobs": "describe-a-network",
     "objectives": "how-a-plan-is-found#what-to-minimise",
-    "paths": "lab",
+    "paths": "teach#three-walks-through-the-lab",
     "planners": "how-a-plan-is-found#planners",
     "plug-ins": "extend#in-a-package-of-your-own",
     "published": "how-far-to-trust-it#published-numbers",
@@ -32,6 +34,7 @@ MOVED: Mapping[str, str] = {
     "security": "run-for-real#security",
     "strategies": "compare-systems",
     "systems": "how-an-iteration-is-predicted#what-frameworks-do-differently",
+    "teaching": "teach",
     "where-it-runs": "start#where-it-runs",
 }
 """Old page of docs/ -> the page, and where there is one the section, that has its contents."""

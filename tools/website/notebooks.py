@@ -13,6 +13,8 @@ import nbformat
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 PICTURES = {"image/svg+xml": "svg", "image/png": "png", "image/jpeg": "jpg"}
 
+FOLDED = "<details><summary>Guess first, then open the answer</summary>"
+
 
 def as_markdown(path: Path, folder: Path, *, outputs: bool = True) -> str:
     """The page of a notebook, with what its cells show if ``outputs``; pictures are written to ``folder``."""
@@ -23,8 +25,13 @@ def as_markdown(path: Path, folder: Path, *, outputs: bool = True) -> str:
             parts.append(cell.source)
         elif cell.cell_type == "code" and cell.source.strip():
             parts.append(fenced(cell.source, "python"))
-            for place, output in enumerate(cell.outputs if outputs else ()):
-                parts.append(_output(output, folder, f"{path.stem}-{number}-{place}"))
+            revealed = cell.metadata.get("dtfm_lab", {}).get("revealed")
+            shown = [nbformat.from_dict(each) for each in revealed] if revealed else cell.outputs
+            made = [
+                _output(output, folder, f"{path.stem}-{number}-{place}")
+                for place, output in enumerate(shown if outputs else ())
+            ]
+            parts += [FOLDED, *made, "</details>"] if revealed and any(made) else made
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -52,7 +52,7 @@ class Placement:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CostBreakdown:
-    """The communication cost of a placement in seconds (equations 2 to 4 of the DT-FM paper)."""
+    """The communication cost of a placement in seconds (equations 1 to 4 of the DT-FM paper)."""
 
     group_s: FloatArray
     """(S,) seconds to synchronise each stage's data-parallel group (equation 2)."""

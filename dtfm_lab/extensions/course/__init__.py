@@ -5,12 +5,19 @@ from dtfm_lab.domain.extension import Extension
 EXTENSION = Extension(
     name="course",
     needs=("systems", "elasticity"),
-    api={"missions": "dtfm_lab.extensions.course.missions", "guess": "dtfm_lab.extensions.course.missions:guess"},
-    figures={"guesses": "dtfm_lab.extensions.course.figures:guesses"},
+    api={
+        "missions": "dtfm_lab.extensions.course.missions",
+        "guess": "dtfm_lab.extensions.course.missions:guess",
+        "reveal": "dtfm_lab.extensions.course.missions:reveal",
+    },
+    figures={
+        "gain": "dtfm_lab.extensions.course.figures:gain",
+        "guesses": "dtfm_lab.extensions.course.figures:guesses",
+    },
     commands={
         "export --slides": (
             "dtfm_lab.extensions.course.commands:slides_command",
-            "Make slides of LESSON, such as 02_network, or of any notebook: a slide a heading, guesses before answers.",
+            "Make slides of LESSON, such as 02_network, or of any notebook: one file, nothing from a network.",
         ),
         "lab --copy": (
             "dtfm_lab.extensions.course.commands:copy_notebooks",

@@ -69,6 +69,8 @@ class Trial:
 TextValues = Mapping[str, Any]
 """What a text of a mission names in braces, beside what the reader is given."""
 Checked = Callable[[Any, Given], TextValues]
+Reason = Callable[[Given, Any], Number]
+"""The number that ends an answer's list, from what the reader is given and from the rest of the answer."""
 Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 
@@ -81,15 +83,34 @@ class MissionsOf:
         self._lesson = lesson
         self._texts = read_mapping(TEXTS / f"{lesson}.yaml")
 
-    def mission(self, name: str, **about: Any) -> Callable[[Checked], Checked]:
+    def mission(
+        self, name: str, *, takes: type | tuple[type, ...], reason: Reason | None = None, **about: Any
+    ) -> Callable[[Checked], Checked]:
         """Register a check; ``about`` is what a Mission has beside its texts.
 
-        These have ``said``, to an answer that wins; the check returns what is in braces there.
+        These have ``said``, to an answer that wins; the check returns what is in braces there. With a ``reason`` the
+        answer is a list that ends in a number, and the texts have its ``slips``.
         """
-        said = self._texts[name].pop("said")
+        said, slips = self._texts[name].pop("said"), self._texts[name].pop("slips", {})
+        wanted = self._texts[name]["wanted"]
 
         def register(check: Checked) -> Checked:
-            self._register(name, lambda answer, given: said.format(**{**vars(given), **check(answer, given)}), **about)
+            def both(answer: Any, given: Given) -> str:
+                rest = answer if reason is None else _rest_of(answer, takes, wanted)
+                text_values = check(rest, given)
+                if reason is not None:
+                    number = reason(given, rest)
+                    sentences = {slip: slips[which] for which, slip in number.slips.items()}
+                    found = number_from(lambda: answer[-1])
+                    try:
+                        near(found, number.wanted, number.within, sentences)
+                    except NotYet as error:
+                        raise NotYet(f"the first part is right. The number {found:.6g} is not: {error}") from None
+                return str(said.format(**{**vars(given), **text_values}))
+
+            if reason is not None:
+                about.update(reason=reason, begins_with=takes)
+            self._register(name, both, takes=takes if reason is None else (list, tuple), **about)
             return check
 
         return register
@@ -145,6 +166,22 @@ class MissionsOf:
         texts = self._texts[name]
         hints = tuple(texts.pop("hints"))
         missions.register(name)(Mission(name=name, lesson=self._lesson, check=check, hints=hints, **texts, **about))
+
+
+def _rest_of(answer: Sequence[object], takes: type | tuple[type, ...], wanted: str) -> Any:
+    """An answer without the number that ends it: one thing, or a list. Raises NotYet where there is no number."""
+    is_list = isinstance(takes, tuple) and list in takes
+    require(len(answer) >= 2, f"the list has {len(answer)} things; wanted {wanted}")
+    last = answer[-1]
+    is_number = isinstance(last, (int, float, np.integer, np.floating)) and not isinstance(last, bool)
+    require(is_number, f"it ends in {type(last).__name__} {last!r:.40}; wanted {wanted}")
+    if is_list:
+        return list(answer[:-1])
+    require(len(answer) == 2, f"the list has {len(answer)} things; wanted {wanted}")
+    kinds = takes if isinstance(takes, tuple) else (takes,)
+    first = answer[0]
+    require(isinstance(first, kinds) and not isinstance(first, bool), f"found {type(first).__name__}; wanted {wanted}")
+    return first
 
 
 def fresh_cases() -> np.random.Generator:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +18,10 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.extensions.course import exam
 from dtfm_lab.extensions.course.api import LESSONS
+from dtfm_lab.extensions.course.deck import deck_of
 from dtfm_lab.extensions.course.graded import read_key, read_students, variant_of
-from dtfm_lab.extensions.course.teaching import Own, assignment, with_slides
+from dtfm_lab.extensions.course.pack import pack
+from dtfm_lab.extensions.course.teaching import Own, assignment
 from dtfm_lab.files.reading import explained, shipped, write_text
 from dtfm_lab.simulation.task_runner import usable_cores
 
@@ -54,7 +57,7 @@ def relinked(text: str) -> str:
     return text
 
 
-@click.group("missions", invoke_without_command=True, hidden=True)
+@click.group("missions", invoke_without_command=True)
 @click.option("--lesson", help="Only of this lesson, such as 02_network.")
 @json_option
 @click.pass_context
@@ -173,6 +176,40 @@ def guesses_command(folder: Path, output: Path) -> None:
     err.print(f"wrote {output}")
 
 
+@missions_group.command("gain")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("-o", "--output", default="gain.html", show_default=True, type=click.Path(dir_okay=False, path_type=Path))
+@json_option
+def gain_command(folder: Path, output: Path, as_json: bool) -> None:
+    """Draw what a class gained between the tests of concepts before and after a course.
+
+    FOLDER has the file of each reader, which lab.missions.export writes.
+    """
+    table = lab.missions.gain(folder)
+    if as_json:
+        return print_json({"concepts": plain_rows(table)})
+    from dtfm_lab import figures  # plotly takes a while to load
+
+    write_text(output, figures.gain(table).to_html(include_plotlyjs=True))
+    err.print(f"wrote {output}")
+    return None
+
+
+@missions_group.command("pack")
+@click.option("-o", "--output", "folder", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
+def pack_command(folder: Path) -> None:
+    """Write the instructor's pack: worked answers, misconceptions, timing, the exam's answers, and a deck per lesson.
+
+    Only you can read its answers.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pack():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text, private=True)
+        err.print(f"wrote {path}")
+
+
 @missions_group.command("mark")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File of the marks, CSV.")
@@ -222,7 +259,7 @@ def mark_command(
     for of_one in marking:
         rows += of_one
         if not of_one:
-            err.print("not isolated: this machine gives no namespaces to this user; see docs/teaching.md, Marks")
+            err.print("not isolated: this machine gives no namespaces to this user; see docs/teach.md, Marks")
             continue
         if output is not None and (output.is_file() or not output.exists()):
             with suppress(FileError):  # a disk may be full for a while
@@ -251,34 +288,38 @@ def mark_command(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File, LESSON.slides.html if none."
 )
 @click.option("--execute", is_flag=True, help="Execute the lesson first, where its notebook has no outputs.")
-@click.option("--reveal", metavar="PATH", help="Folder or address of reveal.js; without it, that of a network.")
-def slides_command(lesson: str, output: Path | None, execute: bool, reveal: str | None) -> None:
-    """Make slides of LESSON, such as 02_network, or of any notebook: a slide a heading, guesses before answers."""
-    if importlib.util.find_spec("nbconvert") is None:
-        raise MissingExtra("slides need nbconvert, which comes with jupyterlab: pip install 'dtfm_lab[lab]'")
-    import nbformat  # both take a while to load
-    from nbconvert.exporters import SlidesExporter
-    from nbconvert.preprocessors import ExecutePreprocessor
-
+def slides_command(lesson: str, output: Path | None, execute: bool) -> None:
+    """Make slides of LESSON, such as 02_network, or of any notebook: one file, nothing from a network."""
     path = _notebook(lesson)
     try:
-        found = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    except Exception:  # nbformat raises many kinds
-        raise FileError(f"{path}: no notebook; wanted one in Jupyter's format") from None
-    notebook = nbformat.from_dict(with_slides(found))  # type: ignore[no-untyped-call]
-    where = {"metadata": {"path": str(path.parent)}}
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        found = isinstance(notebook["cells"], list)
+    except (OSError, ValueError, KeyError, TypeError):
+        found = False
+    if not found:
+        raise FileError(f"{path}: no notebook; wanted one in Jupyter's format")
     if execute:
         err.print(f"executing {path.name}")
-        executing = ExecutePreprocessor(timeout=300, kernel_name="python3")  # type: ignore[no-untyped-call]
-        executing.preprocess(notebook, where)
-    exporter = SlidesExporter(reveal_scroll=True, exclude_input_prompt=True)  # type: ignore[no-untyped-call]
-    exporter.exclude_output_prompt = True
-    if reveal is not None:
-        exporter.reveal_url_prefix = reveal.rstrip("/")
-    text, _ = exporter.from_notebook_node(notebook, where)
+        notebook = _executed(path)
     target = output or Path(f"{path.stem}.slides.html")
-    write_text(target, text)
+    write_text(target, deck_of(notebook))
     err.print(f"wrote {target}")
+
+
+def _executed(path: Path) -> dict[str, Any]:
+    """A notebook after all its cells were run, with every answer shown."""
+    if importlib.util.find_spec("nbclient") is None:
+        raise MissingExtra("--execute needs nbclient, which comes with jupyterlab: pip install 'dtfm_lab[lab]'")
+    import nbclient  # both take a while to load
+    import nbformat
+
+    book = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    resources = {"metadata": {"path": str(path.parent)}}
+    shown = os.environ | {"DTFM_LAB_REVEAL": "1"}
+    client = nbclient.NotebookClient(book, timeout=300, kernel_name="python3", resources=resources)
+    client.execute(env=shown)
+    executed: dict[str, Any] = json.loads(nbformat.writes(book))  # type: ignore[no-untyped-call]
+    return executed
 
 
 def _notebook(lesson: str) -> Path:

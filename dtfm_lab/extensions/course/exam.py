@@ -1,4 +1,4 @@
-"""The questions of docs/exam.md with numbers that are drawn, and their answers, each a closed form.
+"""The questions of docs/teach.md with numbers that are drawn, and their answers, each a closed form.
 
 A question is a template; ``drawn`` makes the numbers of one student's exam, ``worked`` adds what follows from them.
 ``printed`` is the page of a class: one sheet a student.
@@ -31,7 +31,7 @@ class ExamQuestion(NamedTuple):
 
 _EXAM = read_mapping(TEXTS / "exam.yaml")
 PRINTED: Numbers = _EXAM["numbers"]
-"""The numbers of docs/exam.md."""
+"""The numbers of docs/teach.md."""
 
 
 def sampled(rng: np.random.Generator) -> Numbers:

@@ -1,4 +1,4 @@
-"""The guesses of a class: of each question how many said too little, about the answer, or too much."""
+"""The guesses of a class: how many said too little, about the answer, or too much; and what a class gained."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEP = math.log10(2) / 1.5
 N_SIDE = 10
 """Bars on each side of the middle; the last one has all that is further away."""
 N_COLUMNS = 2
-QUESTION_LETTERS = 62
+QUESTION_LETTERS, CHOICE_LETTERS = 62, 40
 MOST_LINES, LINE_PX = 3, 18
 MOST_TICKS = 4
 PANEL_PX, GAP_PX = 150, 108
@@ -44,6 +44,17 @@ def guesses(table: pd.DataFrame) -> go.Figure:
     between = {"vertical_spacing": GAP_PX / height_px if n_rows > 1 else 0, "horizontal_spacing": 0.08}
     figure = make_subplots(n_rows, N_COLUMNS, subplot_titles=[_heading(some) for _, some in questions], **between)
     for number, (_, some) in enumerate(questions):
+        place = {"row": number // N_COLUMNS + 1, "col": number % N_COLUMNS + 1}
+        if choices := _choices(some):
+            figure.add_bar(
+                x=_chosen(some, choices),
+                y=list(choices),
+                orientation="h",
+                marker_color=[CATEGORIES[0] if at == some["answer"].iloc[0] else GREY for at in _places(choices)],
+                showlegend=False,
+                **place,
+            )
+            continue
         steps = Counter(map(_steps, some["guess"], some["answer"]))
         positions = range(-N_SIDE, N_SIDE + 1)
         counts = [steps[where] for where in positions]
@@ -55,12 +66,12 @@ def guesses(table: pd.DataFrame) -> go.Figure:
             hovertext=[f"{_range(where)}: {_counted(n)}" for where, n in zip(positions, counts, strict=True)],
             hoverinfo="text",
             showlegend=False,
-            **(place := {"row": number // N_COLUMNS + 1, "col": number % N_COLUMNS + 1}),
+            **place,
         )
         figure.update_yaxes(rangemode="tozero", dtick=math.ceil(max(counts) / MOST_TICKS), **place)
-    end = (N_SIDE + 0.7) * STEP
-    figure.update_xaxes(range=[-end, end], tickvals=list(TICKS), ticktext=list(TICKS.values()), showgrid=True)
-    figure.update_xaxes(zeroline=True, zerolinecolor=LINE_GREY, zerolinewidth=1.5)
+        end = (N_SIDE + 0.7) * STEP
+        figure.update_xaxes(range=[-end, end], tickvals=list(TICKS), ticktext=list(TICKS.values()), **place)
+        figure.update_xaxes(showgrid=True, zeroline=True, zerolinecolor=LINE_GREY, zerolinewidth=1.5, **place)
     n_readers = table["reader"].nunique()
     note = (
         f"{counted(n_readers, 'reader')}, first guesses only; bars in colour are within a factor of two of the answer"
@@ -70,6 +81,47 @@ def guesses(table: pd.DataFrame) -> go.Figure:
     look = {"height": height_px + LINE_PX * MOST_LINES + 60, "title_y": 1, "title_yanchor": "top", "title_pad_t": 18}
     titled(figure, "What the class guessed", note, alt=alt, **look)
     return with_headings(figure, LINE_PX * (MOST_LINES - 1))
+
+
+def _choices(some: pd.DataFrame) -> tuple[str, ...]:
+    """The choices of a question, shortened to a line each; none where a number was asked for."""
+    listed = some["choices"].iloc[0] if "choices" in some else ()
+    return tuple(textwrap.shorten(str(each), CHOICE_LETTERS, placeholder=" …") for each in listed)
+
+
+def _places(choices: tuple[str, ...]) -> list[float]:
+    return [float(place) for place in range(1, len(choices) + 1)]
+
+
+def _chosen(some: pd.DataFrame, choices: tuple[str, ...]) -> list[int]:
+    return [int((some["guess"] == place).sum()) for place in _places(choices)]
+
+
+def gain(table: pd.DataFrame) -> go.Figure:
+    """What a class knew before and after a course, a row for each concept of ``lab.missions.gain(folder)``.
+
+    Raises LabError for an empty table.
+    """
+    if not len(table):
+        raise LabError("there are no concepts to draw; wanted a table with one row or more")
+    figure = go.Figure()
+    names = [str(name) for name in table["concept"]]
+    for when, colour in (("before", GREY), ("after", CATEGORIES[0])):
+        figure.add_bar(
+            y=names,
+            x=[100 * float(share) for share in table[when]],
+            orientation="h",
+            name=when,
+            marker_color=colour,
+            hovertext=[str(question) for question in table["question"]],
+        )
+    figure.update_xaxes(range=[0, 100], title_text="right answers, %")
+    figure.update_yaxes(autorange="reversed")
+    mean = float(table["gain"].mean())
+    note = f"{counted(int(table['readers'].max()), 'reader')} answered both times; mean normalised gain {mean:.2f}"
+    rows = zip(names, table["before"], table["after"], strict=True)
+    alt = " ".join(f"{name}: {100 * was:.0f} % before, {100 * now:.0f} % after." for name, was, now in rows)
+    return titled(figure, "What the class gained", note, alt=alt, height=PANEL_PX + 36 * len(table))
 
 
 def _counted(n: int) -> str:
@@ -97,11 +149,15 @@ def _range(position: int) -> str:
 
 
 def _near(some: pd.DataFrame) -> str:
+    if _choices(some):
+        return f"{int((some['guess'] == some['answer']).sum())} of {len(some)} right"
     near = sum(abs(_steps(*each)) <= 1 for each in zip(some["guess"], some["answer"], strict=True))
     return f"{near} of {len(some)} within a factor of 2"
 
 
 def _answer(some: pd.DataFrame) -> str:
+    if choices := _choices(some):
+        return f"answer: {choices[int(some['answer'].iloc[0]) - 1]}"
     low, high, unit = some["answer"].min(), some["answer"].max(), some["unit"].iloc[0]
     said = f"{low:.3g}" if math.isclose(low, high, rel_tol=1e-3) else f"{low:.3g} to {high:.3g}"
     return f"answer {said} {unit}".strip()

@@ -12,6 +12,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.units import in_figures
+from dtfm_lab.extensions.course.answers import answer_to
 from dtfm_lab.extensions.course.progress import Guess, current_reader, load_progress, now, save_progress
 
 NEAR = 2.0
@@ -22,12 +23,12 @@ PERCENT = ("%", "percent", "per cent")
 DECADES = 100.0
 """Ratio of the largest to the smallest number from which a scale is logarithmic."""
 
-Answer = float | Callable[[], float]
+Answer = float | str | Callable[[], float | str]
 
 
 @dataclass(frozen=True)
 class GuessQuestion:
-    """What is asked, and its answer: a number, or a function without arguments that computes it after the guess."""
+    """What is asked, and its answer: a number or a choice, or a function that computes it after the guess."""
 
     name: str
     question: str
@@ -36,6 +37,10 @@ class GuessQuestion:
     low: float | None = None
     """Smallest guess of the slider; one that is typed may lie outside. None for no slider."""
     high: float | None = None
+    choices: tuple[str, ...] = ()
+    """Answers to choose from. The guess and the answer are then places in this list, counted from 1."""
+    sealed: bool = False
+    """Whether the answer stays unknown after the guess, as in a test before a course."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.question:
@@ -44,46 +49,98 @@ class GuessQuestion:
             raise LabError(f"guess {self.name!r}: low is {self.low}, high is {self.high}; wanted both or neither")
         if self.low is not None and self.high is not None and not -math.inf < self.low < self.high < math.inf:
             raise LabError(f"guess {self.name!r}: low is {self.low}, high is {self.high}; wanted low below high")
+        if self.choices and (len(self.choices) < 2 or len(set(self.choices)) < len(self.choices)):
+            raise LabError(f"guess {self.name!r}: its choices are {list(self.choices)}; wanted two or more that differ")
         if not callable(self.answer):
             self._number(self.answer)
 
     def compute(self) -> float:
-        """The answer. Raises LabError where it is no finite number, and whatever its function raises."""
+        """The answer. Raises LabError if it is no finite number or no choice, and whatever its function raises."""
         return self._number(self.answer() if callable(self.answer) else self.answer)
 
     def kept(self) -> Guess | None:
         """This reader's first guess, the one that counts; None before it. Raises FileError."""
         return load_progress(current_reader()).guess_of(self.name)
 
-    def keep(self, guess: float, answer: float) -> tuple[Guess, Guess]:
+    def said(self, guess: float, answer: float, reason: str = "") -> Guess:
+        """A guess at this question, as the reader's file holds it."""
+        kept = [*self.choices]
+        return Guess(self.name, self.question, float(guess), answer, self.unit, now(), reason.strip(), kept)
+
+    def keep(self, guess: float, answer: float, reason: str = "") -> tuple[Guess, Guess]:
         """Keep a guess if it is the reader's first; return it and the one that counts. Raises FileError."""
         progress = load_progress(current_reader())
-        said = Guess(self.name, self.question, float(guess), answer, self.unit, now())
+        said = self.said(guess, answer, reason)
         if progress.note_guess(said):
             save_progress(progress)
         return said, progress.guess_of(self.name) or said
 
-    def guess(self, value: float) -> str:
-        """Guess without a widget: the guess is kept, and how far off it is comes back in words."""
-        return in_words(*self.keep(value, self.compute()))
+    def guess(self, value: float | str, reason: str = "") -> str:
+        """Guess without a widget: keep the guess and its reason, and return in words how far off it is."""
+        return self.words_of(*self.keep(self.place_of(value), self.compute(), reason))
+
+    def place_of(self, value: float | str) -> float:
+        """A guess as a number: a choice in its words becomes its place. Raises LabError for what is neither."""
+        return self._number(value)
+
+    def words_of(self, said: Guess, first: Guess) -> str:
+        """What a reader sees after a guess."""
+        if self.sealed:
+            return "Kept. The answer comes after the course."
+        return in_words(said, first)
 
     def _number(self, value: Any) -> float:
+        if self.choices:
+            places = {choice: float(place) for place, choice in enumerate(self.choices, 1)}
+            if isinstance(value, str) and value in places:
+                return places[value]
+            if isinstance(value, str) or value not in places.values():
+                wanted = "; ".join(f"{place:.0f} for {choice!r}" for choice, place in places.items())
+                raise LabError(f"guess {self.name!r}: found {value!r:.60}; wanted {wanted}")
         is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value):
             raise LabError(f"guess {self.name!r}: its answer is {value!r:.60}; wanted a finite number")
         return float(value)
 
     def __repr__(self) -> str:
-        return f"Guess first: {self.question}{f' [{self.unit}]' if self.unit else ''}"
+        return f"Guess first: {self.question}{f' [{self.unit}]' if self.unit else ''}{self._listed()}"
 
     def _repr_markdown_(self) -> str:
-        return f"**Guess first.** {self.question}{f' [{self.unit}]' if self.unit else ''}"
+        return f"**Guess first.** {self.question}{f' [{self.unit}]' if self.unit else ''}{self._listed()}"
+
+    def _listed(self) -> str:
+        return "".join(f"\n{place}. {choice}" for place, choice in enumerate(self.choices, 1))
+
+
+def asked(
+    name: str,
+    question: str,
+    answer: Answer | None = None,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    of: Sequence[Any] = (),
+    choices: Sequence[str] = (),
+) -> GuessQuestion:
+    """A question. Without an ``answer`` it is that of the lessons' question of this name, computed from ``of``."""
+    if answer is None:
+        found = answer_to(name)
+        answer = lambda: found(*of)  # noqa: E731  # computed after the guess
+    ASKED[name] = made = GuessQuestion(name, question, answer, unit, low, high, tuple(choices))
+    return made
+
+
+ASKED: dict[str, GuessQuestion] = {}
+"""The questions that this process has asked, by name."""
 
 
 def factor(guess: Guess) -> float:
     """How many times too large or too small a guess is, at least 1; infinite where the signs differ."""
     if guess.guess == guess.answer:
         return 1.0
+    if guess.choices:
+        return math.inf
     if guess.guess * guess.answer <= 0:
         return math.inf
     ratio = guess.guess / guess.answer
@@ -92,11 +149,20 @@ def factor(guess: Guess) -> float:
 
 def in_words(guess: Guess, first: Guess | None = None) -> str:
     """``You said 12 s, it is 49.5 s: 4.1 times too low.``; with an earlier guess, that this one does not count."""
-    said, wanted = with_unit(guess.guess, guess.unit), with_unit(guess.answer, guess.unit)
-    words = f"You said {said}, it is {wanted}: {_distance(guess)}."
+    if guess.choices:
+        right = f"Right: {text_of(guess.answer, guess)}."
+        wrong = f"You chose: {text_of(guess.guess, guess)}. It is: {text_of(guess.answer, guess)}."
+        words = right if guess.guess == guess.answer else wrong
+    else:
+        words = f"You said {text_of(guess.guess, guess)}, it is {text_of(guess.answer, guess)}: {_distance(guess)}."
     if first in (None, guess):
         return words
-    return f"{words} Your first guess counts: {with_unit(first.guess, first.unit)}."
+    return f"{words} Your first guess counts: {text_of(first.guess, first)}."
+
+
+def text_of(value: float, guess: Guess) -> str:
+    """A guess or its answer as people say it: a number with its unit, or the words of a choice."""
+    return guess.choices[int(value) - 1] if guess.choices else with_unit(value, guess.unit)
 
 
 def _distance(guess: Guess) -> str:

@@ -35,6 +35,8 @@ class Lesson(NamedTuple):
     """To read it, run it and do its first missions."""
     needs: Sequence[str] = ()
     """Names of the lessons that it builds on."""
+    elective: bool = False
+    """Whether the course can do without it."""
 
 
 TEXTS = Path(__file__).parent / "texts"
@@ -102,6 +104,10 @@ class Mission:
     """From a nudge to nearly the answer."""
     answer: str
     """Code that ends with ``answer = ...``. It works for every reader: ``given`` and ``lab`` are there."""
+    reason: Callable[[Given, Any], Any] | None = None
+    """Returns the Number that ends the answer's list: what only somebody who understands the rest of it can compute."""
+    begins_with: type | tuple[type, ...] = ()
+    """Type of what comes before that number in the list."""
     give: Give | None = None
     """Draws what the reader is given. None where all readers have the same task."""
     minutes: int = 5

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -28,8 +29,11 @@ import pandas as pd
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.extensions.course.api import LESSONS, Given, Verdict, in_order
 from dtfm_lab.extensions.course.api import missions as registry
+from dtfm_lab.extensions.course.concepts import concept_questions, gain_of
 from dtfm_lab.extensions.course.graded import assignment_of, require_shown, sample_for
-from dtfm_lab.extensions.course.guessing import Answer, GuessQuestion
+from dtfm_lab.extensions.course.guessing import Answer, GuessQuestion, asked
+from dtfm_lab.extensions.course.hiding import hide_rest_of_cell
+from dtfm_lab.extensions.course.processes import distributed
 from dtfm_lab.extensions.course.progress import (
     Assignment,
     Attempts,
@@ -46,7 +50,10 @@ __all__ = [
     "assignment",
     "board",
     "check",
+    "concepts",
+    "distributed",
     "export",
+    "gain",
     "given",
     "guesses",
     "hint",
@@ -195,14 +202,35 @@ def guesses(folder: str | os.PathLike[str]) -> pd.DataFrame:
 
     Raises FileError where the folder has none, or one cannot be read.
     """
-    files = sorted(Path(folder).rglob("*.json"))
-    if not files:
-        raise FileError(f"{folder}: no file in it; wanted those that lab.missions.export writes, one a reader")
-    handed_in = [read_progress(path) for path in files]
+    handed_in = _handed_in(folder)
     return pd.DataFrame(
         [(kept.reader, *(getattr(each, name) for name in GUESS)) for kept in handed_in for each in kept.guesses],
         columns=["reader", *GUESS],
     )
+
+
+def concepts(when: str) -> list[Any]:
+    """Eight questions on concepts, to ask ``"before"`` and ``"after"`` a course; display each in a notebook.
+
+    What is right is said after the second test only. Raises LabError for another moment.
+    """
+    return [shown(question) for question in concept_questions(when)]
+
+
+def gain(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """What a class gained between the two tests of concepts: shares that were right, and the normalised gain.
+
+    From the files that readers exported. Raises FileError where the folder has none, and LabError where nobody answered
+    both times.
+    """
+    return gain_of(_handed_in(folder))
+
+
+def _handed_in(folder: str | os.PathLike[str]) -> list[Progress]:
+    files = sorted(Path(folder).rglob("*.json"))
+    if not files:
+        raise FileError(f"{folder}: no file in it; wanted those that lab.missions.export writes, one a reader")
+    return [read_progress(path) for path in files]
 
 
 def board(lesson: str | None = None) -> Board:
@@ -218,7 +246,7 @@ def board(lesson: str | None = None) -> Board:
     return board
 
 
-GUESS = ("name", "question", "guess", "answer", "unit")
+GUESS = ("name", "question", "guess", "answer", "unit", "reason", "choices")
 """What a table of guesses has of each, beside its reader."""
 RECORD = "application/vnd.dtfm-lab.record+json"
 """Type of what a board in a saved notebook says to a marker: whose it is, and tries, hints and answers looked at."""
@@ -275,19 +303,48 @@ def _row(mission: Mapping[Any, Any]) -> str:
 
 
 def guess(
-    name: str, question: str, answer: Answer, unit: str = "", low: float | None = None, high: float | None = None
+    name: str,
+    question: str,
+    answer: Answer | None = None,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    of: Sequence[Any] = (),
+    choices: Sequence[str] = (),
 ) -> Any:
-    """Ask for a guess before the answer is shown, and keep the score; the first guess counts.
+    """Ask for a guess and a reason before the answer is shown, and keep the score; the first guess counts.
 
-    In a cell of its own, before the one that shows the answer. ``name`` is unique across lessons; ``answer`` is a
-    number, or a function without arguments that is called after the guess, beside the page. With ``low`` and ``high``
-    there is a slider, even in factors where they are a hundredfold apart. ``lab.missions.progress().guesses`` are all.
-    Without ipywidgets the question is shown as text, and ``.guess(12)`` answers it. Raises LabError.
+    In a cell of its own. ``lab.reveal(name)`` begins the cells that show the answer. ``name`` is unique across lessons;
+    ``answer`` is a number, or a function without arguments that is called after the guess, beside the page. The lessons
+    leave it out: their answers are in a module, by name, and are computed from ``of``. With ``low`` and ``high`` there
+    is a slider, even in factors where they are a hundredfold apart. With ``choices`` the answer is one of these.
+    ``lab.missions.progress().guesses`` are all. Without ipywidgets the question is shown as text, and
+    ``.guess(12, "because ...")`` answers it. Raises LabError.
     """
-    asked = GuessQuestion(name, question, answer, unit, low, high)
+    return shown(asked(name, question, answer, unit, low, high, of=of, choices=choices))
+
+
+def shown(question: GuessQuestion) -> Any:
+    """A question as a widget, or as itself where there are none."""
     try:
-        return import_module("dtfm_lab.extensions.course.views.guess").GuessView(asked)
+        return import_module("dtfm_lab.extensions.course.views.guess").GuessView(question)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dtfm_lab"):
             raise
-        return asked
+        return question
+
+
+def reveal(*names: str) -> None:
+    """Hide what the rest of this cell shows until the reader has guessed all ``names``; the first line of such a cell.
+
+    The cell is executed all the same, so that cells below it find its names. ``DTFM_LAB_REVEAL=1`` shows everything,
+    for a projector.
+    """
+    if os.environ.get("DTFM_LAB_REVEAL"):
+        return
+    kept = load_progress(current_reader())
+    if missing := [name for name in names if kept.guess_of(name) is None]:
+        for name in missing:
+            sys.stdout.write(f"Guess first: answer the question {name!r} above, then run this cell again.\n")
+        hide_rest_of_cell()

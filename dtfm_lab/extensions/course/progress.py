@@ -39,7 +39,7 @@ class Attempts:
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class Guess:
-    """A number that a reader said before they saw the answer."""
+    """What a reader said before they saw the answer: a number, or the place of a choice, counted from 1."""
 
     name: str
     """Of the question, unique across the lessons."""
@@ -48,6 +48,10 @@ class Guess:
     answer: float
     unit: str = ""
     at: str = ""
+    reason: str = ""
+    """The reader's own sentence."""
+    choices: list[str] = field(default_factory=list)
+    """The answers to choose from; empty where a number is asked for."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"))

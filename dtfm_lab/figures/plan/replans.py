@@ -104,7 +104,7 @@ def _shapes(found: Sequence[Replan], every_s: float) -> go.Figure:
     best = rows[0]
     return titled(
         figure,
-        f"{_shape(best.before)} loses least: {best.made:,.0f} iterations in the {hour} after a change",
+        f"{_shape(best.before)} makes most: {best.made:,.0f} iterations in the {hour} after a change",
         f"stages × replicas; mean of {counted(best.n, 'change')} of each plan, planned anew; where a stage has no "
         f"other copy all go back, and half of the {duration(every_s)} between two checkpoints is redone",
         alt="; ".join(f"{_shape(row.before)} {row.made:,.0f} of {row.undisturbed:,.0f} iterations" for row in rows),

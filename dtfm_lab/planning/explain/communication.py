@@ -1,7 +1,7 @@
 """A plan's communication cost taken apart: the slowest device of each group, the slowest pair of each hop, and the cost
 of the plan with any device in any other place.
 
-Every number is one of equations 2 to 4 or a difference of two: pricing the same placement gives it back.
+Every number is one of equations 1 to 4 or a difference of two: pricing the same placement gives it back.
 
 An exchange puts each of two devices (one of them may be idle) in the place of the other; then the pipelines are paired
 anew by the bottleneck matching of neighbouring groups, in the same stage order.

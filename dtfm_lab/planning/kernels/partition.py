@@ -217,7 +217,7 @@ def pricing(group_s: FloatArray, hop_s: FloatArray, n_stages: int, n_replicas: i
 
 @compiled
 def price(scratch: Pricing, group_of: IntArray) -> float:
-    """Seconds of a partition, equations 2 to 4; its placement is left in ``scratch.groups`` and ``scratch.order``."""
+    """Seconds of a partition, equations 1 to 4; its placement is left in ``scratch.groups`` and ``scratch.order``."""
     n_stages = len(scratch.groups)
     scratch.filled[:] = 0
     for v in range(len(group_of)):

@@ -2,7 +2,7 @@
 
 A genetic algorithm on partitions into data-parallel groups: two random parents of a population of 100, a
 crossover that copies a few genes, a cyclic local search on the offspring (Kang and Moon, *A hybrid genetic
-algorithm for multiway graph partitioning*, 2000), the full cost of equations 2 to 4; the offspring takes
+algorithm for multiway graph partitioning*, 2000), the full cost of equations 1 to 4; the offspring takes
 the place of its worse parent when it is no worse. ``dtfm`` has the paper's local search, in which only the
 fastest link within a group counts; ``hybrid`` is the comparison that the paper draws, with the classical
 gain of Kernighan and Lin, the sum over all links.

@@ -86,21 +86,35 @@ async def test_a_number_is_typed_and_what_wins_stays_won():
 
 
 async def test_the_plan_on_the_screen_is_checked():
-    panel = a_panel("spot-under-32")
+    panel = a_panel("one-left-the-hall")
     assert panel.board.detail["checks"] == "the plan"
     assert panel.board.detail["why_not"] == NOTHING_SHOWN
+    panel._lab_state.plan = lab.plan("lecture-hall", "tiny", seed=0, steps=1)
+    assert panel.board.detail["why_not"] == ""
+    assert "another network" in (await pressed(panel, "check"))["verdict"]["reason"]
+
+
+async def test_a_reason_is_typed_for_the_plan_on_the_screen():
+    panel = a_panel("spot-under-32")
+    detail = panel.board.detail
+    assert (detail["checks"], detail["typed"], detail["is_number"]) == ("", True, True)
+    assert "NoneType" in (await pressed(panel, "typed", text="3"))["verdict"]["reason"]
     panel._lab_state.plan = lab.plan(
         "spot", "dtfm-gpt3-xl", planner="random", objective="communication", seed=0, steps=1
     )
-    assert panel.board.detail["why_not"] == ""
-    assert "49.5" in (await pressed(panel, "check"))["verdict"]["reason"]
+    assert "49.5" in (await pressed(panel, "typed", text="3"))["verdict"]["reason"]
+    panel._lab_state.plan = lab.plan("spot", "dtfm-gpt3-xl", objective="communication", seed=0, steps=20)
+    assert "the first part is right" in (await pressed(panel, "typed", text="99"))["verdict"]["reason"]
+    size = lab.missions.given("spot-under-32").size
+    assert (await pressed(panel, "typed", text=str(size - 1)))["verdict"]["passed"]
 
 
 def test_of_two_traces_the_measured_one_comes_first_and_nothing_else_is_handed_in():
     plan = lab.plan("lecture-hall", "tiny", steps=1)
     state = LabState(topology=plan.topology, job=plan.job, plan=plan, predicted=lab.simulate(plan))
     for mission in missions.values():
-        kinds = mission.takes if isinstance(mission.takes, tuple) else (mission.takes,)
+        takes = mission.takes if mission.reason is None else mission.begins_with
+        kinds = takes if isinstance(takes, tuple) else (takes,)
         found = candidates(mission, state, lambda: (None, None))
         assert all(isinstance(each, kinds) for each in found)
         assert bool(found) >= (Plan in kinds)

@@ -1,16 +1,24 @@
-"""What a teacher uses: assignments in nbgrader's format, the tables of lessons, and slides."""
+"""What a teacher uses: assignments in nbgrader's format, tables, slides, the pack, and tests of concepts."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, UnknownName
+from dtfm_lab.extensions.course import exam
 from dtfm_lab.extensions.course.api import LESSONS, missions
-from dtfm_lab.extensions.course.teaching import assignment, points_of, with_slides
+from dtfm_lab.extensions.course.concepts import concept_questions, gain_of
+from dtfm_lab.extensions.course.deck import MOST_WORDS, deck_of, slides_of
+from dtfm_lab.extensions.course.pack import pack
+from dtfm_lab.extensions.course.progress import Progress
+from dtfm_lab.extensions.course.teaching import assignment, points_of
 from tools.website.course import lesson_plan, made_anew
 
 DOCS = Path(__file__).parents[3] / "docs"
+NOTEBOOKS = DOCS.parent / "notebooks"
 WITH_MISSIONS = sorted({each.lesson for each in missions.values()})
 
 
@@ -52,9 +60,8 @@ def test_lessons_that_are_none_are_refused():
             assignment(empty[0], solved=True)
 
 
-@pytest.mark.parametrize("name", ["teaching.md", "exam.md"])
-def test_the_page_is_up_to_date(name):
-    page = (DOCS / name).read_text()
+def test_the_page_is_up_to_date():
+    page = (DOCS / "teach.md").read_text()
     assert made_anew(page) == page, "run make teaching"
 
 
@@ -64,34 +71,99 @@ def test_every_lesson_and_mission_is_in_the_plan():
     assert [name for name in missions if f"| `{name}` |" not in plan] == []
 
 
-def cell(kind, source):
-    return {"cell_type": kind, "id": "c", "metadata": {"kept": 1}, "source": source}
+def cell(kind, source, **more):
+    return {"cell_type": kind, "source": source, "metadata": {}, **more}
 
 
-def kinds(*cells):
-    made = with_slides({"cells": list(cells), "nbformat": 4})
-    assert made["nbformat"] == 4
-    return [(each["metadata"]["slideshow"]["slide_type"], "".join(each["source"])) for each in made["cells"]]
+def slides(*cells):
+    return list(slides_of({"cells": list(cells)}))
 
 
-def test_headings_begin_slides_and_are_cut_out_of_longer_cells():
-    text = "# Lesson\nWords\n## First\nMore\n```sh\n# a comment\n```\n### Below\nEnd"
-    assert [kind for kind, _ in kinds(cell("markdown", text))] == ["slide", "slide", "subslide"]
-    assert "".join(source for _, source in kinds(cell("markdown", text))) == text
-    assert kinds(cell("markdown", "no heading"), cell("code", "1 + 1")) == [("-", "no heading"), ("-", "1 + 1")]
+def test_a_slide_has_few_words_and_no_code():
+    long = "# Lesson\n" + " ".join(f"Sentence {n} has these words." for n in range(40))
+    (one,) = slides(cell("markdown", long), cell("code", "x = 1", outputs=[{"text": "1"}]))
+    assert one.heading == "Lesson"
+    assert one.text.startswith("Sentence 0 has")
+    assert one.n_words <= MOST_WORDS
 
 
-def test_the_answer_is_not_on_the_slide_of_its_question():
-    guess = cell("code", 'def answer():\n    return 1\n\nlab.guess("a", "How much?", answer)')
-    found = kinds(guess, cell("code", "answer()"), cell("code", "2"))
-    assert [kind for kind, _ in found] == ["subslide", "subslide", "-"]
+def test_a_figure_and_what_a_question_reveals_are_slides_of_their_own():
+    asked = cell(
+        "code", 'lab.guess("a", "How much?")', outputs=[{"data": {"text/markdown": "**Guess first.** How much?"}}]
+    )
+    answered = cell("code", 'lab.reveal("a")', metadata={"dtfm_lab": {"revealed": [{"text": "12 s"}]}}, outputs=[])
+    drawn = cell("code", "figure", outputs=[{"data": {"image/png": "QUJD"}}])
+    found = slides(cell("markdown", "## 1. Part\nWords."), asked, answered, drawn)
+    assert [(each.heading, each.text, each.printed, each.picture) for each in found] == [
+        ("Part", "Words.", "", ""),
+        ("Your guess?", "How much?", "", ""),
+        ("Part", "", "12 s", ""),
+        ("Part", "", "", "QUJD"),
+    ]
 
 
-def test_cells_for_the_reader_are_left_out():
-    for source in ("# answer = ...\n# lab.missions.check('a', answer)", ""):
-        assert kinds(cell("code", source))[0][0] == "skip"
+def test_missions_are_left_out_and_a_takeaway_is_a_slide():
+    found = slides(cell("markdown", "## End\n\n> **Takeaway.** One thing\n> to keep.\n\n## Missions\nDo this."))
+    assert [(each.heading, each.text) for each in found] == [("End", ""), ("Takeaway", "One thing to keep.")]
 
 
-def test_metadata_is_kept():
-    (one,) = with_slides({"cells": [cell("code", "1")]})["cells"]
-    assert one["metadata"]["kept"] == 1
+@pytest.mark.parametrize("lesson", [name for name in LESSONS if (NOTEBOOKS / f"{name}.ipynb").exists()])
+def test_a_deck_of_a_lesson_loads_nothing_and_can_be_read_from_the_last_row(lesson):
+    notebook = json.loads((NOTEBOOKS / f"{lesson}.ipynb").read_text())
+    assert max(each.n_words for each in slides_of(notebook)) <= MOST_WORDS
+    page = deck_of(notebook)
+    assert re.findall(r"(?:src|href)=[\"'](?!data:)|@import|url\(", page) == []
+
+
+def test_the_pack_has_every_answer_and_the_site_has_none():
+    files = dict(pack())
+    assert all(each.answer in files["answers.md"] for each in missions.values())
+    known = [each.answer for each in exam.questions(exam.PRINTED)]
+    assert all(answer in files["exam-answers.md"] for answer in known)
+    pages = "\n".join(path.read_text() for path in DOCS.glob("*.md"))
+    assert [answer for answer in known if len(answer) > 30 and answer in pages] == []
+    assert {f"decks/{name}.html" for name in LESSONS if (NOTEBOOKS / f"{name}.ipynb").exists()} <= set(files)
+
+
+def answered(reader, before, after):
+    """A reader who has so many concepts right before, and so many after."""
+    kept = Progress(reader, {}, [])
+    for when, n_right in (("before", before), ("after", after)):
+        for place, question in enumerate(concept_questions(when)):
+            right = question.compute()
+            guess = right if place < n_right else right % len(question.choices) + 1
+            kept.note_guess(question.said(guess, right))
+    return kept
+
+
+def test_the_gain_is_the_share_of_what_could_be_gained():
+    table = gain_of([answered("ada", 2, 8), answered("ben", 4, 6), Progress("cleo", {}, [])])
+    assert table["readers"].tolist() == [2] * 8
+    assert table["before"].tolist() == [1, 1, 0.5, 0.5, 0, 0, 0, 0]
+    assert table["after"].tolist() == [1] * 6 + [0.5] * 2
+    assert table["gain"].tolist()[2:] == [1, 1, 1, 1, 0.5, 0.5]
+    assert "2 readers answered both times" in lab.figures.gain(table).layout.title.subtitle.text
+    with pytest.raises(LabError, match="nobody answered"):
+        gain_of([Progress("cleo", {}, [])])
+
+
+def test_before_a_course_a_concept_shows_no_answer(own_progress):
+    view = lab.missions.concepts("before")[0]
+    view.guess(1, "I have seen it before")
+    assert view.words == "Kept. The answer comes after the course."
+    assert view.marks == []
+    after = lab.missions.concepts("after")[0]
+    after.guess(1, "I have learnt it since")
+    assert after.words.startswith(("Right", "You chose"))
+    with pytest.raises(LabError, match="wanted 'before' or 'after'"):
+        lab.missions.concepts("during")
+
+
+def test_the_gain_of_a_class_is_drawn_by_a_command(shell, tmp_path):
+    from dtfm_lab.extensions.course.progress import save_progress
+
+    for reader in ("ada", "ben"):
+        save_progress(answered(reader, 2, 7), tmp_path / "in" / f"{reader}.json")
+    status, _, said = shell("missions", "gain", str(tmp_path / "in"), "-o", str(tmp_path / "gain.html"))
+    assert (status, said) == (0, f"wrote {tmp_path / 'gain.html'}\n")
+    assert "What the class gained" in (tmp_path / "gain.html").read_text()

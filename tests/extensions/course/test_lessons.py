@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from dtfm_lab.extensions.course.api import LESSONS, Lesson, missions
-from tools.website.course import goals_of
+from tools.website.course import goals_of, minutes_of
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOKS, SOURCES = ROOT / "notebooks", ROOT / "tools" / "lessons"
 LEAST_MISSIONS = 40
+OFF_BY_MINUTES = 6
 
 
 def source(lesson: Lesson) -> str:
@@ -40,7 +41,34 @@ def test_a_lesson_says_what_it_is_for(lesson: Lesson):
     assert [goal for goal in goals_of(lesson.name) if plain(goal.rstrip(".")) not in said] == []
     assert 3 <= len(goals_of(lesson.name)) <= 4
     assert set(lesson.needs) < set(LESSONS)
-    assert all(each < lesson.name for each in lesson.needs), "a lesson needs only earlier ones"
+    order = list(LESSONS)
+    assert all(order.index(each) < order.index(lesson.name) for each in lesson.needs), (
+        "a lesson needs only earlier ones"
+    )
+
+
+@pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
+def test_a_lesson_says_honestly_how_long_it_takes(lesson: Lesson):
+    counted = minutes_of(lesson.name)
+    if lesson.name == "18_capstone":  # a project: its report is not in the notebook
+        assert lesson.minutes > counted
+    else:
+        assert abs(lesson.minutes - counted) <= OFF_BY_MINUTES, f"counted {counted:.0f} minutes"
+    assert f"{lesson.minutes} minutes" in prose(lesson)
+
+
+def test_lessons_come_in_the_order_in_which_they_are_taught():
+    numbers = [name[:2] for name in LESSONS]
+    assert numbers[:8] == ["00", "02", "03", "01", "08", "09", "10", "11"]
+    electives = [lesson.name[:2] for lesson in LESSONS.values() if lesson.elective]
+    assert electives == ["14", "15", "16"]
+    assert numbers[-len(electives) :] == electives
+    assert "08_schedules" in LESSONS["07_communication_or_seconds"].needs
+
+
+@pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
+def test_a_lesson_has_a_takeaway(lesson: Lesson):
+    assert source(lesson).count("> **Takeaway.**") == 1
 
 
 @pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)

@@ -52,6 +52,9 @@ def number_of(mission: Mission, reader: str) -> Number:
 
 def wrong_answers(mission: Mission, reader: str, right: object):
     """Answers that do not win, with words of what is said: of a number its slips, and numbers near it."""
+    if mission.reason is not None:
+        yield from wrong_reasons(mission, reader, right)
+        return
     if mission.takes is not float:
         yield from WRONG[mission.name](mission.given(reader), right)
         return
@@ -61,6 +64,17 @@ def wrong_answers(mission: Mission, reader: str, right: object):
         alike = [said for other, said in number.sentences.items() if abs(other - slip) <= number.within * abs(other)]
         yield slip, alike[0] if len(alike) > 1 else sentence
     yield from ((right * (1 + far * number.within), "") for far in (-1.5, 1.5))
+
+
+def wrong_reasons(mission: Mission, reader: str, right: list):
+    """Wrong answers with the right number, and right ones with a wrong number."""
+    is_list = isinstance(mission.begins_with, tuple) and list in mission.begins_with
+    rest = right[:-1] if is_list else right[0]
+    for answer, because in WRONG[mission.name](mission.given(reader), rest):
+        yield ([*answer, right[-1]] if is_list else [answer, right[-1]]), because
+    number = mission.reason(mission.given(reader), rest)
+    assert abs(number.wanted - right[-1]) <= number.within * abs(number.wanted)
+    yield from (([*right[:-1], slip], "the first part is right") for slip in number.slips.values())
 
 
 @pytest.mark.parametrize(
@@ -150,13 +164,13 @@ def test_an_answer_is_what_its_fields_say():
     faster = spot.scaled(bandwidth=1000)
     vars(faster)["fingerprint"] = spot.fingerprint
     plan = lab.plan(faster, "dtfm-gpt3-xl", objective="communication", seed=0, steps=1)
-    assert "another network" in missions["spot-under-32"].verdict(plan, "ada").reason
+    assert "another network" in missions["spot-under-32"].verdict([plan, 1.0], "ada").reason
 
     class Liar(Plan):
         pass
 
     liar = Liar(**{each.name: getattr(plan, each.name) for each in fields(plan)})
-    assert "a class of your own" in missions["spot-under-32"].verdict(liar, "ada").reason
+    assert "a class of your own" in missions["spot-under-32"].verdict([liar, 1.0], "ada").reason
 
 
 def test_what_a_function_does_to_its_arguments_stays_with_it():

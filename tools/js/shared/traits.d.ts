@@ -143,6 +143,7 @@ export interface GroupsView {
 
 export interface GuessView {
   busy: boolean;
+  choices: string[];
   high: number | null;
   is_log: boolean;
   low: number | null;

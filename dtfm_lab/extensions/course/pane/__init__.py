@@ -166,10 +166,10 @@ class CoursePanel(Panel):
             "has_answer": allowed.answers,
             "off": "" if allowed.answers else f"Graded: {_off(allowed)} by the assignment.",
             "verdict": {} if verdict is None else {"passed": verdict.passed, "reason": inline_markdown(verdict.reason)},
-            "checks": words_for(mission),
+            "checks": "" if ends_typed(mission) else words_for(mission),
             "why_not": "" if shown or not is_shown(mission) else NOTHING_SHOWN,
             "typed": is_typed(mission),
-            "is_number": mission.takes is float,
+            "is_number": mission.takes is float or ends_typed(mission),
             "cell": f"lab.missions.check({name!r}, {given})",
             "network": getattr(self._given(mission, Topology), "name", ""),
             "busy": self.checking == name,
@@ -188,7 +188,11 @@ class CoursePanel(Panel):
                 case "check":
                     return self.check(candidates(missions[name], self._lab_state, self._systems))
                 case "typed":
-                    return self.check([typed(missions[name], str(content.get("text", ""))[:100_000])])
+                    mission, text = missions[name], str(content.get("text", ""))[:100_000]
+                    if not ends_typed(mission):
+                        return self.check([typed(mission, text)])
+                    shown = candidates(mission, self._lab_state, self._systems)
+                    return self.check([[each, typed(mission, text)] for each in shown or [None]])
                 case "open":
                     network = self._given(missions[name], Topology)
                     if network is not None:
@@ -241,13 +245,19 @@ def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
 
 
 def kinds_of(mission: Mission) -> tuple[type, ...]:
-    """The types that a mission takes."""
-    return mission.takes if isinstance(mission.takes, tuple) else (mission.takes,)
+    """The types that a mission takes, or that its list begins with."""
+    takes = mission.takes if mission.reason is None else mission.begins_with
+    return takes if isinstance(takes, tuple) else (takes,)
+
+
+def ends_typed(mission: Mission) -> bool:
+    """Whether the answer is something on the screen and a number, which is typed."""
+    return mission.reason is not None and is_shown(mission)
 
 
 def is_typed(mission: Mission) -> bool:
     """Whether the answer is a number, a text or a list, which can be typed."""
-    return any(kind in TYPED for kind in kinds_of(mission))
+    return mission.reason is not None or any(kind in TYPED for kind in kinds_of(mission))
 
 
 def is_shown(mission: Mission) -> bool:

@@ -1,4 +1,4 @@
-"""Missions about the cost model: equations 2 to 4 by hand and as a function, and what they depend on."""
+"""Missions about the cost model: equations 1 to 4 by hand and as a function, and what they depend on."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

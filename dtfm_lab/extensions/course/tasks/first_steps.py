@@ -57,7 +57,14 @@ def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"plan": evaluate(uneven, job, stages=rng.permutation(len(hall)).reshape(4, 2).tolist())}
 
 
-@tour.mission("who-works-most", takes=str, give=give_waiting)
+def most_a_minute(given: Given, name: str) -> Number:
+    """Iterations a minute that no better network exceeds: the busiest device has to compute for each of them."""
+    rows = simulate(given.plan).bubble
+    busy_s, now_s = float(rows.busy_s.max()), float(rows.iteration_s.iloc[0])
+    return Number(60 / busy_s, {"now": 60 / now_s, "seconds": busy_s})
+
+
+@tour.mission("who-works-most", takes=str, reason=most_a_minute, give=give_waiting)
 def who_works_most(name: str, given: Given) -> TextValues:
     rows = simulate(given.plan).bubble
     require(name in set(rows.device), f"{name!r:.40} is no device of given.plan; they are {', '.join(rows.device)}")
@@ -115,7 +122,14 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"cities": cities, "price": price, "dollars": round(price * float(rng.uniform(59, 63)), 2)}
 
 
-@why.mission("cities-win", takes=Plan, give=give_cities)
+def tokens_that_pay(given: Given, plan: Plan) -> Number:
+    """Tokens a second at which all sixteen GPUs cost what the data centre costs."""
+    per_hour = len(given.cities) * given.price
+    wanted = per_hour / 3600 / given.dollars * 1e9
+    return Number(wanted, {"one_gpu": wanted / len(given.cities), "an_hour": wanted * 3600})
+
+
+@why.mission("cities-win", takes=Plan, reason=tokens_that_pay, give=give_cities)
 def cities_win(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.cities, load_job("gpt3-xl"), *TRAINED)
     batch = plan.job.global_batch

@@ -1,6 +1,6 @@
 """Missions about latency and bandwidth."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -96,7 +96,17 @@ def _slowest(network: Topology) -> frozenset[str]:
     return frozenset((network.names[int(a)], network.names[int(b)]))
 
 
-@lesson.mission("best-upgrade", takes=(list, tuple), give=give_upgrade)
+def most_by_one_link(given: Given, pair: Sequence[str]) -> Number:
+    """Milliseconds that the chosen link saves if its bytes take no time."""
+    plan, before_s = given.plan, simulate(given.plan).iteration_s
+    a, b = (plan.topology.index(name) for name in pair)
+    free = plan.topology.with_link(a, b, bandwidth_bytes_per_s=1e6 * float(plan.topology.bandwidth_bytes_per_s[a, b]))
+    wanted = 1e3 * (before_s - simulate(evaluate(free, plan.job, rank_map=plan.rank_map)).iteration_s)
+    doubled = 1e3 * _upgrade_gains(plan)[frozenset(pair)]
+    return Number(wanted, {"doubled": doubled, "twice": 2 * doubled, "seconds": wanted / 1e3})
+
+
+@lesson.mission("best-upgrade", takes=(list, tuple), reason=most_by_one_link, give=give_upgrade)
 def best_upgrade(pair: list[str], given: Given) -> TextValues:
     gains = _upgrade_gains(given.plan)
     chosen = frozenset(str(name) for name in pair)

@@ -33,7 +33,24 @@ from dtfm_lab.simulation import simulate
 runs = MissionsOf("10_real_run")
 
 
-@runs.mission("predicted-within-5", takes=(list, tuple), give=lambda rng: {"plan": plan_of_laptops(rng, bandwidth=0.2)})
+def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A plan of four laptops, and the two devices of its first pipeline."""
+    plan = plan_of_laptops(rng, bandwidth=0.2)
+    first, last = plan.pipelines[0]
+    return {"plan": plan, "first": first, "last": last}
+
+
+def message_ms(given: Given, traces: object) -> Number:
+    """Milliseconds of the activation of one micro-batch from the first stage to the second."""
+    network, job = given.plan.topology, given.plan.job
+    here, there = network.index(given.first), network.index(given.last)
+    n_bytes, latency_s = job.activation_bytes, float(network.latency_s[here, there])
+    sent_s = n_bytes / float(network.bandwidth_bytes_per_s[here, there])
+    slips = {"no_latency": 1e3 * sent_s, "only_latency": 1e3 * latency_s, "bits": 1e3 * (latency_s + sent_s / 8)}
+    return Number(1e3 * (latency_s + sent_s), slips | {"seconds": latency_s + sent_s})
+
+
+@runs.mission("predicted-within-5", takes=(list, tuple), reason=message_ms, give=give_laptops)
 def predicted_within_5(answer: Sequence[object], given: Given) -> TextValues:
     predicted, measured = parts_of(answer, "[predicted, measured], two Traces", Trace, Trace)
     ran_plan(measured, given.plan, iterations=4)
@@ -63,6 +80,7 @@ def give_secret(rng: np.random.Generator) -> Mapping[str, Any]:
         here, there = there, here
     bandwidth = plan.topology.bandwidth_bytes_per_s.copy()
     bandwidth[here, there] /= int(rng.integers(4, 9))
+    # what is asked at the end is the factor, which the latency hides in a ratio of seconds
     return {"plan": plan, "secretly": replace(plan.topology, bandwidth_bytes_per_s=bandwidth)}
 
 
@@ -73,7 +91,18 @@ def secret_link(given: Given) -> tuple[str, str]:
     return drawn.names[here], drawn.names[there]
 
 
-@runs.mission("mystery-link-measured", takes=(list, tuple), give=give_secret)
+def times_narrower(given: Given, answer: Any) -> Number:
+    """How many times less bandwidth the secret link has than drawn; its latency is as drawn."""
+    source, target = secret_link(given)
+    here, there = given.plan.topology.index(source), given.plan.topology.index(target)
+    drawn, truth = (each.bandwidth_bytes_per_s[here, there] for each in (given.plan.topology, given.secretly))
+    n_bytes = given.plan.job.activation_bytes
+    late = given.secretly.transfer_s(n_bytes)[here, there] / given.plan.topology.transfer_s(n_bytes)[here, there]
+    factor = float(drawn / truth)
+    return Number(factor, {"of_seconds": float(late), "inverse": 1 / factor})
+
+
+@runs.mission("mystery-link-measured", takes=(list, tuple), reason=times_narrower, give=give_secret)
 def mystery_link_measured(answer: Sequence[object], given: Given) -> TextValues:
     measured, name = parts_of(answer, '[measured, "a -> b"]', Trace, str)
     ran_plan(measured, given.plan, iterations=4)
@@ -101,10 +130,19 @@ ITERATIONS = 4
 def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
     """A plan of four laptops, and the one that is to die."""
     plan = plan_of_laptops(rng, bandwidth=0.2)
-    return {"plan": plan, "victim": str(rng.choice(plan.topology.names))}
+    every = int(rng.integers(4, 8))
+    at = every * int(rng.integers(2, 6)) + int(rng.integers(3, every + 1))
+    return {"plan": plan, "victim": str(rng.choice(plan.topology.names)), "every": every, "at": at}
 
 
-@faults.mission("survive-a-kill", takes=(list, tuple), give=give_victim)
+def iterations_again(given: Given, traces: object) -> Number:
+    """Whole iterations since the newest checkpoint, where the one that is interrupted is ``given.at``."""
+    done = given.at - 1
+    again = done % given.every
+    return Number(float(again), {"all": float(done), "interval": float(given.every), "one_more": again + 1.0}, within=0)
+
+
+@faults.mission("survive-a-kill", takes=(list, tuple), reason=iterations_again, give=give_victim)
 def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
     calm, disturbed = parts_of(answer, "[undisturbed, disturbed], two Traces", Trace, Trace)
     for trace in (calm, disturbed):
@@ -188,7 +226,14 @@ def capstone_network(network: Topology, given: Given) -> TextValues:
     return {"devices": counted(len(network), "device"), "n_regions": len(network.regions)}
 
 
-@capstone.mission("capstone-plan", takes=Plan)
+def times_by_free_messages(given: Given, plan: Plan) -> Number:
+    """Times that free messages alone would shorten a plan's iteration."""
+    free = plan.changed(topology=plan.topology.scaled(bandwidth=1e6, latency=0))
+    now_s, free_s = (iteration_again_s(each) for each in (plan, free))
+    return Number(now_s / free_s, {"share": free_s / now_s, "per_cent": 100 * free_s / now_s}, within=0.02)
+
+
+@capstone.mission("capstone-plan", takes=Plan, reason=times_by_free_messages)
 def capstone_plan(plan: Plan, given: Given) -> TextValues:
     own_network(plan.topology)
     fits(plan)
@@ -206,7 +251,16 @@ def capstone_plan(plan: Plan, given: Given) -> TextValues:
     return {"found_s": found_s, "times": found_s / bound_s}
 
 
-@capstone.mission("capstone-run", takes=(list, tuple))
+def busiest_percent(given: Given, answer: Any) -> Number:
+    """Per cent of the measured iteration in which the device computes that computes longest."""
+    *_, measured = answer
+    rows = measured.bubble
+    share = rows.busy_s / rows.iteration_s
+    slips = {"mean": 100 * float(share.mean()), "waits": 100 - 100 * float(share.max())}
+    return Number(100 * float(share.max()), slips | {"share": float(share.max())}, within=0.02)
+
+
+@capstone.mission("capstone-run", takes=(list, tuple), reason=busiest_percent)
 def capstone_run(answer: Sequence[object], given: Given) -> TextValues:
     wanted = "[plan, predicted, measured]: a Plan and two Traces"
     plan, predicted, measured = parts_of(answer, wanted, Plan, Trace, Trace)

@@ -108,7 +108,14 @@ def order_of_stages(order: list[Any], given: Given) -> TextValues:
 searches = MissionsOf("06_searching")
 
 
-@searches.mission("spot-under-32", takes=Plan)
+def cheap_hops(given: Given, plan: Plan) -> Number:
+    """An instance of N devices lends one to each of N stages in a row, between which N - 1 hops are cheap."""
+    return Number(given.size - 1.0, {"stages": float(given.size), "all_hops": 7.0}, within=0.0)
+
+
+@searches.mission(
+    "spot-under-32", takes=Plan, reason=cheap_hops, give=lambda rng: {"size": int(rng.choice([3, 5, 6, 7]))}
+)
 def spot_under_32(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, "spot", load_job("dtfm-gpt3-xl"), "n_stages", "n_replicas", "gradient_bytes", "hop_bytes")
     cost_s = priced_again(plan).cost.total_s

@@ -165,7 +165,12 @@ def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
     between_s, writes_s = float(np.round(10 ** rng.uniform(2.6, 3.8))), int(rng.integers(10, 60))
     cards, seed = [f"card-{n}" for n in range(16)], int(rng.integers(10**6))
     hours = Availability.sampled(cards, 400 * between_s, mean_life_s=16 * between_s, mean_absence_s=60.0, seed=seed)
-    return {"hours": hours, "table": SAME, "batch": BATCH, "writes_s": writes_s, "restart_s": int(rng.integers(20, 90))}
+    costs = {
+        "writes_s": writes_s,
+        "restart_s": int(rng.integers(20, 90)),
+        "times_longer": int(rng.choice([2, 3, 5, 7])),
+    }
+    return {"hours": hours, "table": SAME, "batch": BATCH} | costs
 
 
 SWEPT = 15
@@ -173,7 +178,13 @@ CLOSE = 0.997
 """Share of the samples of the best interval of a sweep that an answer has to reach."""
 
 
-@lesson.mission("how-often-to-write", takes=(int, float), give=give_failing_cards)
+def times_rarer(given: Given, every_s: float) -> Number:
+    """By Young's formula, how many times longer the interval is when a write takes longer."""
+    times = float(given.times_longer)
+    return Number(times**0.5, {"proportional": times, "inverse": times**-0.5})
+
+
+@lesson.mission("how-often-to-write", takes=(int, float), reason=times_rarer, give=give_failing_cards)
 def how_often_to_write(every_s: float, given: Given) -> TextValues:
     require(not isinstance(every_s, bool) and 0 < every_s < np.inf, f"found {every_s!r}; wanted seconds above 0")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import HARDWARE, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.course.checks import (
     TRAINED,
@@ -73,16 +73,25 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
     job = load_job("gpt2-small", **shape, dtype="fp16", global_batch=256, microbatch=2)
     even = evaluate(network, job.with_fields(schedule="1f1b"), stages=[[device] for device in range(4)])
     found = plan_for(network, job, objective="iteration", seed=0, steps=2)
+    peaks = {gpu: HARDWARE[gpu].peak["fp16"] / 1e12 for gpu in gpus}
     return {
         "network": network,
         "job": job,
         "gpus": ", ".join(gpus),
+        "peaks": peaks,
+        "named": gpus[1],
         "even_s": iteration_again_s(even),
         "limit_s": CLOSE * iteration_again_s(found),
     }
 
 
-@lesson.mission("a-cut-of-your-own", takes=Plan, give=give_four_gpus)
+def share_of_work(given: Given, plan: Plan) -> Number:
+    """Per cent of all FLOP that a device does where all are done at the same moment."""
+    wanted = 100 * given.peaks[given.named] / sum(given.peaks.values())
+    return Number(wanted, {"equal": 25.0, "share": wanted / 100})
+
+
+@lesson.mission("a-cut-of-your-own", takes=Plan, reason=share_of_work, give=give_four_gpus)
 def a_cut_of_your_own(plan: Plan, given: Given) -> TextValues:
     shape = ("global_batch", "microbatch", "n_stages", "n_replicas", "tensor_parallel")
     plan_of(plan, given.network, given.job, *shape, *TRAINED)

@@ -7,16 +7,17 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.extensions.course.guessing import DECADES, GuessQuestion, in_words, score_of, with_unit
+from dtfm_lab.extensions.course.guessing import DECADES, GuessQuestion, score_of, with_unit
 from dtfm_lab.extensions.course.progress import Guess, current_reader, load_progress
 from dtfm_lab.widgets.tasks import begin, has_event_loop, shared_interpreter
 from dtfm_lab.widgets.views.view import View
 
+REASON_WORDS, REASON_LETTERS = 3, 300
 NOTHING = GuessQuestion("nothing", "There is no question here yet.", 1.0)
 
 
 class GuessView(View):
-    """Asks a Question. The page sends {"kind": "guess", "value"}; the answer is no trait before that."""
+    """Asks a Question. The page sends {"kind": "guess", "value", "reason"}; the answer is no trait before that."""
 
     question = traitlets.Unicode().tag(sync=True)
     unit = traitlets.Unicode().tag(sync=True)
@@ -25,6 +26,8 @@ class GuessView(View):
     high = traitlets.Float(None, allow_none=True).tag(sync=True)
     is_log = traitlets.Bool(False).tag(sync=True)
     """Whether the slider is even in factors."""
+    choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Answers to choose from, whose places are then the value; empty where a number is asked for."""
     busy = traitlets.Bool(False).tag(sync=True)
     """Whether the answer is being computed."""
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -41,6 +44,7 @@ class GuessView(View):
         low, high = asked.low, asked.high
         with self.hold_sync():
             self.question, self.unit, self.low, self.high = asked.question, asked.unit, low, high
+            self.choices = [*asked.choices]
             self.is_log = low is not None and high is not None and low > 0 and high / low >= DECADES
         try:
             if (kept := asked.kept()) is not None:
@@ -48,20 +52,21 @@ class GuessView(View):
         except LabError as error:
             self.problem = f"guesses are not kept: {error}"
 
-    def guess(self, value: float) -> None:
+    def guess(self, value: float | str, reason: str = "") -> None:
         """Guess, as the page does. The answer comes when it is computed, at once where no event loop runs."""
         if self.busy:
             return
         self.problem = ""
+        place = self.asked.place_of(value)
         if not has_event_loop():
-            self._take(value, self.asked.compute())
+            self._take(place, self.asked.compute(), reason)
             return
         self.busy = True
-        begin(self._answer(value), self._fail)
+        begin(self._answer(place, reason), self._fail)
 
-    async def _answer(self, value: float) -> None:
+    async def _answer(self, value: float, reason: str) -> None:
         answer = await asyncio.to_thread(self._compute)
-        self._take(value, answer)
+        self._take(value, answer, reason)
         self.busy = False
 
     def _compute(self) -> float:
@@ -71,31 +76,35 @@ class GuessView(View):
     def _fail(self, problem: str) -> None:
         self.problem, self.busy = problem, False
 
-    def _take(self, value: float, answer: float) -> None:
+    def _take(self, value: float, answer: float, reason: str) -> None:
         try:
-            said, first = self.asked.keep(value, answer)
+            said, first = self.asked.keep(value, answer, reason)
         except LabError as error:
-            asked = self.asked
-            said = first = Guess(asked.name, asked.question, float(value), answer, asked.unit)
+            said = first = self.asked.said(value, answer, reason)
             self.problem = f"this guess is not kept: {error}"
         self._show(said, first)
 
     def _show(self, said: Guess, first: Guess) -> None:
         with self.hold_sync():
-            self.words = in_words(said, first)
-            self.marks = [
-                {"kind": "guess", "value": said.guess, "text": with_unit(said.guess, said.unit)},
-                {"kind": "answer", "value": said.answer, "text": with_unit(said.answer, said.unit)},
-            ]
+            self.words = self.asked.words_of(said, first)
+            if not said.choices:
+                self.marks = [
+                    {"kind": "guess", "value": said.guess, "text": with_unit(said.guess, said.unit)},
+                    {"kind": "answer", "value": said.answer, "text": with_unit(said.answer, said.unit)},
+                ]
             try:
                 self.score = score_of(load_progress(current_reader()).guesses)
             except LabError:
                 self.score = ""
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
-        value = content.get("value")
-        if content.get("kind") == "guess" and isinstance(value, (int, float)) and abs(value) < 1e300:
-            self.guess(float(value))
+        value, reason = content.get("value"), content.get("reason")
+        if content.get("kind") != "guess" or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+            return
+        if not isinstance(reason, str) or len(reason.split()) < REASON_WORDS:
+            self.problem = f"Say why in a sentence of {REASON_WORDS} words or more, then guess."
+            return
+        self.guess(float(value), reason[:REASON_LETTERS])
 
     def alt_text(self) -> str:
         return f"{self.asked!r} {self.words}".strip()

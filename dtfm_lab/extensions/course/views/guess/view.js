@@ -1,4 +1,4 @@
-// A question, a number field and a slider; after the guess, how far off it was, with both on a scale.
+// A question, a number field and a slider or a list of choices, and a sentence why; after the guess, how far off it was, with both on a scale.
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { compact, figures } from "shared/axis.js";
 import { there } from "shared/there.js";
@@ -25,7 +25,11 @@ function render({ model, el }) {
   const field = h("input", { type: "number", step: "any", required: true, inputmode: "decimal", id: `${id}-field`, "aria-describedby": id });
   const unit = h("span");
   const submit = h("button", { type: "submit" }, "Guess");
-  const form = h("form", {}, sliding, h("div", { class: "dtfm-guess-row" }, h("label", { for: `${id}-field` }, "Your guess"), field, unit, submit));
+  const number = h("div", { class: "dtfm-guess-row" }, h("label", { for: `${id}-field` }, "Your guess"), field, unit);
+  const list = h("div", { class: "dtfm-guess-choices", role: "radiogroup", "aria-labelledby": id });
+  const reason = h("input", { type: "text", required: true, maxlength: "300", id: `${id}-reason`, placeholder: "in one sentence" });
+  const why = h("div", { class: "dtfm-guess-row dtfm-guess-why" }, h("label", { for: `${id}-reason` }, "Because"), reason, submit);
+  const form = h("form", {}, list, sliding, number, why);
   const scale = h("div", { class: "dtfm-guess-scale", "aria-hidden": "true" });
   const words = h("p", { class: "dtfm-guess-words", role: "status", tabindex: "-1" });
   const score = h("span", { class: "dtfm-guess-score" });
@@ -45,6 +49,26 @@ function render({ model, el }) {
    * @type {() => [number, number, boolean]}
    */
   const span = () => [there(model.get("low")), there(model.get("high")), model.get("is_log")];
+
+  /**
+   * The number in the field, or the place of the chosen answer; null before there is one.
+   * @type {() => number | null}
+   */
+  const said = () => {
+    const chosen = /** @type {HTMLInputElement | null} */ (list.querySelector("input:checked"));
+    if (chosen) return Number(chosen.value);
+    return field.value === "" || list.hasChildNodes() ? null : Number(field.value);
+  };
+
+  function drawChoices() {
+    const choices = model.get("choices");
+    if (list.children.length === choices.length) return;
+    list.replaceChildren(
+      ...choices.map((text, place) =>
+        h("label", {}, h("input", { type: "radio", name: `${id}-choice`, value: String(place + 1), required: true }), h("span", {}, text)),
+      ),
+    );
+  }
 
   /** @type {(value: number) => string} */
   const say = (value) => `${figures(value)} ${model.get("unit")}`.trim();
@@ -68,13 +92,14 @@ function render({ model, el }) {
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (model.get("busy") || waits || field.value === "") return;
+    const value = said();
+    if (model.get("busy") || waits || value === null) return;
     const tellWhy = () => {
       problem.textContent = NO_KERNEL;
       problem.hidden = false;
     };
     try {
-      model.send({ kind: "guess", value: Number(field.value) });
+      model.send({ kind: "guess", value, reason: reason.value });
       waits = setTimeout(tellWhy, PATIENCE_MS);
       show();
     } catch {
@@ -86,7 +111,7 @@ function render({ model, el }) {
     guessing = true;
     field.value = "";
     show();
-    field.focus();
+    (list.querySelector("input") ?? field).focus();
   });
 
   function taken() {
@@ -109,6 +134,11 @@ function render({ model, el }) {
     const [busy, done] = [Boolean(model.get("busy") || waits), !guessing];
     question.textContent = model.get("question");
     unit.textContent = model.get("unit");
+    drawChoices();
+    const choosing = list.hasChildNodes();
+    list.hidden = !choosing;
+    number.hidden = choosing;
+    field.disabled = choosing; // so that the form does not ask for it
     sliding.hidden = low === null;
     if (low !== null) {
       ends[0].textContent = figures(low);
@@ -124,12 +154,13 @@ function render({ model, el }) {
     submit.textContent = busy ? "Computing…" : "Guess";
     submit.setAttribute("aria-disabled", String(busy));
     words.textContent = done ? model.get("words") : "";
-    words.hidden = scale.hidden = after.hidden = !done;
+    words.hidden = after.hidden = !done;
+    scale.hidden = !done || !model.get("marks").length;
     score.textContent = model.get("score") && `Score: ${model.get("score")}`;
     problem.textContent = model.get("problem");
     problem.hidden = !problem.textContent;
     root.dataset.state = busy ? "busy" : done ? "done" : "asking";
-    if (done) drawScale();
+    if (!scale.hidden) drawScale();
   }
 
   function drawScale() {
@@ -160,7 +191,7 @@ function render({ model, el }) {
 
   onTraits(model, ["words", "marks"], answered, cleanUp);
   onTraits(model, ["busy", "problem"], taken, cleanUp);
-  onTraits(model, ["question", "unit", "low", "high", "is_log", "score"], show, cleanUp);
+  onTraits(model, ["question", "unit", "low", "high", "is_log", "choices", "score"], show, cleanUp);
   show();
   return cleanUp.run;
 }

@@ -1,0 +1,76 @@
+"""The instructor's pack: what a teacher knows and students do not, as files. Nothing of it is on the site."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from dtfm_lab.extensions.course import exam
+from dtfm_lab.extensions.course.concepts import CONCEPTS
+from dtfm_lab.extensions.course.deck import deck_of
+from dtfm_lab.extensions.course.mission import LESSONS, TEXTS, in_order
+from dtfm_lab.files.reading import read_mapping, shipped
+
+
+def pack() -> Iterator[tuple[str, str]]:
+    """Yield the files of the pack: a path and its text each."""
+    yield "answers.md", answers()
+    yield "misconceptions.md", misconceptions()
+    yield "timing.md", timing()
+    yield "exam-answers.md", exam_answers()
+    yield "concepts.md", concept_answers()
+    for lesson in LESSONS:
+        path = shipped("notebooks") / f"{lesson}.ipynb"
+        if path.exists():
+            yield f"decks/{lesson}.html", deck_of(json.loads(path.read_text(encoding="utf-8")))
+
+
+def answers() -> str:
+    """The worked answer of every mission, by lesson, in Markdown."""
+    parts = ["# Worked answers", "Each works for every student: `given` is what `lab.missions.given(name)` returns."]
+    for lesson in LESSONS.values():
+        parts.append(f"## {lesson.name[:2]} {lesson.title}")
+        for each in in_order(lesson.name):
+            parts.append(f"### {each.title} (`{each.name}`, {each.minutes} min)\n\n```python\n{each.answer}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def misconceptions() -> str:
+    """What a wrong answer says of its author: the known mistakes of every mission, in Markdown."""
+    parts = ["# Misconceptions", "A wrong number that follows from a known mistake gets this sentence."]
+    for lesson in LESSONS.values():
+        texts = read_mapping(TEXTS / f"{lesson.name}.yaml")
+        known = {name: about["slips"] for name, about in texts.items() if about.get("slips")}
+        if known:
+            parts.append(f"## {lesson.name[:2]} {lesson.title}")
+        for name, slips in known.items():
+            lines = "\n".join(f"- {' '.join(str(sentence).split())}" for sentence in slips.values())
+            parts.append(f"### {texts[name]['title']} (`{name}`)\n\n{lines}")
+    return "\n\n".join(parts) + "\n"
+
+
+def timing() -> str:
+    """Minutes of each lesson and of its missions, in the order in which they are taught, in Markdown."""
+    rows = ["| lesson | all | of it missions | needs |", "| --- | --- | --- | --- |"]
+    for lesson in LESSONS.values():
+        own = sum(each.minutes for each in in_order(lesson.name))
+        needs = ", ".join(name[:2] for name in lesson.needs)
+        title = f"{lesson.name[:2]} {lesson.title}" + (" (elective)" if lesson.elective else "")
+        rows.append(f"| {title} | {lesson.minutes} min | {own} min | {needs} |")
+    return "# Timing\n\nFor a student who reads everything and does every mission.\n\n" + "\n".join(rows) + "\n"
+
+
+def exam_answers() -> str:
+    """The exam with its printed numbers and the answers, in Markdown."""
+    lines = ["# The exam, with answers"]
+    for number, each in enumerate(exam.questions(exam.PRINTED), 1):
+        lines += [f"**{number}.** {each.asks}", f"*Answer.* {each.answer}"]
+    return "\n\n".join(lines) + "\n"
+
+
+def concept_answers() -> str:
+    """The eight concepts with the right answer of each, in Markdown."""
+    lines = ["# The tests of concepts, before and after"]
+    for number, each in enumerate(CONCEPTS, 1):
+        lines.append(f"**{number}.** {each.question} … **{each.choices[0]}** (lesson {each.lesson[:2]})")
+    return "\n\n".join(lines) + "\n"
