@@ -91,5 +91,5 @@ def joined(topology: Topology, a: int, b: int) -> list[tuple[int, int]]:
     regions = [device.region for device in topology.devices]
     if regions[a] == regions[b] or "" in (regions[a], regions[b]):
         return [(a, b)]
-    of = [[i for i, region in enumerate(regions) if region == regions[end]] for end in (a, b)]
-    return list(product(*of))
+    near, far = ([i for i, region in enumerate(regions) if region == regions[end]] for end in (a, b))
+    return list(product(near, far))
