@@ -46,9 +46,8 @@ def stream_frontier(
     Parameters
     ----------
     steps, seconds
-        ``steps`` of every search, with which equal seeds give equal frontiers, or ``seconds`` of all of them
-        together. 20
-        seconds per batch if neither is given.
+        ``steps`` of every search, with which equal seeds give equal frontiers, or ``seconds`` of all of them together.
+        20 seconds per batch if neither is given.
     batches
         Global batches, in sequences. Each has its own frontier. None for only the job's batch.
     searches

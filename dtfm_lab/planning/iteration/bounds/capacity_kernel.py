@@ -1,8 +1,7 @@
 """The inner loop of the bound: how many micro-batches a device passes within a time, with its best neighbours.
 
 The module ``refutation`` explains the laws behind each line. A device is tried with every class as the neighbour before
-it (``Above``) and every class as the one after it (``Below``), because the best link to one may lead to a class that
-the other has taken. Taking the best link on each side separately would be simpler, but gives a looser bound. Three
+it (``Above``) and every class as the one after it (``Below``), because the best links to both may lead to the same device. Taking the best link on each side separately would be simpler, but gives a looser bound. Three
 prunings keep this quick: the shortest averaging, the maximum with any neighbour after, and the maximum with these two
 neighbours. Each is compared with what is known to be possible already.
 """
@@ -24,7 +23,7 @@ SLACK = 2e-9
 COUNTED = 1 + 1e-12
 """Factor by which a capacity is rounded up before it is cut to a whole number. It adds half of what ``SURELY`` adds."""
 COUNTED_SLACK = 1e-9
-"""Added after that. A device that passes all but a billionth of a micro-batch counts as passing it."""
+"""Added after that. A device that lacks only a billionth of a micro-batch counts as passing it."""
 
 
 class Rules(NamedTuple):

@@ -338,9 +338,9 @@ def _ranked(found: list[tuple[float, IntArray]], slower: FloatArray, count: IntA
 #
 # Replicas that split gradients, or with zero-3 also parameters, exchange them in every micro-batch. A ring that gathers
 # has R - 1 rounds, each as long as its slowest link (``GroupRings``). This is at least the best link that leaves a
-# device and, in a group on both sides of a cut, the best link across in either direction. Layers follow each other, so a
-# pass takes at least all its messages, and at least computing plus the message that nothing hides: of the first
-# layer that is gathered, and of the last that is scattered (``streamed_s``).
+# device and, in a group on both sides of a cut, the best link across in either direction. Layers follow each other, so
+# a pass takes at least all its messages, and at least computing plus the message that nothing hides: of the first layer
+# that is gathered, and of the last that is scattered (``streamed_s``).
 
 
 @dataclass(frozen=True, eq=False)

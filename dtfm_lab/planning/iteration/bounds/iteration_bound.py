@@ -76,9 +76,8 @@ def iteration_bound_steps(
     Parameters
     ----------
     upper_s
-        Seconds of some plan; the search for a bound ends there. Or a function that is called at every step and
-        returns the
-        seconds of the best plan so far. Infinite if no plan is known.
+        Seconds of some plan; the search for a bound ends there. Or a function that is called at every step and returns
+        the seconds of the best plan so far. Infinite if no plan is known.
     schedules
         Names of the schedules that plans may have, if the job names none. None for all that are built in.
     max_price_per_hour

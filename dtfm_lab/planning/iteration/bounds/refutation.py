@@ -6,7 +6,7 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
 - Its passes follow each other: start + n (F + I + W) + averaging <= T. F is a forward, I the backward to the inputs and
   W the backward to the weights. If backwards are not split, I is the whole backward and W is 0. I repeats the forwards
   of checkpointed blocks. Averaging follows the last pass.
-- If the device waits for its messages to arrive (batched, blocking), it does nothing else meanwhile. Every micro-batch
+- If the device waits for its messages to arrive (batched, blocking), it does nothing else while it waits. Every micro-batch
   then adds the time of its message down and its message up. If the two directions between two devices take turns
   (blocking), both messages of n micro-batches follow each other between the first forward and the last I.
 - After its last I, messages and backwards go all the way up: start + n (F + I) + up <= T.

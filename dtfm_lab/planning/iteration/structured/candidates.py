@@ -416,8 +416,8 @@ def job_of(one: LayoutEstimate, asked: Job) -> Job | None:
 
 
 def _microbatch_counts(one: LayoutEstimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
-    """Return the micro-batches of each pipeline that let the last one end as early as possible; even if devices are
-    alike."""
+    """Return the micro-batches of each pipeline that let the last one end as early as possible. Equal devices get even
+    counts."""
     if len(one.period_s) == 1 or one.sharding in ("zero-2", "zero-3"):
         return even_shares(n_microbatches, n_replicas)
     microbatch_counts: IntArray = np.ones(n_replicas, dtype=np.int64)
