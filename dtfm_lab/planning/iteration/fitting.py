@@ -169,8 +169,8 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
 def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiting: bool = False) -> IntArray:
     """Return (S,) blocks that fit every device of each stage of a grid.
 
-    Each stage has the warm-up forwards of 1F1B. If stages may be left ``waiting`` for each other, it has the fewest that
-    the job's schedule allows.
+    Each stage has the warm-up forwards of 1F1B. If stages may be left ``waiting`` for each other, it has the fewest
+    that the job's schedule allows.
     """
     n_stages, n_replicas = grid.shape
     room = np.empty(n_stages, dtype=np.int64)

@@ -33,7 +33,7 @@ rounding."""
 UNITS = {
     "global_batch": "sequences per iteration",
     "iteration_s": "seconds of the simulated iteration",
-    "basis": "what the seconds rest on: calibrated, modelled or guessed, and why",
+    "basis": "whether the seconds are calibrated, modelled or guessed, and why",
     "price_per_hour": "US dollars per hour for all devices in use",
     "price_per_billion_tokens": "US dollars",
     "tokens_per_s": "tokens per second, or samples per second of your own module",

@@ -107,6 +107,7 @@ def _frontiers(
             if number == budget.searches * (jobs.index(one) + 1):
                 ladder.complete()
             bounds[one.global_batch] = ladder.bound_s
+            # the caller's time between two frontiers does not count
             yielded = time.perf_counter()
             yield Frontier(
                 topology=topology,

@@ -224,9 +224,10 @@ class _Choice:
 class Search:
     """The search of one request, in four methods.
 
-    1. ``begin`` yields the structured plans that fit, the best estimates first. 2. ``improve`` yields the plans that
-    annealing makes of the best of them. 3. ``judge`` keeps a plan if it is the best so far. 4. ``bound`` raises the
-    lower bound, which says how much faster any other plan could be.
+    1. ``begin`` yields the structured plans that fit, the best estimates first.
+    2. ``improve`` yields the plans that annealing makes of the best of them.
+    3. ``judge`` keeps a plan if it is the best so far.
+    4. ``bound`` raises the lower bound, which says how much faster any other plan could be.
 
     ``steps`` calls them. Inside, plans are ``Candidate`` objects with the seconds or dollars of an iteration.
     ``_shown`` turns the best one into a ``PlanStep`` for every step that is shown.

@@ -66,7 +66,7 @@ Beyond it, smaller micro-batches gain next to nothing, and one simulation takes 
 
 
 def checkpointings_of(job: Job) -> list[Job]:
-    """Return the job with each kind of checkpointing that it leaves open, first the fastest if memory allows it."""
+    """Return the job with each kind of checkpointing that it leaves open, the fastest first if memory suffices."""
     if job.checkpointing is not None or job.recompute:
         return [job]
     return [job.with_fields(**how, warmups=job.warmups) for how in CHECKPOINTINGS_TRIED]
@@ -245,8 +245,8 @@ class IterationProblem:
 
     @cached_property
     def parts(self) -> tuple[Self, ...]:
-        """One problem for each kind of checkpointing that the job leaves open, first the fastest if memory allows
-        it. Only this problem if the job names one."""
+        """One problem for each kind of checkpointing that the job leaves open, the fastest first if memory suffices.
+        Only this problem if the job names one."""
         jobs = checkpointings_of(self.job)
         return tuple(replace(self, job=job, **_activations(job)) for job in jobs) if len(jobs) > 1 else (self,)
 

@@ -1,4 +1,4 @@
-"""A whole plan in the compiled replay, which gives its seconds and whether it fits within a millisecond."""
+"""A whole plan in the compiled replay. Within a millisecond it gives the seconds, and whether the plan fits."""
 
 from __future__ import annotations
 

@@ -163,6 +163,7 @@ class ChoiceAnnealing:
         target: SearchTarget,
         fitting: FittingPlan,
     ) -> None:
+        # the second search, which leaves the schedule open, draws the same random numbers
         unused = copy.deepcopy(rng)
         self.problem, self.rng, self.target = problem, rng, target
         self.random = rng.integers(0, 2**64, size=1, dtype=np.uint64)  # the word of state of ``random_numbers``
@@ -341,7 +342,7 @@ class ChoiceAnnealing:
         )
 
     def _begin_beside(self) -> None:
-        """Begin searches of the best plan's shape with micro-batch sizes between those that have one."""
+        """Begin searches of the best plan's shape with sizes of micro-batches between those begun so far."""
         assert self.best is not None
         shape_search, found = self.best
         for other in self.shape_searches.beside(shape_search):

@@ -1,9 +1,10 @@
 """The inner loop of the bound: how many micro-batches a device passes within a time, with its best neighbours.
 
 The module ``refutation`` explains the laws behind each line. A device is tried with every class as the neighbour before
-it (``Above``) and every class as the one after it (``Below``), because the best links to both may lead to the same device. Taking the best link on each side separately would be simpler, but gives a looser bound. Three
-prunings keep this quick: the shortest averaging, the maximum with any neighbour after, and the maximum with these two
-neighbours. Each is compared with what is known to be possible already.
+it (``Above``) and every class as the one after it (``Below``), because the best links to both may lead to the same
+device. Taking the best link on each side separately would be simpler, but gives a looser bound. Three prunings keep
+this quick: the shortest averaging, the maximum with any neighbour after, and the maximum with these two neighbours.
+Each is compared with what is known to be possible already.
 """
 
 from typing import NamedTuple
@@ -76,8 +77,8 @@ class BestAveraging(NamedTuple):
     tied_s: FloatArray
     """(C, 2) seconds to exchange a tied embedding, with a device on the same side and anywhere."""
     tied_before: bool
-    """True if the ends of a pipeline exchange their embedding before they average. Then they wait only for each
-    other."""
+    """True if the ends of a pipeline exchange their embedding before they average. The two times then do not add
+    up."""
 
 
 class Cut(NamedTuple):

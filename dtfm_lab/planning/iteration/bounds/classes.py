@@ -56,6 +56,7 @@ def families_of(job: Job, schedules: Iterable[str] | None = None) -> tuple[Famil
         names = (job.schedule,)
     interleaved = Family(job.stages_per_device)
     found = [interleaved if name == INTERLEAVED else Family(splits=name not in WHOLE) for name in names]
+    # a bound that allows split backwards also holds for whole ones
     if Family(splits=True) in found:
         found = [family for family in found if family != Family()]
     return tuple(dict.fromkeys(found))

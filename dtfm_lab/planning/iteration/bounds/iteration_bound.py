@@ -151,6 +151,7 @@ def _bisected(
         for number, case in enumerate(cases):
             yield low * ROUNDING
             if not refuter.refutes(case, limit_s):
+                # the cases before this one stay refuted for every smaller limit, so they are not tried again
                 survivors = cases[number:]
                 break
         if survivors:

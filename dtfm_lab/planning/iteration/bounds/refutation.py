@@ -6,9 +6,9 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
 - Its passes follow each other: start + n (F + I + W) + averaging <= T. F is a forward, I the backward to the inputs and
   W the backward to the weights. If backwards are not split, I is the whole backward and W is 0. I repeats the forwards
   of checkpointed blocks. Averaging follows the last pass.
-- If the device waits for its messages to arrive (batched, blocking), it does nothing else while it waits. Every micro-batch
-  then adds the time of its message down and its message up. If the two directions between two devices take turns
-  (blocking), both messages of n micro-batches follow each other between the first forward and the last I.
+- If the device waits for its messages to arrive (batched, blocking), it does nothing else while it waits. Every
+  micro-batch then adds the time of its message down and its message up. If the two directions between two devices take
+  turns (blocking), both messages of n micro-batches follow each other between the first forward and the last I.
 - After its last I, messages and backwards go all the way up: start + n (F + I) + up <= T.
 - A link carries n messages one after another. Before the first of them come the passes that make it, after the last the
   passes that use it. What goes down has to come back up.
@@ -379,6 +379,7 @@ class Program:
         q, i, crosses, c = np.nonzero((capacity > 0) & possible[:, :, None, None])
         n_side0, u_of_z, cap = self.on_side[i_u], number[q, i], capacity[q, i, crosses, c]
         n_u, n_z = len(q_u), len(c)
+        # not refuting is always safe: it only makes the bound lower
         if n_u + n_z > LARGEST:
             return True
         u = n_z + np.arange(n_u)

@@ -120,9 +120,11 @@ def anneal(
     best_price = best_value * (1.0 + PENALTY * best_lacks)
     value = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING)) * (1.0 + PENALTY * lacks)
     temperature, cooling = hot, (cold / hot) ** (1.0 / max(n_moves, 1))
+    # these averages depend on the order of a group's replicas
     ordered = (
         tables.synchronisation == RING or tables.synchronisation == HIERARCHICAL or tables.synchronisation == CENTRAL
     )
+    # a root or a leader holds other bytes than the members, so every move refreshes the whole state
     differs = ordered and tables.synchronisation != RING
     for move in range(n_moves):
         if cancelled[0]:

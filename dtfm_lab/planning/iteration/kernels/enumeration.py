@@ -171,7 +171,8 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
 
 
 START, BACK, CAPACITY = range(3)
-"""Rows of the way to a stage: time of the first forward, time after the last backward, and maximum micro-batches."""
+"""Rows of the way to a stage: seconds before its first forward, seconds after its last backward to the
+inputs, and maximum micro-batches."""
 
 
 @compiled

@@ -49,9 +49,9 @@ class Tables(NamedTuple):
     """(K, L + 1) as ``PassTable.forward_s``, including the messages of sharded parameters, on average."""
     backward_s: FloatArray
     ends_s: FloatArray
-    """(2, 2, K)"""
+    """(2, 2, K) as ``PassTable.ends_s``."""
     receive_s: FloatArray
-    """(K, L + 1)"""
+    """(K, L + 1) as ``PassTable.receive_s``."""
     gradient: Coding
     """How gradients are coded in messages."""
     returned: Coding
