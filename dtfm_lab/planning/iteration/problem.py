@@ -183,7 +183,7 @@ class IterationProblem:
     hold (``costs.memory.beside_static_bytes``)."""
     again_held: float
     """Activation elements that a backward holds in addition for one sequence while it recomputes its blocks one at a
-    time. The value is that of the block that needs fewest."""
+    time. The value is for the block that needs fewest."""
     first_extra: FloatArray
     """(4,) FLOP, parameters, held elements and frozen bytes of the embedding; zeros without an embedding."""
     last_extra: FloatArray

@@ -191,7 +191,7 @@ class ChoiceAnnealing:
         """Yield ever better plans.
 
         If the schedule is not replayed, a second search leaves it open, and its plans are also tried under this
-        schedule. So no plan is worse than those of the second search after as many steps.
+        schedule. So no plan is worse than the second search's plans after as many steps.
         """
         for candidate in self._annealed():
             if candidate.complete and self.opened is not None:

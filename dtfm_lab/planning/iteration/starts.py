@@ -39,7 +39,7 @@ MOST_CHAINS = 4
 """Maximum number of grids of one shape along open chains, and along closed ones. Half of them minimise the slowest hop,
 half the sum of hops."""
 MOST_KINDS = 8
-"""Maximum number of kinds of equal devices of which a one-stage shape is made."""
+"""Maximum number of kinds of devices for which a one-stage shape is tried on a single kind."""
 N_WHOLE = 4
 """Number of rows of the fastest devices. They come before rows along chains, and parts of the network follow."""
 MOST_WINDOWS = 6

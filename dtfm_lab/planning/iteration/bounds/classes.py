@@ -7,7 +7,7 @@ blocks.
 
 A family says which schedules a bound covers, since schedules differ in what the terms of the bound may assume.
 
-Devices that are alike form one class, with links no worse than those of any of its members. The bound treats every
+Similar devices form one class, with links no worse than those of any of its members. The bound treats every
 class as a number of equal devices, each as fast, as large and as well linked as the best of its class. So it holds for
 the devices themselves. If a class holds only interchangeable devices, nothing is lost.
 

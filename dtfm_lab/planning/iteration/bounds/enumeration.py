@@ -84,7 +84,7 @@ def enumerated(
 ) -> Iterator[float]:
     """Yield rising lower bounds on the seconds of an iteration, up to those of the best plan known.
 
-    The arguments are those of ``iteration_bound_steps``.
+    ``iteration_bound_steps`` explains the arguments.
     """
     low_s = batch_flop(problem) / float(problem.flop_per_s.sum())
     groups = list(_groups(problem, any(family.splits for family in families), max_price_per_hour))
@@ -144,7 +144,7 @@ def _groups(problem: IterationProblem, splits: bool, max_price_per_hour: float |
 
 
 def _rows(problem: IterationProblem, n_stages: int, n_replicas: int) -> IntArray:
-    """Return (K, S * R) grids. Grids that differ only in devices that are alike count once.
+    """Return (K, S * R) grids. Grids that differ only in interchangeable devices count once.
 
     So do those that differ only in which pipeline comes first, unless that matters for averaging.
     """

@@ -344,7 +344,7 @@ class IncrementalBound:
     ) -> None:
         """Raise the bound towards the ``best_s`` seconds of the best plan so far, within its share of the time.
 
-        ``complete`` and ``compiling_s`` are those of the generation that found the plan.
+        ``complete`` and ``compiling_s`` come from the generation that found the plan.
         """
         request = self._request
         if not request.improve_bound or self._large:
