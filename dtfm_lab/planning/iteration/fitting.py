@@ -1,11 +1,11 @@
-"""Whether a job fits the devices' memory at all, with any checkpointing that it leaves open.
+"""Decide whether a job fits the devices' memory at all, with any kind of checkpointing that it leaves open.
 
-That is tried with one pipeline, as many stages as it takes, the best device for each. With one pipeline nothing is
-averaged, and with the fewest forwards ahead each device holds least, so where no such plan fits, none does. Where
-replicas share what they hold, more of them are tried, too. Each stage gets a device so that the blocks that fit are
-most in all: an assignment problem.
+Try one pipeline with as many stages as needed, and give each stage its best device. One pipeline averages nothing, and
+with the fewest warm-up forwards each device holds least. So if no such plan fits, none does. If replicas split what
+they hold, more of them are tried too. An assignment problem gives each stage a device so that the total number of
+blocks that fit is largest.
 
-The shapes that a plan may have are those within the model, the batch, the devices and what the job names.
+A plan's shape is limited by the model, the batch, the devices and the fields that the job names.
 """
 
 from dataclasses import replace
@@ -31,21 +31,21 @@ FREED: dict[str, dict[str, tuple[object, object]]] = {
     "any order of passes": {"schedule": (None, "adaptive-1f1b"), "warmups": (None, None), "flush_every": (None, None)},
     "states split among replicas (sharding zero-3)": {"sharding": ("zero-3", "zero-3")},
 }
-"""What a job may name and that may be freed where nothing fits: fields with the value that frees each, and one that is
-as free."""
+"""Fields that a job may name and that are freed if nothing fits: each with the value that frees it, and another
+value that is equally free."""
 
 
 def fitting_plan(problem: IterationProblem) -> FittingPlan:
-    """The plan of fewest stages that fits; activations are computed again only where nothing else does.
+    """Return the plan with the fewest stages that fits. It uses recomputation only if nothing else fits.
 
-    Raises PlanError, naming what lacks and what would fit, where nothing fits.
+    Raises PlanError if nothing fits. The error says what lacks and what would fit.
     """
     job = problem.job
     if (found := _first_fitting(problem)) is not None:
         return found
     microbatch = problem.microbatches[0]
     if job.schedule == "gpipe" and job.n_replicas is None:
-        # a pipeline of fewer micro-batches holds fewer, so more of them may fit
+        # GPipe holds all micro-batches of a pipeline, so more pipelines with fewer micro-batches each may fit
         *others, last = problem.parts
         return FittingPlan(last, tuple(others), microbatch)
     least = _least_bytes(problem)
@@ -62,7 +62,8 @@ def fitting_plan(problem: IterationProblem) -> FittingPlan:
 
 
 class Room(NamedTuple):
-    """Whether a job fits a network, some bytes that it needs at least, and what all devices have."""
+    """Result of ``room_for``: whether a job fits a network, about how many bytes it needs, and how many all devices
+    have."""
 
     fits: bool
     needs_bytes: float
@@ -70,8 +71,10 @@ class Room(NamedTuple):
 
 
 def room_for(topology: Topology, job: Job) -> Room:
-    """Whether any plan of a job fits a network, and the bytes of the whole model on one device, held as tightly as the
-    job allows. Raises PlanError for a job without a model."""
+    """Return whether any plan of a job fits a network, and the bytes that the whole model needs on one device.
+
+    The bytes are those of the tightest way to hold it that the job allows. Raises PlanError for a job without a model.
+    """
     problem = IterationProblem.of(*network_of(topology, job))
     needs = float(_least_bytes(problem)[problem.n_blocks, 3])
     has_shapes = any(shapes_of(problem, microbatch) for microbatch in problem.microbatches)
@@ -79,7 +82,8 @@ def room_for(topology: Topology, job: Job) -> Room:
 
 
 def _least_bytes(problem: IterationProblem) -> FloatArray:
-    """(L + 1, 4) as ``_bytes``, of the smallest micro-batch with nothing ahead, by whichever checkpointing is least."""
+    """Return (L + 1, 4) ``_bytes`` of the smallest micro-batch without warm-ups, with the checkpointing that needs
+    least."""
     microbatch = problem.microbatches[0]
     replicas = max(_replicas(problem, microbatch))
     return np.asarray(np.minimum.reduce([_bytes(part, microbatch, 0, replicas) for part in problem.parts]))
@@ -95,7 +99,8 @@ def _first_fitting(problem: IterationProblem) -> FittingPlan | None:
 
 
 def _would_fit(problem: IterationProblem) -> str:
-    """What would fit, of what the job names; or that a smaller job or more memory is wanted."""
+    """Return which of the fields that the job names would have to be freed to make it fit, or ask for memory or a
+    smaller job."""
     job = problem.job
     freed = [what for what, of in FREED.items() if any(getattr(job, name) not in free for name, free in of.items())]
     tries = [{what} for what in freed] + ([set(freed)] if len(freed) > 1 else [])
@@ -103,7 +108,7 @@ def _would_fit(problem: IterationProblem) -> str:
         fields = {name: value for what in freed if what in chosen for name, (value, _) in FREED[what].items()}
         try:
             other = IterationProblem.of(problem.topology, job.with_fields(**fields), problem.queueing)
-        except LabError:  # such as sharding beside local updates
+        except LabError:  # such as sharding together with local updates
             continue
         if shapes_of(other, other.microbatches[0]) and (found := _first_fitting(other)) is not None:
             named = " and ".join(what for what in freed if what in chosen)
@@ -116,7 +121,8 @@ def _would_fit(problem: IterationProblem) -> str:
 
 
 def _replicas(problem: IterationProblem, microbatch: int) -> list[int]:
-    """Numbers of pipelines to be tried: the job's, or one; doubled as far as devices go where they share memory."""
+    """Return numbers of pipelines to try: the job's, or 1. If replicas share memory, also its doublings up to the
+    devices."""
     job = problem.job
     if job.n_replicas is not None:
         return [job.n_replicas]
@@ -143,6 +149,7 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
         if given is not None:
             most = np.where(most >= np.array(given)[:, None], most, 0.0)
         slots = np.repeat(most, replicas, axis=0)
+        # a device that holds no block costs more than any assignment gains, so it is used only if it must be
         value = np.where(slots >= 1, np.minimum(slots, problem.n_blocks), -1e6)
         at, devices = scipy.optimize.linear_sum_assignment(value, maximize=True)
         grid = np.empty((n_stages, replicas), dtype=np.int64)
@@ -155,13 +162,16 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
         if room.sum() >= problem.n_blocks:
             return FittingPlan(problem, (), microbatch, grid, _filled(room, problem.n_blocks))
         if job.n_replicas is not None and replicas > 1 and value.max() > 0:
-            return FittingPlan(problem, (), microbatch)  # perhaps: equal devices of a stage are not what was assigned
+            return FittingPlan(problem, (), microbatch)  # may still fit: the assignment gave a stage unequal devices
     return None
 
 
 def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiting: bool = False) -> IntArray:
-    """(S,) blocks that fit every device of each stage of a grid, with as few forwards ahead as 1F1B needs; or, where
-    stages may be left ``waiting`` for each other, as the job's schedule allows."""
+    """Return (S,) blocks that fit every device of each stage of a grid.
+
+    Each stage has the warm-up forwards of 1F1B. If stages may be left ``waiting`` for each other, it has the fewest
+    that the job's schedule allows.
+    """
     n_stages, n_replicas = grid.shape
     room = np.empty(n_stages, dtype=np.int64)
     for s, devices in enumerate(grid):
@@ -173,7 +183,7 @@ def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiti
 
 
 def _filled(room: FloatArray, n_blocks: int) -> IntArray:
-    """(S,) blocks, one or more and at most ``room`` each, as even as can be."""
+    """Return (S,) blocks, at least one and at most ``room`` per stage, as even as possible."""
     blocks = np.ones(len(room), dtype=np.int64)
     while blocks.sum() < n_blocks:
         blocks[int(np.argmin(np.where(blocks < room, blocks, n_blocks + 1)))] += 1
@@ -181,7 +191,7 @@ def _filled(room: FloatArray, n_blocks: int) -> IntArray:
 
 
 def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: int) -> int:
-    """Fewest forwards that a stage may run ahead under the job's schedule."""
+    """Return the fewest forwards that a stage may run ahead under the job's schedule."""
     job = problem.job
     if job.schedule == "gpipe":
         return min(job.global_batch // microbatch, job.flush_every or job.global_batch)
@@ -191,14 +201,15 @@ def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: i
 
 
 def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int) -> FloatArray:
-    """(L + 1, 4) bytes of a device that holds so many blocks, as first, middle, last and only stage."""
+    """Return (L + 1, 4) bytes of a device that holds 0 to L blocks, as first, middle, last and only stage."""
     n_microbatches = problem.job.global_batch // microbatch
     return _held_bytes(problem, microbatch, min(ahead + 1, -(-n_microbatches // replicas)), replicas)
 
 
-@lru_cache(maxsize=8192)  # structured placements of hundreds of shapes ask for each of them hundreds of times
+@lru_cache(maxsize=8192)  # structured placements of hundreds of shapes ask for each entry hundreds of times
 def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replicas: int) -> FloatArray:
-    """The same by the number of micro-batches under way, of those blocks in a row that need least. Read-only."""
+    """Return the same, given the number of micro-batches in flight, for the consecutive blocks that need least.
+    Read-only."""
     passes = problem.passes(microbatch)
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
@@ -218,11 +229,16 @@ def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replica
 
 
 NEVER_BYTES = 1e30
+"""More bytes than any device has."""
 
 
 def _in_a_row(prefix: FloatArray, *, first: bool, last: bool) -> FloatArray:
-    """(4, B, L + 1) sums over 0 to L blocks in a row, from each of B blocks on: those that a first, last, middle or
-    only stage may begin with, and more than any device has where the model ends before. One where blocks are alike."""
+    """Return (4, B, L + 1) sums over 0 to L consecutive blocks, starting at each of B blocks that such a stage may
+    begin with.
+
+    Blocks beyond the end of the model count as more than any device has. B is 1 for a first, last or only stage,
+    and if all blocks are alike.
+    """
     alike = np.ptp(np.diff(prefix[1:]), axis=1).max(initial=0.0) == 0.0
     if first or alike:
         return prefix[:, None]

@@ -1,9 +1,9 @@
-"""The frontier of seconds and dollars: plans of which no other is both as fast and as cheap.
+"""The frontier of seconds and dollars: plans that no other plan beats in both speed and price.
 
-A plan that no other is both as fast as and as cheap an hour as is on the *frontier by the hour*. Dollars a billion
-tokens are dollars an hour times seconds an iteration, so the plans that no other is both as fast as and as cheap a
-token as are some of these: the *frontier by the token*. Where a small budget is slow enough to make tokens dearer, a
-plan is on the first but not on the second.
+A plan is on the *frontier by the hour* if no other plan is both as fast and as cheap per hour. Dollars per billion
+tokens are proportional to dollars per hour times seconds per iteration. So the plans that no other beats in both speed
+and price per token are some of these: the *frontier by the token*. If a small budget slows training so much that tokens
+cost more, a plan is on the first frontier but not on the second.
 """
 
 from __future__ import annotations
@@ -28,46 +28,47 @@ if TYPE_CHECKING:
 
 
 SAME = 1e-9
-"""Relative difference up to which two prices count as equal: sums of the same prices in another order."""
+"""Two prices count as equal up to this relative difference. Sums of the same prices in another order differ by
+rounding."""
 UNITS = {
-    "global_batch": "sequences an iteration",
+    "global_batch": "sequences per iteration",
     "iteration_s": "seconds of the simulated iteration",
-    "basis": "what the seconds rest on: calibrated, modelled or guessed, and why",
-    "price_per_hour": "US dollars an hour of all devices that serve",
+    "basis": "whether the seconds are calibrated, modelled or guessed, and why",
+    "price_per_hour": "US dollars per hour for all devices in use",
     "price_per_billion_tokens": "US dollars",
-    "tokens_per_s": "tokens a second, or samples of a module of one's own",
-    "lower_bound_s": "seconds; no plan of at most this price an hour is faster",
-    "cheaper_by_token": "whether every faster plan is dearer by the token, too",
+    "tokens_per_s": "tokens per second, or samples per second of your own module",
+    "lower_bound_s": "seconds; no plan of at most this price per hour is faster",
+    "cheaper_by_token": "true if every faster plan costs more per token",
     "n_stages": "stages",
     "n_replicas": "pipelines",
-    "microbatch": "sequences of a micro-batch",
-    "devices": "devices that serve",
-    "idle": "devices that do not",
-    "without_price": "devices that serve and have no price, counted as free",
-    "gpus": "GPUs that serve",
+    "microbatch": "sequences per micro-batch",
+    "devices": "devices in use",
+    "idle": "devices not in use",
+    "without_price": "devices in use without a price, counted as free",
+    "gpus": "GPUs in use",
 }
-"""Columns of the table and what they hold."""
+"""Columns of the table, and what they hold."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Frontier:
-    """Plans of one network, none of which is both slower and dearer than another of the same batch."""
+    """Plans of one network. None is both slower and more expensive than another of the same batch."""
 
     topology: Topology
     job: Job
-    """What was asked for; each plan's job also has all that was chosen for it."""
+    """The requested job. Each plan's job also has everything that was chosen for it."""
     plans: tuple[Plan, ...]
-    """By global batch, the fastest first, so that dollars an hour fall. Every one fits the memory of its devices."""
+    """Plans by global batch, the fastest first, so that dollars per hour fall. Each fits the memory of its devices."""
     lower_bounds_s: Mapping[int, float] = field(default_factory=dict)
-    """By global batch: seconds of an iteration that no plan of any price is faster than."""
+    """By global batch: seconds of an iteration that no plan of any price can beat."""
     searches: int = 0
-    """Searches done so far."""
+    """Number of searches done so far."""
     n_searches: int = 0
-    """Searches wanted."""
+    """Number of searches requested."""
     latest: str = ""
-    """The newest search in words."""
+    """A description of the newest search."""
     evaluations: int = 0
-    """Plans priced so far."""
+    """Number of plans priced so far."""
     seconds: float = 0.0
     """Seconds spent so far."""
 
@@ -82,11 +83,11 @@ class Frontier:
 
     @property
     def batches(self) -> tuple[int, ...]:
-        """The global batches that there are plans for, ascending."""
+        """The global batches that have plans, ascending."""
         return tuple(sorted({plan.job.global_batch for plan in self.plans}))
 
     def of_batch(self, global_batch: int) -> Self:
-        """The frontier of one global batch. Raises PlanError where there is none."""
+        """Return the frontier of one global batch. Raises PlanError if there is none."""
         if global_batch not in self.batches:
             found = ", ".join(map(str, self.batches))
             raise PlanError(f"frontier of a global batch of {shortened(global_batch)}; wanted one of {found}")
@@ -95,18 +96,19 @@ class Frontier:
 
     @property
     def fastest(self) -> Plan:
-        """The plan of the least seconds an iteration; of several batches, of the most tokens a second."""
+        """The plan with the fewest seconds per iteration. With several batches, the one with the most tokens per
+        second."""
         return min(self.plans, key=lambda plan: iteration_s(plan) / plan.job.tokens)
 
     @property
     def cheapest(self) -> Plan:
-        """The plan of the fewest dollars a billion tokens; of equally cheap ones the fastest."""
+        """The plan with the fewest dollars per billion tokens, and the fastest of equally cheap ones."""
         return min(self.plans, key=lambda plan: (price_of_tokens(plan), iteration_s(plan) / plan.job.tokens))
 
     def at(self, price_per_hour: float, global_batch: int | None = None) -> Plan:
-        """The fastest plan of at most so many US dollars an hour.
+        """Return the fastest plan of at most ``price_per_hour`` US dollars per hour.
 
-        Raises PlanError where every plan found is dearer, and where there are several batches and none is named.
+        Raises PlanError if every plan found costs more, or if there are several batches and none is named.
         """
         some = self if global_batch is None else self.of_batch(global_batch)
         if len(some.batches) > 1:
@@ -119,12 +121,13 @@ class Frontier:
         raise PlanError(f"no plan for ${shortened(price_per_hour)} an hour; wanted at least ${least:,.2f}")
 
     def by_token(self) -> Self:
-        """The frontier by the token: without plans that are slower and no cheaper a billion tokens than another."""
+        """Return the frontier by the token: without plans that are slower than another and no cheaper per billion
+        tokens."""
         cheaper = [plan for plan, pays in zip(self.plans, _cheaper_by_token(self.plans), strict=True) if pays]
         return replace(self, plans=tuple(cheaper))
 
     def lower_bound_s(self, price_per_hour: float = math.inf, global_batch: int | None = None) -> float:
-        """Seconds of an iteration that no plan of at most so many dollars an hour is faster than."""
+        """Return seconds of an iteration that no plan of at most ``price_per_hour`` US dollars per hour can beat."""
         batch = self.job.global_batch if global_batch is None else global_batch
         bound = PriceBound.of(self.topology, self.job)
         spent = bound.iteration_s(self.job.with_fields(global_batch=batch).flop, price_per_hour)
@@ -137,7 +140,7 @@ class Frontier:
 
     @property
     def note(self) -> str:
-        """That devices without a price count as free; empty where all have one."""
+        """A sentence saying that devices without a price count as free; empty if all have a price."""
         free = self.without_price
         if not free:
             return ""
@@ -146,13 +149,13 @@ class Frontier:
 
     @property
     def sentence(self) -> str:
-        """How many plans there are, and the fastest and the cheapest of them."""
+        """The number of plans, and the fastest and the cheapest of them."""
         if len(self.plans) == 1:
             return f"one plan, the fastest and the cheapest: {described(self.fastest)}"
         return f"{counted(len(self.plans), 'plan')} from {described(self.fastest)} to {described(self.cheapest)}"
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a plan, in the order of ``plans``; the columns and their units are in ``attrs["units"]``."""
+        """Return one row per plan, in the order of ``plans``. The columns and their units are in ``attrs["units"]``."""
         import pandas as pd  # takes a while to load
 
         bound, rows = PriceBound.of(self.topology, self.job), []
@@ -183,7 +186,7 @@ class Frontier:
         return table
 
     def summary(self) -> dict[str, Any]:
-        """The fields of ``dtfm-lab frontier --json``: plain types, seconds and US dollars."""
+        """Return the fields of ``dtfm-lab frontier --json``: plain types, seconds and US dollars."""
         rows = plain_rows(self.to_frame())
         return {
             "topology": self.topology.name,
@@ -203,7 +206,8 @@ class Frontier:
 
 
 def non_dominated(plans: Iterable[Plan]) -> tuple[Plan, ...]:
-    """The plans of the frontier by the hour, each batch on its own: the fastest first, every other one cheaper."""
+    """Return the plans on the frontier by the hour, for each batch separately: the fastest first, every next one
+    cheaper."""
     order = sorted(plans, key=lambda plan: (plan.job.global_batch, iteration_s(plan), plan.price_per_hour))
     kept: list[Plan] = []
     for plan in order:
@@ -214,7 +218,7 @@ def non_dominated(plans: Iterable[Plan]) -> tuple[Plan, ...]:
 
 
 def _cheaper_by_token(plans: Iterable[Plan]) -> list[bool]:
-    """For each plan of a frontier by the hour, whether it is on that by the token."""
+    """Return for each plan of a frontier by the hour whether it is also on the frontier by the token."""
     least: dict[int, float] = {}
     pays = []
     for plan in plans:
@@ -225,24 +229,24 @@ def _cheaper_by_token(plans: Iterable[Plan]) -> list[bool]:
 
 
 def iteration_s(plan: Plan) -> float:
-    """Seconds of a simulated plan."""
+    """Return the seconds of a simulated plan's iteration."""
     assert plan.iteration_s is not None, "plans of a frontier are simulated"
     return plan.iteration_s
 
 
 def price_of_tokens(plan: Plan) -> float:
-    """US dollars a billion tokens of a simulated plan."""
+    """Return US dollars per billion tokens of a simulated plan."""
     assert plan.price_per_billion_tokens is not None, "plans of a frontier are simulated"
     return plan.price_per_billion_tokens
 
 
 def described(plan: Plan) -> str:
-    """``16.7 s at $12.34 an hour ($5.60 a billion tokens)``."""
+    """Return a description such as ``16.7 s at $12.34 an hour ($5.60 a billion tokens)``."""
     tokens = f"{money(price_of_tokens(plan))} a billion {plan.job.counted}"
     return f"{format_s(iteration_s(plan))} at ${plan.price_per_hour:,.2f} an hour ({tokens})"
 
 
 def gpus(plan: Plan) -> str:
-    """The GPUs that serve in a plan: ``8 A100, 4 T4``."""
+    """Return the GPUs in use, such as ``8 A100, 4 T4``."""
     counts = Counter(plan.topology.devices[int(d)].gpu for d in plan.placement.devices.flat)
     return ", ".join(f"{n} {gpu}" for gpu, n in counts.most_common())

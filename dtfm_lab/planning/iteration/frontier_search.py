@@ -1,7 +1,7 @@
-"""Finds a frontier: the fastest plan, the cheapest one, then the fastest under limits of price between them.
+"""Find a frontier: the fastest plan, the cheapest one, then the fastest under price limits between them.
 
-Every search starts from the best plan known for its limit. The next limit halves the step of the frontier that hides
-most: between two limits whose prices and seconds differ by large factors a better plan may lie anywhere.
+Every search starts from the best plan known for its limit. The next limit halves the largest unknown step of the
+frontier. Between two limits whose prices and seconds differ by large factors, a better plan may lie anywhere.
 """
 
 import math
@@ -18,13 +18,13 @@ from dtfm_lab.planning.search import PlanStep, require_prices, search
 from dtfm_lab.simulation.memory import memory
 
 SEARCHES = 12
-"""Searches of a frontier, where the caller names no number."""
+"""Default number of searches per batch."""
 DEFAULT_SECONDS = 20.0
-"""Seconds of a frontier of one batch that is given neither steps nor seconds."""
+"""Default seconds per batch, if neither steps nor seconds are given."""
 FIRST, SECOND = 0.25, 0.15
-"""Shares of the time for the fastest plan and for the cheapest one; the limits between share the rest."""
+"""Shares of the time for the fastest plan and for the cheapest one. The limits between share the rest."""
 LEAST_S = 0.1
-"""Seconds of the shortest search."""
+"""Minimum seconds of a search."""
 
 
 def stream_frontier(
@@ -39,26 +39,26 @@ def stream_frontier(
     searches: int = SEARCHES,
     queueing: str = "pairs",
 ) -> Iterator[Frontier]:
-    """Ever better frontiers of seconds and dollars, one after each search; the last is the best.
+    """Yield ever better frontiers of seconds and dollars, one after each search. The last is the best.
 
-    Arguments are checked by the call itself, before the first search.
+    The call itself checks its arguments, before the first search.
 
     Parameters
     ----------
     steps, seconds
-        ``steps`` of every search, with which equal seeds give equal frontiers; or ``seconds`` of all of them together,
-        20 for each batch without either.
+        ``steps`` of every search, with which equal seeds give equal frontiers, or ``seconds`` of all of them together.
+        20 seconds per batch if neither is given.
     batches
-        Global batches that have a frontier each, in sequences; the job's own alone where None.
+        Global batches, in sequences. Each has its own frontier. None for only the job's batch.
     searches
-        Number of searches of each batch: the fastest, the cheapest, and those under a limit of dollars an hour.
+        Number of searches per batch: the fastest, the cheapest, and those under a limit of dollars per hour.
 
     Raises
     ------
     PlanError
-        No device has a price; no plan fits the devices; a number out of range.
+        No device has a price, no plan fits the devices, or a number is out of range.
     JobError
-        A job without a model; a batch that its micro-batches do not divide.
+        The job has no model, or its micro-batches do not divide a batch.
     """
     require_prices(topology)
     if isinstance(searches, bool) or not isinstance(searches, int) or searches < 2:
@@ -79,11 +79,11 @@ def stream_frontier(
 class _Allowance(NamedTuple):
     steps: int | None
     seconds: float | None
-    """Of one batch."""
+    """Seconds for one batch."""
     searches: int
 
     def of(self, number: int, spent_s: float) -> dict[str, Any]:
-        """The limits of one search of a batch, of which ``number`` have been done in so many seconds."""
+        """Return the limits of the next search of a batch, after ``number`` searches in ``spent_s`` seconds."""
         if self.seconds is None:
             return {"steps": self.steps}
         left_s = (self.seconds - spent_s) / (self.searches - number)
@@ -107,6 +107,7 @@ def _frontiers(
             if number == budget.searches * (jobs.index(one) + 1):
                 ladder.complete()
             bounds[one.global_batch] = ladder.bound_s
+            # the caller's time between two frontiers does not count
             yielded = time.perf_counter()
             yield Frontier(
                 topology=topology,
@@ -128,42 +129,42 @@ def _frontiers(
 
 def _worded(latest: str | None, job: Job | None) -> str:
     of_batch = "" if job is None else f", global batch {job.global_batch}"
-    return f"{latest or 'no limit left that could show more'}{of_batch}"
+    return f"{latest or 'no price limit left that could show more'}{of_batch}"
 
 
 class _Ladder:
-    """The frontier of one batch, and the limits of price that it was searched under."""
+    """The frontier of one batch, and the price limits that it was searched under."""
 
     def __init__(self, topology: Topology, job: Job, how: dict[str, Any]) -> None:
         self.topology, self.job, self.how = topology, job, how
         self.plans: tuple[Plan, ...] = ()
         self.bound_s = 0.0
-        """Seconds that no plan is faster than."""
+        """Seconds that no plan can beat."""
         self.evaluations = 0
         self.limits: list[float] = []
-        """US dollars an hour that were searched, ascending; below the first no plan was found."""
+        """Limits in US dollars per hour that were searched, ascending. Below the first no plan was found."""
         self.done = 0
         self.passed: list[PlanStep] = []
-        """Plans that searches came by, which may be on the frontier; not simulated yet."""
+        """Intermediate plans of searches that may be on the frontier. They are not simulated yet."""
 
     def climb(self, limits: dict[str, Any]) -> str | None:
-        """Search once more. What was searched, in words; None where no limit is left that could show anything."""
+        """Search once more. Return a description of the search; None if no limit is left that could show anything."""
         self.done += 1
         if self.done == 1:
             self._search("iteration", limits)
-            # that of the cheapest device that has a price, below which there are free plans alone
+            # the price of the cheapest device that has one; below it, only free plans are left
             least = min(device.price_per_hour for device in self.topology.devices if device.price_per_hour)
             self.limits = [least, self.plans[0].price_per_hour]
             return "fastest"
         if self.done == 2:
             self._search("price", limits)
-            return "cheapest a token"
+            return "cheapest per token"
         limit = self._next_limit()
         if limit is None:
             return None
         try:
             self._search("iteration", limits, start=self._at(limit), max_price_per_hour=limit)
-        except PlanError:  # nothing so cheap fits
+        except PlanError:  # no plan this cheap fits
             if self._at(limit) is None:
                 self.limits = [limit, *(one for one in self.limits if one > limit)]
                 return f"none under ${limit:,.2f} an hour"
@@ -178,13 +179,13 @@ class _Ladder:
                 found.append(step)
             last = step
         self.evaluations += last.evaluations
-        if not options:  # with a limit of price the bound may be for cheaper plans alone
+        if not options:  # with a price limit the bound may hold only for cheaper plans
             self.bound_s = max(self.bound_s, last.iteration_bound_s)
         self.passed += found[:-1]
         self._add(last.plan)
 
     def complete(self) -> None:
-        """Add those plans that searches came by and that are on the frontier: faster than all that are as cheap."""
+        """Add the intermediate plans that are on the frontier: faster than all plans that are as cheap."""
         for step in sorted(self.passed, key=lambda step: step.iteration_s):
             price = sum(step.topology.devices[int(d)].price_per_hour for d in step.devices.flat)
             rival = self._at(price)
@@ -200,13 +201,14 @@ class _Ladder:
         return next((plan for plan in self.plans if plan.price_per_hour <= limit * (1 + SAME)), None)
 
     def _next_limit(self) -> float | None:
-        """The geometric mean of the two neighbouring limits between which most is unknown."""
+        """Return the geometric mean of the two neighbouring limits between which most is unknown; None if little is."""
+        # stop if both price and seconds could change by at most about 2 % between two limits
         best, most = None, math.log(1.02) ** 2
         for low, high in zip(self.limits, self.limits[1:], strict=False):
             above, below = self._at(high), self._at(low)
             if above is None:
                 continue
-            # seconds change at most as prices do where nothing is known, and count half as much: tokens get dearer
+            # without a plan below, assume that seconds grow as prices fall; half weight, as such tokens cost more
             slower = high / low if below is None else iteration_s(below) / iteration_s(above)
             unknown = math.log(high / low) * math.log(max(slower, 1.0)) * (0.5 if below is None else 1.0)
             if unknown > most:

@@ -1,8 +1,8 @@
 """The objectives iteration and price, and the search over everything that a job leaves open.
 
-The planner ``evolutionary`` stands for that search. It begins with structured plans (``iteration.structured``) and
-anneals the best of them. Any other planner places each shape for a low communication cost (``placements``), and the
-simulator chooses among its placements.
+The planner ``evolutionary`` runs that search. It begins with structured plans (``iteration.structured``) and anneals
+the best of them. Any other planner places each shape for a low communication cost (``placements``), and the simulator
+chooses among its placements.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ from dtfm_lab.planning.search import (
 )
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The objectives iteration and price: plans of least simulated seconds, or of fewest dollars for a billion tokens.
+# The objectives iteration and price: minimise simulated seconds, or US dollars per billion tokens.
 
 
 log = logging.getLogger(__name__)
 OWN_PLANNER = "evolutionary"
-"""Name of the planner that stands for the search over everything."""
+"""Name of the planner that searches everything that a job leaves open."""
 TOKENS = 1e9
-"""Tokens whose price is minimised."""
+"""Number of tokens whose price is minimised."""
 
 
 @dataclass(frozen=True)
 class SimulatedObjective:
-    """What the simulator says of a plan: seconds of its iteration, or what a billion tokens cost."""
+    """An objective that the simulator measures: seconds of an iteration, or US dollars per billion tokens."""
 
     name: str
     unit: str
     dollars: bool
 
     def value(self, plan: Plan) -> float:
-        """Seconds, or dollars for a billion tokens."""
+        """Return seconds, or US dollars per billion tokens. Raises PlanError for a plan that was not simulated."""
         found = plan.price_per_billion_tokens if self.dollars else plan.iteration_s
         if found is None:
             raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
         return found
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Plans of everything that the job leaves open: shape, devices, cut, shares, schedule, recomputation."""
+        """Search everything that the job leaves open: shape, devices, cut, micro-batches, schedule, recomputation."""
         request.job.modelled()
         if request.planner != OWN_PLANNER:
             return self._placed(request)
@@ -95,7 +95,7 @@ class SimulatedObjective:
             check_start(request.job, request.start)
 
     def _placed(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """The placements of a planner for communication, of the job with its defaults for what this leaves open."""
+        """Place the job with a planner for communication, with defaults for the fields that the job leaves open."""
         self._check(request)
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
@@ -104,7 +104,7 @@ class SimulatedObjective:
         return self._steps(request, found, IncrementalBound([problem], target, request))
 
     def _annealed(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """The plans of one degree of tensor parallelism, one sharding and one way to average."""
+        """Search plans of one degree of tensor parallelism, one sharding and one way to average."""
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
         self._check(request)
@@ -122,7 +122,7 @@ class SimulatedObjective:
         return steps_within(request, found, step_of)
 
     def step_of(self, request: SearchRequest, found: Candidate, bound: IncrementalBound) -> PlanStep:
-        """The step that shows a candidate, in the unit of the objective."""
+        """Return the step that shows a candidate, in the unit of the objective."""
         tokens = request.job.tokens
         value, least, held = found.iteration_s, bound.iteration_s, found.held
         if self.dollars:
@@ -152,44 +152,45 @@ def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
 # ---------------------------------------------------------------------------------------------------------------------
 # The search over everything: structured plans first, then annealing of the best of them.
 #
-# Annealing takes tensor parallelism, sharding and the way to average as given; a *choice* is one combination of these.
-# Structured plans tell which few choices are worth it. These are annealed by successive halving (Jamieson and Talwalkar
-# 2016): in each round the choices that are left share the round's time, and the better half of them goes on. A choice's
-# annealing is paused between its turns, never begun again.
+# Annealing keeps tensor parallelism, sharding and the way to average fixed. A *choice* is one combination of these.
+# Structured plans show which few choices are worth it. These are annealed by successive halving (Jamieson and Talwalkar
+# 2016): in each round the remaining choices share the round's time, and the better half of them continues. A choice's
+# annealing is paused between its turns, never restarted.
 
 
 MOST_CHOICES = 4
-"""Most choices that are annealed; with more, each gets too little time to gain anything."""
+"""Maximum number of choices that are annealed. With more, each gets too little time to gain anything."""
 CLOSE = 1.3
-"""Choices whose best structured plan takes more than this multiple of the best one are not annealed. Annealing gains
-up to 30 % on irregular networks, less on clusters."""
+"""A choice is annealed only if its best structured plan takes at most this multiple of the best one's time. Annealing
+gains up to 30 % on irregular networks, and less on clusters."""
 MOST_NEARBY = 6
-"""Structured plans of a choice near which its annealing searches."""
+"""Maximum number of structured plans of a choice near which annealing searches."""
 MOST_SEARCHED = 16
-"""Most devices of a network on which annealing begins from all shapes, not only near the structured plans: so few that
-the shapes take no time, and irregular small networks have best plans that no structure suggests."""
+"""Up to this number of devices, annealing begins from all shapes, not only near the structured plans. So few devices
+have few shapes, and the best plans of small irregular networks often have no structure."""
 MOST_ANNEALED = 512
-"""Most devices, or groups of GPUs, of a network on which plans are annealed. On larger ones a move among so many equal
-devices gains nothing in the seconds there are, and the tables of all pairs take gigabytes."""
+"""Plans are annealed up to this number of devices or groups of GPUs. On larger networks, moving one of many equal
+devices gains nothing in the seconds available, and the tables of all pairs take gigabytes."""
 ESTIMATED_SHARE = 0.25
-"""Share of the time limit after which no further layout is estimated, once a plan fits."""
+"""From this share of the time limit on, no further layout is estimated once a plan fits."""
 LEAST_ESTIMATED_S = 0.2
-"""Seconds of estimates that there are even after the limit: on homogeneous clusters of thousands of GPUs the best of
-them comes within 0.1 s."""
+"""Estimates get at least these seconds, even after the limit. On homogeneous clusters of thousands of GPUs the best
+estimate is found within 0.1 s."""
 OTHER_WAYS_SHARE = 0.05
-"""Share of the time limit in which the best plan of a turn is tried with other ways to average."""
+"""Share of the time limit for trying the best plan of a turn with other ways to average."""
 STRUCTURED_SHARE = 0.4
-"""Share of the time limit after which no further structured plan is simulated, once there is one."""
+"""From this share of the time limit on, no further structured plan is simulated once there is one."""
 STRUCTURED_STEPS = 12
-"""Structured plans that are simulated in a search that counts steps."""
+"""Number of structured plans that are simulated if the search counts steps."""
 FIRST_LEADER = 10**6
-"""Number of the first plan that leads those of another choice: larger than any that a choice gives its own."""
+"""Number of the first plan shown at the head of another choice's plans. Larger than any number that a choice gives
+its own plans."""
 _Fields = tuple[tuple[str, Any], ...]
 
 
 @dataclass(eq=False)
 class _Choice:
-    """One choice, and how far its annealing is."""
+    """One choice and the progress of its annealing."""
 
     plans: Iterator[Candidate]
     """Its annealing, paused between two turns."""
@@ -197,18 +198,18 @@ class _Choice:
     """Its best plan so far."""
     done: bool = False
     n_complete: int = 0
-    """Complete steps so far."""
+    """Number of complete steps so far."""
     evaluations: int = 0
     retried: Candidate | None = None
-    """The plan for which the other ways to average were tried last."""
+    """The last plan for which the other ways to average were tried."""
 
     @property
     def value(self) -> float:
-        """The objective of its best plan; infinite where it has none."""
+        """Objective of its best plan; infinite if it has none."""
         return math.inf if self.best is None else self.best.best_s
 
     def advance(self) -> Candidate | None:
-        """Take one step; None where there is none left."""
+        """Take one step. Return None if none is left."""
         found = next(self.plans, None)
         if found is None:
             self.done = True
@@ -224,12 +225,12 @@ class Search:
     """The search of one request, in four methods.
 
     1. ``begin`` yields the structured plans that fit, the best estimates first.
-    2. ``improve`` yields what annealing makes of the best of them.
+    2. ``improve`` yields the plans that annealing makes of the best of them.
     3. ``judge`` keeps a plan if it is the best so far.
-    4. ``bound`` raises the lower bound and so tells how much faster any other plan could be.
+    4. ``bound`` raises the lower bound, which says how much faster any other plan could be.
 
-    ``steps`` calls them. Inside, plans are ``Candidate``s, with seconds or dollars of an iteration; a ``PlanStep`` is
-    made of the best one for every step that is shown (``_shown``).
+    ``steps`` calls them. Inside, plans are ``Candidate`` objects with the seconds or dollars of an iteration.
+    ``_shown`` turns the best one into a ``PlanStep`` for every step that is shown.
     """
 
     def __init__(self, request: SearchRequest, objective: SimulatedObjective) -> None:
@@ -239,24 +240,24 @@ class Search:
         self.best: Candidate | None = None
         self.choices: list[_Choice] = []
         self.error: LabError | None = None
-        """What the latest choice to fail lacked."""
+        """Why the latest choice to fail had no plan."""
         self.start: Plan | None = None
-        """The plan that the user gave, on the network of its groups."""
+        """The plan that the user gave, on the network of its groups of GPUs."""
         self._turn: _Choice | None = None
         """The choice that is being annealed."""
         self._is_last_turn = False
         self._leaders: dict[Candidate, int] = {}
-        """Numbers of the plans that led those of another choice."""
+        """Numbers of the plans that were shown at the head of another choice's plans."""
         self._paused_at_s = 0.0
-        """Seconds of searching before the current step."""
+        """Seconds spent searching before the current step."""
         self._resumed: float | None = None
-        """When the current step began; None while the caller has the turn."""
+        """Clock when the current step began; None while the caller has control."""
         self._first_estimate_s: float | None = None
 
     def steps(self) -> Iterator[PlanStep]:
-        """The best plan so far, again and again, until the time is up or the plan is proven best.
+        """Yield the best plan so far, again and again, until the time is up or the plan is proven best.
 
-        The clock runs while a step is made. The time that the caller takes between two steps does not count.
+        The clock runs only while a step is made. The caller's time between two steps does not count.
         """
         steps = self._steps()
         while True:
@@ -284,35 +285,37 @@ class Search:
 
     @property
     def spent_s(self) -> float:
-        """Seconds of searching so far."""
+        """Seconds spent searching so far."""
         now_s = 0.0 if self._resumed is None else time.perf_counter() - self._resumed
         return self._paused_at_s + now_s
 
     @property
     def finished(self) -> bool:
-        """Whether the time is up or the best plan is proven; never before there is a plan."""
+        """True if a plan was found and the time is up or the plan is proven best."""
         if self.best is None:
             return False
         return self.spent_s >= self.request.limit_s or self._shown().gap < PROVEN
 
     def judge(self, found: Candidate) -> None:
-        """Keep a plan if it is the best so far. Its value is exact: the replay or the simulator gave it."""
+        """Keep a plan if it is the best so far. Its value is exact, from the replay or the simulator."""
         if self.best is None or found.best_s < self.best.best_s:
             self.best = found
 
     def bound(self, newest: Candidate) -> None:
-        """Let the lower bound rise towards the best plan, within its share of the time so far."""
+        """Raise the lower bound towards the best plan, within its share of the time so far."""
         if self.best is None or self._turn is None:
             return
-        generation = self._turn.n_complete - 1 if self._is_last_turn else -1  # counted steps: all of it with the last
+        # a search that counts steps spends all steps of the bound with the last choice
+        generation = self._turn.n_complete - 1 if self._is_last_turn else -1
         self.bounds.update(self.best.iteration_s, generation, lambda: self.spent_s, complete=newest.complete)
 
     # begin: the structured plans
 
     def begin(self) -> Iterator[Candidate]:
-        """The given plan, then the structured plans that fit, as the simulator judges them."""
+        """Yield the user's plan, then the structured plans that fit, priced by the simulator."""
         timed = self.request.steps is None
-        start_kernels(len(self.request.topology))  # beside the structured plans, which need none of them
+        # they compile while structured plans are estimated, which need none of them
+        start_kernels(len(self.request.topology))
         if (given := self._given()) is not None:
             yield given
         for _ in self.structured.estimate(self._estimated_enough if timed else lambda: False):
@@ -323,7 +326,7 @@ class Search:
                 return
 
     def _given(self) -> Candidate | None:
-        """The plan that the user gave to start with, of those fields that the job leaves open."""
+        """Return the user's starting plan with the fields that the job pins; None if the job rules it out."""
         start, asked = self.request.start, self.request.job
         if start is None or start.job.model is None or start.job.microbatch is None:
             return None
@@ -344,9 +347,10 @@ class Search:
         return found
 
     def _estimated_enough(self) -> bool:
-        """Whether estimates had their share of the time, counted from the first: the tables come before it.
+        """Return True if estimates had their share of the time, counted from the first estimate, after the tables are
+        built.
 
-        It is this thread's own time that counts: on a busy machine a poor first plan costs more than a late one.
+        The clock is the CPU time of this thread. On a busy machine a poor first plan costs more than a late one.
         """
         if self._first_estimate_s is None:
             self._first_estimate_s = time.thread_time()
@@ -361,7 +365,8 @@ class Search:
     # improve: annealing of the choices
 
     def _requests(self) -> list[SearchRequest]:
-        """One request for each choice that is annealed, the most promising first; that of a given start before all."""
+        """Return one request per choice to anneal, the most promising first. The choice of a given start comes
+        before all others."""
         request = self.request
         of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}
         if self.start is not None:
@@ -372,7 +377,7 @@ class Search:
             if one.best_s <= CLOSE * least and len(one.topology) <= MOST_ANNEALED:
                 of.setdefault(self._kind_of(job), (self._choice_of(job), []))[1].append(plan_of(one, request))
                 if job.checkpointing == "selective" and len(one.topology) <= MOST_SEARCHED:
-                    # annealing tries the other checkpointings in all shapes, whatever structured plans took
+                    # on small networks annealing tries the other kinds of checkpointing in all shapes, too
                     others = job.with_fields(checkpointing=None, warmups=job.warmups)
                     of.setdefault(self._kind_of(others), (self._choice_of(others), [plan_of(one, request)]))
         if of:
@@ -386,7 +391,7 @@ class Search:
         ]
 
     def _near(self, choice: dict[str, Any], plans: list[Plan]) -> SearchRequest:
-        """The request to search near these plans of one choice."""
+        """Return the request to search near these plans of one choice."""
         job = self.request.job.with_fields(**choice, warmups=self.request.job.warmups)
         best, nearby = plans[0], tuple(plans[:MOST_NEARBY])
         if len(best.topology) <= MOST_SEARCHED:
@@ -394,10 +399,10 @@ class Search:
         return replace(self.request, topology=best.topology, job=job, start=best, nearby=nearby, improve_bound=False)
 
     def _choice_of(self, job: Job) -> _Fields:
-        """What an annealing takes as given, of the job of a plan.
+        """Return the fields of a plan's job that annealing keeps fixed.
 
-        Where overlap is open it anneals without, which the replay plays exactly, and is tried at the end of each turn
-        (``_other_ways``). Of checkpointing, what no annealing tries by itself is given.
+        If overlap is open, annealing runs without it, which the replay plays exactly. Overlap is tried at the end of
+        each turn (``_other_ways``). Checkpointing is fixed only if it is selective, which no annealing tries by itself.
         """
         fields: dict[str, Any] = {what: getattr(job, what) for what in OF_CHOICES}
         if self.request.job.overlap is None:
@@ -407,14 +412,18 @@ class Search:
         return tuple(fields.items())
 
     def _kind_of(self, job: Job) -> tuple[object, ...]:
-        """Choices of one kind have the same good placements, so that the best of them is annealed and its plans are
-        tried in the ways of the others: where only averaging differs, or whether the optimiser's states are split."""
+        """Return the kind of a choice. Choices of one kind have the same good placements.
+
+        They differ only in averaging, or in whether optimizer states are split. So only the best choice of a kind is
+        annealed, and its plans are then tried in the ways of the others.
+        """
         return job.tensor_parallel, job.gathers_passes, job.checkpointing == "selective"
 
     def _annealed(self, request: SearchRequest) -> Iterator[Candidate]:
-        """The plans of one choice until one is proven best; nothing is computed before the first of them is asked for.
+        """Yield the plans of one choice until one is proven best. Nothing is computed before the first one is
+        requested.
 
-        The proof is by the choice's own bound, which may be higher than that of all choices.
+        The proof uses the choice's own bound, which may be higher than the bound of all choices.
         """
         topology, job = network_of(request.topology, request.job)
         problem, rng = _problem(topology, job, request), np.random.default_rng(request.seed)
@@ -425,12 +434,13 @@ class Search:
                 return
 
     def improve(self) -> Iterator[Candidate]:
-        """Anneal the choices by turns: all in the first round, then in each the better half, the last one to the end.
+        """Anneal the choices in turns: all of them in the first round, then the better half in each, and the last to
+        the end.
 
-        After its turn, the best plan of a choice is tried in the other ways to average.
+        After its turn, the best plan of a choice is tried with the other ways to average.
         """
         alive = self.choices = [_Choice(self._annealed(one)) for one in self._requests()]
-        # a search that counts steps has time for all choices, so that none is worse for the others' sake
+        # a search that counts steps gives each choice all of them: no choice gets fewer because of the others
         rounds = 1 if self.request.steps is not None else math.ceil(math.log2(max(len(alive), 1))) + 1
         for number in range(rounds):
             for i, choice in enumerate(alive):
@@ -442,7 +452,7 @@ class Search:
             alive = alive[: (len(alive) + 1) // 2]
 
     def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[Candidate]:
-        """The steps of a choice in its share of the round, of which ``left`` choices have not had theirs."""
+        """Yield the steps of a choice in its share of the round. ``left`` choices have not had their turn yet."""
         request = self.request
         self._turn, self._is_last_turn = choice, number == rounds - 1 and left == 1
         share, until_s = np.iinfo(np.int64).max, math.inf
@@ -464,9 +474,9 @@ class Search:
         self._turn = None
 
     def _other_ways(self, choice: _Choice) -> Iterator[Candidate]:
-        """The best plan of a choice, with its replicas averaging in the other ways that are open, where one is faster.
+        """Yield the best plan of a choice with another open way to average, if one is faster.
 
-        This ends when it has taken ``OTHER_WAYS_SHARE`` of the time limit: large plans take long to simulate.
+        This stops after ``OTHER_WAYS_SHARE`` of the time limit, because large plans take long to simulate.
         """
         one, request = choice.best, self.request
         if one is None or one is choice.retried or self.best is None:
@@ -486,8 +496,7 @@ class Search:
             yield best
 
     def _in_other_ways(self, job: Job) -> Iterator[Job]:
-        """The job of a plan with every other averaging, overlap and whole or split states that the request leaves
-        open."""
+        """Yield a plan's job with every other open combination of averaging, overlap, and whole or split states."""
         asked = self.request.job
         shardings = ("none", "zero-1") if asked.sharding is None and not job.gathers_passes else (job.sharding,)
         ways = WAYS_TO_AVERAGE if asked.synchronisation is None else (job.synchronisation,)
@@ -498,25 +507,26 @@ class Search:
                 continue
             try:
                 yield job.with_fields(**fields, warmups=job.warmups)
-            except LabError:  # such as a hierarchy with split states
+            except LabError:  # such as hierarchical averaging with split states
                 continue
 
     # what is shown
 
     def _held(self, best: Candidate, newest: Candidate) -> Callable[[], Population] | None:
-        """What the newest plan's choice holds, with the best of all as the first; None where that lies on a network of
-        other groups."""
+        """Return the newest plan's population, led by the best plan of all; None if that plan has other groups of
+        GPUs."""
         if newest.held is None or newest.topology is not best.topology or newest.best_s <= best.best_s:
             return newest.held if newest.topology is best.topology else None
         number = self._leaders.setdefault(best, FIRST_LEADER + len(self._leaders))
         return partial(_led_by, newest.held, best, number)
 
     def _shown(self, newest: Candidate | None = None, *, complete: bool = False) -> PlanStep:
-        """The best plan of all choices, with the counts of all of them, and what the newest plan's choice holds."""
+        """Return the step that shows the best plan of all choices, their total counts, and the newest plan's
+        population."""
         best = self.best
         assert best is not None
         n_complete = sum(choice.n_complete for choice in self.choices)
-        if newest is not None and self._turn is not None:  # generations before this step
+        if newest is not None and self._turn is not None:  # count only the generations before this step
             n_complete -= newest.complete
         shown = replace(
             best,
@@ -530,7 +540,7 @@ class Search:
 
 
 def _led_by(held: Callable[[], Population], best: Candidate, number: int) -> Population:
-    """What a choice holds, behind the best of all."""
+    """Return the population of a choice, led by the best plan of all."""
     population = held()
     first = Individual(
         number=number,
@@ -544,10 +554,10 @@ def _led_by(held: Callable[[], Population], best: Candidate, number: int) -> Pop
 
 
 def _roomiest(choices: list[tuple[Topology, Job]]) -> list[tuple[Topology, Job]]:
-    """Those choices that may fit where no structured plan does.
+    """Return the choices that may fit although no structured plan does.
 
-    How replicas average needs no memory, so one way is enough. Between whole states and states that are split in all
-    parts, and between the least and the most tensor parallelism, the others need no less.
+    One way to average is enough, because averaging needs no memory. Only the extremes of tensor parallelism and of
+    splitting states are kept, because those between need no less memory than both.
     """
     degrees = [job.tensor_parallel or 1 for _, job in choices]
     shardings = [job.sharding for _, job in choices]
@@ -560,7 +570,7 @@ def _roomiest(choices: list[tuple[Topology, Job]]) -> list[tuple[Topology, Job]]
 
 
 def _bounded(request: SearchRequest) -> list[IterationProblem]:
-    """The problems of all choices, among which the best plan is."""
+    """Return the problems of all choices, which together contain the best plan."""
     how = {"efficiency": request.efficiency}
     return [
         IterationProblem.of(network, job, request.queueing, **how)

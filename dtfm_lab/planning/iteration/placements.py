@@ -1,6 +1,7 @@
-"""The placements that a planner for the communication cost finds, as the simulator judges them.
+"""Placements from a planner for the communication cost, priced by the simulator.
 
-The planner places every shape with equal shares, or with shares that are as even as they divide. The best is kept.
+The planner places every shape with equal micro-batch counts or, if they do not divide, with counts as even as possible.
+The best is kept.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from dtfm_lab.planning.search import (
 )
 
 MOST_STEPS = 64
-"""Most generations of a planner for one placement; after as many rounds of doubling, other seeds find more."""
+"""Maximum number of generations of a planner for one placement. After this many rounds of doubling, other seeds find
+more."""
 SCHEDULE = "1f1b"
-"""Schedule of a job that names none: of those for any network, the one that holds least memory."""
+"""Schedule if the job names none: of those for any network, the one that holds least memory."""
 
 
 def placements_by(
     request: SearchRequest, problem: IterationProblem, target: SearchTarget, rng: np.random.Generator
 ) -> Iterator[Candidate]:
-    """The best so far of the placements that a planner for communication finds, a step a shape and round.
+    """Yield the best placement so far that a planner for communication finds, one step per shape and round.
 
-    Shapes that use most devices come first; in each round a planner has twice the generations of the round before.
-    Raises PlanError: by the call where the job's shape rules all out, after the first round where none fits.
+    Shapes that use most devices come first. In each round a planner has twice the generations of the round before.
+    Raises PlanError: at the call if the job's shape rules all out, after the first round if none fits.
     """
     require_shapes(problem)
     return _placements_by(request, _shapes(problem), target, rng)
@@ -77,7 +79,8 @@ def _placements_by(
 
 
 def _shapes(problem: IterationProblem) -> list[Job]:
-    """The job in each shape that its batch divides into evenly, or else in each shape, most devices first."""
+    """Return the job in each shape that its batch divides into evenly, or else in each shape. Most devices come
+    first."""
     job, microbatch = problem.job, problem.microbatches[0]
     found = shapes_of(problem, microbatch, most_shapes=problem.n_devices**2)
     even = [(s, r) for s, r in found if not job.global_batch % (r * microbatch)]
@@ -88,7 +91,8 @@ def _shapes(problem: IterationProblem) -> list[Job]:
 
 
 def _checkpointed(plan: Plan) -> Iterator[Job]:
-    """The plan's job with its cut and shares, and with each checkpointing that it leaves open."""
+    """Yield the plan's job with its cut and micro-batch counts, and with each kind of checkpointing that it leaves
+    open."""
     for job in checkpointings_of(plan.job):
         counts = np.array(job.microbatch_counts)
         yield chosen_job(job, np.array(plan.blocks_per_stage), counts, None, job.microbatch, job.checkpoints)

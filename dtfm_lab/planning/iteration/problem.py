@@ -1,7 +1,7 @@
-"""What a search for seconds or dollars is given: a network and a job as arrays, and what is minimised.
+"""The input of a search for seconds or dollars: a network and a job as arrays, and what to minimise.
 
-First come the sizes of micro-batches and the checkpointings that a job leaves open, then ``IterationProblem``, then the
-seconds of passes on each kind of device, and at last the target.
+First come the micro-batch sizes and the kinds of checkpointing that a job leaves open, then ``IterationProblem``, then
+the seconds of passes on each kind of device, and last the target.
 """
 
 from __future__ import annotations
@@ -57,30 +57,33 @@ from dtfm_lab.planning.cost import interchangeable, row_of
 Numbers = TypeVar("Numbers", float, FloatArray)
 
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
-"""What is tried where the job names no checkpointing."""
+"""Kinds of checkpointing to try if the job names none."""
 MOST_PASSES_CHOSEN = 2 * 10**5
-"""Most passes of an iteration, each counted forward and backward, in a plan whose micro-batch is left open: larger
-micro-batches lose next to nothing by then, and a simulation takes seconds."""
+"""Maximum passes of an iteration, one per micro-batch and stage, if the micro-batch size is open.
+
+Beyond it, smaller micro-batches gain next to nothing, and one simulation takes seconds.
+"""
 
 
 def checkpointings_of(job: Job) -> list[Job]:
-    """The job with each checkpointing that it leaves open, the fastest first where memory allows it."""
+    """Return the job with each kind of checkpointing that it leaves open, the fastest first if memory suffices."""
     if job.checkpointing is not None or job.recompute:
         return [job]
     return [job.with_fields(**how, warmups=job.warmups) for how in CHECKPOINTINGS_TRIED]
 
 
 def divisors(n: int) -> list[int]:
-    """The numbers that divide ``n``, in ascending order: the sizes that a batch can be cut into."""
+    """Return all divisors of ``n``, ascending: the sizes that a batch can be cut into."""
     small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
     return sorted({*small, *(n // d for d in small)})
 
 
 def open_microbatches(job: Job) -> tuple[int, ...]:
-    """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one, in no
-    more passes than are chosen.
+    """Return the sequences that a micro-batch may have.
 
-    Micro-batches of one plan are alike: none may be smaller because the batch does not divide.
+    That is the job's number, or else every divisor of the batch that leaves each replica a micro-batch and takes at
+    most ``MOST_PASSES_CHOSEN`` passes. All micro-batches of a plan have the same size: none is smaller because the
+    batch does not divide.
     """
     if job.microbatch is not None:
         return (job.microbatch,)
@@ -94,107 +97,114 @@ def open_microbatches(job: Job) -> tuple[int, ...]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# A network and a job as arrays: what decides the seconds, the dollars and the memory of an iteration.
+# A network and a job as arrays. They decide the seconds, the dollars and the memory of an iteration.
 #
 # Everything is in SI units: seconds, bytes, FLOP. N devices, L blocks. A *sequence* is one sample of the batch; passes
-# move micro-batches of several.
+# move micro-batches of one or more.
 
 
 class Passes(NamedTuple):
-    """What the micro-batches of one size cost, as the kernels read it, too. Made by ``IterationProblem.passes``."""
+    """Costs of micro-batches of one size, in the form that the kernels read. ``IterationProblem.passes`` makes it."""
 
     n_microbatches: int
-    """Micro-batches of the whole batch, over all pipelines."""
+    """Number of micro-batches of the whole batch, over all pipelines."""
     recompute: bool
-    """Whether a backward repeats its forward."""
+    """True if a backward repeats its forward."""
     hop_bytes: FloatArray
-    """(L + 1,) bytes of a micro-batch over the boundary before each block, and behind the last, as compressed; its
+    """(L + 1,) bytes of one micro-batch, compressed, over the boundary before each block and after the last. Its
     gradient is as large. 0 at both ends."""
     hop: IntArray
-    """(L + 1,) which of ``hop_s`` such a message takes."""
+    """(L + 1,) index of the matrix in ``hop_s`` that holds the seconds of this message."""
     hop_s: FloatArray
-    """(K, N, N) seconds for which a message of each size that there is occupies the link from row to column, without
-    the latency. The largest comes first."""
+    """(K, N, N) seconds for which a message of each of K sizes occupies the link from row to column, without the
+    latency. The largest size comes first."""
     coding_s: FloatArray
-    """(L + 1,) seconds that a device takes to code or decode one such message; 0 where nothing is compressed.
+    """(L + 1,) seconds that a device takes to encode or decode one such message; 0 if nothing is compressed.
 
-    A forward and a backward of a stage each code one for each neighbour."""
+    Each forward and each backward of a stage codes one message per neighbour.
+    """
     least: int
-    """The boundary that least crosses, for bounds that hold for all cuts; 0 where there is none."""
+    """The boundary inside the model with the smallest message, for bounds that hold for all cuts; 0 if the model has
+    only one block."""
     backward_per_forward: float
-    """FLOP of a backward in forwards: 2, or 3 where it repeats the forward; less where weights are frozen."""
+    """FLOP of a backward divided by FLOP of a forward: 2, or 3 if it repeats the forward, and less if weights are
+    frozen."""
     layer: FloatArray
-    """(4, L + 1) prefix sums over blocks: FLOP of a forward of one micro-batch, parameters that are trained, bytes of
-    activations of one micro-batch, kept from its forward to its backward's end, and bytes of frozen weights.
+    """(4, L + 1) prefix sums over blocks: FLOP of a forward of one micro-batch, trained parameters, bytes of
+    activations that one micro-batch keeps from its forward to the end of its backward, and bytes of frozen
+    weights.
 
-    Where activations are recomputed, these are held only during the backward, beside ``input_bytes`` of each
-    micro-batch from forward to backward."""
+    With recomputation, the activations are held only during the backward. From forward to backward a micro-batch
+    then keeps only ``input_bytes``.
+    """
     extra: FloatArray
-    """(2, 4) the same of the embedding, which the first stage has in addition, and of the head, which the last has."""
+    """(2, 4) the same four numbers of the embedding, which the first stage has in addition, and of the head, which the
+    last stage has in addition."""
     again_bytes: float
-    """Held in addition during a backward that computes its blocks again one at a time; less what the head kept, which
-    is free by then."""
+    """Bytes held in addition during a backward that recomputes its blocks one at a time. On the last stage, subtract
+    what the head kept, which is free by then."""
     input_bytes: FloatArray
-    """(L + 1,) the input of a stage that begins with each block, of one micro-batch; what is left of it with
-    recomputation, where that is less than all."""
+    """(L + 1,) bytes of one micro-batch's input to a stage that begins with each block. With recomputation a
+    micro-batch keeps only this, if it is less than all its activations."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IterationProblem:
-    """Cut a job into S stages of R replicas on some of N devices, so that an iteration takes least time, or money.
+    """Cut a job into S stages of R replicas on some of N devices, and minimise the seconds or dollars of an iteration.
 
     A plan is a grid (S, R) of devices, the blocks of each stage (S,), the micro-batches of each pipeline (R,), and the
-    order of passes. The first stage also has the embedding, the last the head.
+    order of passes. The first stage also has the embedding, the last one the head.
     """
 
     topology: Topology
     job: Job
     queueing: str
     links: Links
-    """``links.moving_s(i, j, n_bytes)`` are the seconds for which a message occupies a link; then comes the latency."""
+    """``links.moving_s(i, j, n_bytes)`` gives the seconds for which a message occupies a link. The latency follows."""
     efficiency: GivenEfficiency
     flop_per_s: FloatArray
-    """(N,) FLOP/s that each device reaches in the job's precision, at the micro-batch at which it reaches most."""
+    """(N,) FLOP/s that each device reaches in the job's precision, at its best micro-batch size."""
     reached: FloatArray
-    """(M, N) share of these that it reaches with each of ``microbatches``."""
+    """(M, N) share of ``flop_per_s`` that each device reaches with each of ``microbatches``."""
     latency_s: FloatArray
     """(N, N) seconds, one way, from row to column."""
     memory_bytes: FloatArray
-    """(N,) whole bytes."""
+    """(N,) bytes that a job may use, whole numbers."""
     price_per_hour: FloatArray
-    """(N,) US dollars; 0 where unknown."""
+    """(N,) US dollars per hour; 0 if unknown."""
     block_flop: FloatArray
     """(L + 1,) prefix sums over blocks: FLOP of a forward of one sequence."""
     block_parameters: FloatArray
     """(L + 1,) prefix sums over blocks: parameters."""
     block_held: FloatArray
-    """(L + 1,) prefix sums over blocks: numbers held from forward to backward for one sequence."""
+    """(L + 1,) prefix sums over blocks: activation elements held from forward to backward for one sequence."""
     block_frozen: FloatArray
-    """(L + 1,) prefix sums over blocks: bytes of weights that are not trained, less those of copies that experts, of
-    all parameters, do not have (``static_bytes``)."""
+    """(L + 1,) prefix sums over blocks: bytes of frozen weights, corrected for copies that expert parallelism does not
+    hold (``costs.memory.beside_static_bytes``)."""
     again_held: float
-    """Numbers that a backward, computing its blocks again one at a time, holds in addition for one sequence: of the
-    block that needs fewest."""
+    """Activation elements that a backward holds in addition for one sequence while it recomputes its blocks one at a
+    time. The value is for the block that needs fewest."""
     first_extra: FloatArray
-    """(4,) FLOP, parameters, held numbers and frozen bytes of the embedding; zeros where there is none."""
+    """(4,) FLOP, parameters, held elements and frozen bytes of the embedding; zeros without an embedding."""
     last_extra: FloatArray
-    """(4,) FLOP, parameters, held numbers and frozen bytes of the head; zeros where there is none."""
+    """(4,) FLOP, parameters, held elements and frozen bytes of the head; zeros without a head."""
     tied_parameters: float
-    """Parameters of the copy of the embedding that the last stage holds, where it is not the first; else 0."""
+    """Parameters of the second copy of tied embeddings, which the last stage holds unless it is also the first; 0 if
+    they are not tied."""
     bytes_per_element: int
     gradient_element_bytes: int
     codec_bytes_per_s: float
-    """Uncompressed bytes that a device codes in a second."""
+    """Uncompressed bytes that a device encodes or decodes per second."""
     codes_gradients: bool
-    """Whether gradients are compressed."""
+    """True if gradients are compressed."""
     microbatches: tuple[int, ...]
-    """Sequences that a micro-batch may have, rising; those of ``open_microbatches``."""
+    """Sequences that a micro-batch may have, ascending, from ``open_microbatches``."""
 
     @classmethod
     def of(cls, topology: Topology, job: Job, queueing: str = "pairs", *, efficiency: GivenEfficiency = None) -> Self:
-        """The problem of a job on a network.
+        """Return the problem of a job on a network.
 
-        Raises PlanError for a job without a model, UnknownName for another queueing.
+        Raises PlanError for a job without a model and UnknownName for an unknown queueing.
         """
         if job.flush_every is not None and job.schedule is None:
             job = job.with_fields(schedule="gpipe")  # the only one that flushes
@@ -203,6 +213,7 @@ class IterationProblem:
         if model is None:
             raise PlanError(f"job {job.name} has no model; wanted one, or the objective communication")
         blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+        # a block's gradients show whether compression shrinks them; the + 1 covers a model without blocks
         n_parameters = sum(layer.parameters for layer in blocks[:1]) + 1
         each, how = BYTES_PER_ELEMENT[job.dtype], job.gradients_as
         microbatches = open_microbatches(job)
@@ -234,8 +245,8 @@ class IterationProblem:
 
     @cached_property
     def parts(self) -> tuple[Self, ...]:
-        """The problems of each checkpointing that the job leaves open, the fastest first where memory allows it; this
-        one alone where the job names one."""
+        """One problem for each kind of checkpointing that the job leaves open, the fastest first if memory suffices.
+        Only this problem if the job names one."""
         jobs = checkpointings_of(self.job)
         return tuple(replace(self, job=job, **_activations(job)) for job in jobs) if len(jobs) > 1 else (self,)
 
@@ -248,17 +259,18 @@ class IterationProblem:
         return len(self.block_flop) - 1
 
     def row(self, grid: IntArray) -> IntArray:
-        """(N,) devices of an (S, R) grid, then the idle ones."""
+        """Return (N,) the devices of an (S, R) grid, followed by the idle devices."""
         return row_of(grid, self.n_devices)
 
     @property
     def embedding_bytes(self) -> float:
-        """What the first and the last stage of a pipeline send each other where they tie their embeddings; else 0."""
+        """Bytes of the tied embedding that the first and last stage of a pipeline send each other; 0 if it is not
+        tied."""
         return self.tied_parameters * self.gradient_element_bytes
 
     @cached_property
     def block_again_flop(self) -> FloatArray:
-        """(L + 1,) prefix sums over blocks: FLOP that a backward of one sequence repeats where blocks are checkpointed
+        """(L + 1,) prefix sums over blocks: FLOP that a backward of one sequence repeats if blocks are checkpointed
         one by one."""
         if self.job.checkpoints not in BLOCKWISE:
             return np.zeros(self.n_blocks + 1)
@@ -267,8 +279,7 @@ class IterationProblem:
 
     @cached_property
     def alike(self) -> IntArray:
-        """(N,) class of each device: exchanging two of a class changes no plan's seconds,
-        dollars or memory."""
+        """(N,) class of each device. Exchanging two devices of a class changes no plan's seconds, dollars or memory."""
         region = np.unique([device.region for device in self.topology.devices], return_inverse=True)[1]
         own = self.flop_per_s, self.memory_bytes, self.price_per_hour, region, self._shared_host, *self.reached
         matrices = [self.latency_s, self.links.bandwidth_bytes_per_s]
@@ -278,52 +289,60 @@ class IterationProblem:
 
     @property
     def _shared_host(self) -> FloatArray:
-        """(N,) the first device of each host of several; -1 for devices with a NIC of their own."""
+        """(N,) first device of each device's host; -1 if no other device shares its NIC."""
         nic_of = self.links.nic_of
         return np.full(self.n_devices, -1.0) if nic_of is None else np.where(is_shared(nic_of), nic_of, -1.0)
 
     @property
     def nics(self) -> bool:
-        """Whether every message of a device takes the device's own NIC."""
+        """True if all messages of a device pass its NIC, and no two devices share one."""
         return self.queueing == "nics" and self.links.nic_of is None
 
     def gradient_bytes(self, n_parameters: Numbers) -> Numbers:
-        """Bytes in messages of the gradients of so many parameters, one count or an array, as compressed."""
+        """Return bytes sent for the gradients of ``n_parameters``, compressed. Takes one count or an array."""
         found: Numbers = coded_bytes(n_parameters, self.job.gradient_coding)
         return found
 
     def average_bytes(self, n_parameters: Numbers) -> Numbers:
-        """Bytes in messages of what comes back of so many parameters: averages, or parameters where replicas split the
-        optimiser's states."""
+        """Return bytes sent back for ``n_parameters``, compressed: averages, or parameters if replicas split the
+        optimizer states."""
         found: Numbers = coded_bytes(n_parameters, self.job.average_coding)
         return found
 
     def static_bytes(self, n_replicas: int) -> float:
-        """Bytes of a parameter, its gradient and its optimiser's state on a device of so many replicas, as on all GPUs
-        of a group where it is on each: ``costs.memory.static_bytes``."""
+        """Return bytes of one parameter, its gradient and its optimizer state on a device of one of ``n_replicas``
+        replicas.
+
+        See ``costs.memory.static_bytes`` for how the GPUs of a group count.
+        """
         return static_bytes(self.job, n_replicas)
 
     def held_bytes(self, n_replicas: int, parameters: FloatArray, frozen: FloatArray) -> FloatArray:
-        """Bytes that devices of stages with these parameters hold all the time beside ``gathered_bytes``; ``frozen`` as
-        ``block_frozen`` counts them."""
+        """Return bytes that devices of stages with these parameters hold all the time, without ``gathered_bytes``.
+
+        ``frozen`` is counted like ``block_frozen``.
+        """
         parts = sharded_over(self.job.sharding, n_replicas).parameters
         return parameters * self.static_bytes(n_replicas) + frozen / parts
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
-        """Most bytes that a device of a first, last or any stage holds beside its shards."""
+        """Return the maximum bytes that a device holds in addition to its shards, on a stage with or without the
+        model's ends."""
         unwanted = [kind for kind, has in ((LayerKind.EMBEDDING, first), (LayerKind.HEAD, last)) if not has]
         layers = [layer for layer in self.job.modelled().layers if layer.kind not in unwanted]
         return gathered_of(self.job, layers, n_replicas).total_bytes(self.job)
 
     def flop_per_s_of(self, microbatch: int) -> FloatArray:
-        """(N,) FLOP/s that each device reaches with micro-batches of so many sequences, one of ``microbatches``."""
+        """Return (N,) FLOP/s that each device reaches with micro-batches of this size, one of ``microbatches``."""
         return np.asarray(self.flop_per_s * self.reached[self.microbatches.index(microbatch)])
 
     def estimated_flop_per_s(self, microbatch: int, n_replicas: int) -> FloatArray:
-        """(N,) FLOP/s at which devices pass blocks, all-reduces within groups and gathered parameters counted as work.
+        """Return (N,) FLOP/s at which devices pass blocks, with all-reduces within groups and gathered parameters
+        counted as work.
 
-        For estimates that leave the devices of a group open: its ring goes over the median of the fastest links that
-        reach so many. Those without either are ``flop_per_s_of``.
+        Estimates use it before the devices of a group are known. They assume that a group's ring runs at the
+        median over devices of the slowest of the links to the nearest ``n_replicas`` - 1 others. Without such
+        messages this is ``flop_per_s_of``.
         """
         job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole
         gathers = job.gathers_passes and n_replicas > 1
@@ -340,6 +359,7 @@ class IterationProblem:
         sums = np.array(inside) / len(blocks)
         once_s = microbatch * self.block_flop[-1] / len(blocks) / speed
         forward_s, backward_s = once_s + sums[:, 0], backward * once_s + sums[:, 1]
+        # a pass takes at least as long as the host needs to launch its kernels
         least = {one: launch_seconds(job, one) for one in set(launch_s)}
         forward_s = np.maximum(forward_s, [least[one].forward for one in launch_s])
         backward_s = np.maximum(backward_s, [least[one].backward for one in launch_s])
@@ -350,6 +370,7 @@ class IterationProblem:
                 ring_share(n_replicas) * n_bytes / reach
                 for n_bytes in message_bytes_of(job, blocks[0].parameters, frozen_bytes(job, blocks[0]))
             )
+            # ZeRO-2 keeps whole parameters, so it scatters gradients but gathers nothing before a pass
             gather_s *= job.sharding == "zero-3"
             both = np.maximum if job.prefetch else np.add
             forward_s, backward_s = both(forward_s, gather_s), both(backward_s, gather_s + scatter_s)
@@ -357,11 +378,12 @@ class IterationProblem:
 
     @property
     def backward_per_forward(self) -> float:
-        """FLOP of a backward in forwards, with the forward that it repeats where whole stages are recomputed."""
+        """FLOP of a backward divided by FLOP of a forward, including the forward that it repeats if whole stages are
+        recomputed."""
         return float(self.job.modelled().backward.whole + (self.job.checkpoints == "stage"))
 
     def passes(self, microbatch: int) -> Passes:
-        """What micro-batches of so many sequences cost."""
+        """Return the costs of micro-batches of ``microbatch`` sequences."""
         job, model = self.job, self.job.modelled()
         recompute = job.checkpoints == "stage"
         blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
@@ -394,7 +416,7 @@ class IterationProblem:
         )
 
     def _hop_s(self, n_elements: int) -> FloatArray:
-        """(N, N) seconds for which so many numbers occupy each link."""
+        """Return (N, N) seconds for which a message of ``n_elements`` occupies each link."""
         devices, job = np.arange(self.n_devices), self.job
         n_bytes = compressed_bytes(n_elements, job.dtype, job.compression)
         hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], n_bytes), dtype=float)
@@ -403,7 +425,7 @@ class IterationProblem:
 
 
 def _activations(job: Job) -> dict[str, Any]:
-    """The fields that depend on which activations are kept."""
+    """Return the fields that depend on which activations are kept."""
     model = job.modelled()
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     return {
@@ -415,13 +437,13 @@ def _activations(job: Job) -> dict[str, Any]:
 
 
 def _sums(blocks: Sequence[Layer], number: Callable[[Layer], float]) -> FloatArray:
-    """(L + 1,) prefix sums of a number of each block, counted once for blocks that are one object."""
+    """Return (L + 1,) prefix sums of a number per block, computed once for blocks that are one object."""
     of = {id(layer): float(number(layer)) for layer in _kinds(blocks)}
     return np.concatenate([[0.0], np.cumsum([of[id(layer)] for layer in blocks])])
 
 
 def _kinds(blocks: Sequence[Layer]) -> list[Layer]:
-    """Each block once, of those that are one object."""
+    """Return each distinct block object once."""
     return [*{id(layer): layer for layer in blocks}.values()]
 
 
@@ -436,17 +458,17 @@ def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
 # ---------------------------------------------------------------------------------------------------------------------
 # Seconds of one micro-batch's passes on each kind of device, as prefix sums over blocks.
 #
-# A network has few kinds of devices. Whatever a stage takes on one kind is a difference of two prefix sums, whichever
-# blocks it has: computing, what is computed again, and the messages within a group of GPUs.
+# A network has few kinds of devices. A stage's seconds on one kind are the difference of two prefix sums, whichever
+# blocks it has. They cover computing, recomputation, and the messages within a group of GPUs.
 
 
 class Kinds(NamedTuple):
-    """The kinds of a network's devices: what decides the seconds of their passes."""
+    """The kinds of devices in a network. Devices of a kind pass micro-batches equally fast."""
 
     of_device: IntArray
     """(N,) number of each device's kind."""
     first: list[int]
-    """The first device of each kind."""
+    """First device of each kind."""
 
     @classmethod
     def of(cls, devices: Sequence[Device]) -> Kinds:
@@ -463,21 +485,21 @@ class Kinds(NamedTuple):
 
 
 class PassTable(NamedTuple):
-    """Seconds of one micro-batch on K kinds of devices, of a model of L blocks."""
+    """Seconds of one micro-batch on each of K kinds of devices, for a model of L blocks."""
 
     forward_s: FloatArray
     """(K, L + 1) prefix sums over blocks."""
     backward_s: FloatArray
-    """(K, L + 1) prefix sums over blocks, with what is computed again."""
+    """(K, L + 1) prefix sums over blocks, including recomputation."""
     ends_s: FloatArray
-    """(2, 2, K): of the embedding and of the head, the forward and the backward."""
+    """(2, 2, K) seconds of the embedding and of the head, forward and backward."""
     receive_s: FloatArray
-    """(K, L + 1) seconds in which a group of GPUs gathers the message that crosses the boundary before each block, of
-    which each GPU received a part; 0 at both ends of the model."""
+    """(K, L + 1) seconds in which a group of GPUs gathers the message that crosses the boundary before each block. Each
+    GPU received one part of it. 0 at both ends of the model."""
 
 
 def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -> PassTable:
-    """Return the table of a job with a micro-batch; ``costs.seconds.layer_passes`` of each layer."""
+    """Return the table of a job with a micro-batch size, from ``costs.seconds.layer_passes`` of each layer."""
     model = job.modelled()
     speeds = speeds_of(job, kinds, efficiency)
     of = {
@@ -507,19 +529,19 @@ def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -
 
 
 REPLAYED = WAYS
-"""Synchronisations that the kernels replay, in the order of their numbers."""
+"""Ways to synchronise that the kernels replay, in the order of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTarget:
-    """What is minimised: seconds or dollars of an iteration, under limits."""
+    """What a search minimises, seconds or dollars of an iteration, and its limits."""
 
     dollars: bool = False
     max_price_per_hour: float = math.inf
-    """US dollars an hour of all devices that compute."""
+    """US dollars per hour for all devices that compute."""
     max_iteration_s: float = math.inf
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit on dollars or on seconds."""
+        """True if dollars or seconds are limited."""
         return min(self.max_price_per_hour, self.max_iteration_s) < math.inf

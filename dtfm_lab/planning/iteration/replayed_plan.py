@@ -1,4 +1,4 @@
-"""A whole plan in the compiled replay: its seconds, and whether it fits, in a millisecond."""
+"""A whole plan in the compiled replay. Within a millisecond it gives the seconds, and whether the plan fits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dtfm_lab.planning.iteration.structured.candidates import PlanPricer
 
 
 class ReplayedPlan:
-    """A plan, and what the replay says of it; its seconds are those of ``simulate``, to rounding."""
+    """A plan with its replayed seconds, which equal those of ``simulate`` up to rounding."""
 
     def __init__(self, plan: Plan, problem: IterationProblem) -> None:
         job, grid = plan.job, plan.placement.devices
@@ -25,7 +25,7 @@ class ReplayedPlan:
         self._tables = tables_of(problem, job.microbatch, SearchTarget(), None, sharing)
         self._shape_search = ShapeSearch(self._tables, (n_stages, n_replicas), job.microbatch, job)
         self.codes = problem.codes_gradients or self._tables.passes.coding_s.max() > 0
-        """Whether messages are coded: these computations are as long on every device."""
+        """True if messages are compressed. Encoding and decoding take equally long on every device."""
         self._found = self._shape_search.assessed(
             problem.row(grid),
             np.array(plan.blocks_per_stage, dtype=np.int64),
@@ -38,14 +38,16 @@ class ReplayedPlan:
 
     @classmethod
     def of(cls, plan: Plan) -> Self | None:
-        """None where the replay does not cover the plan, as where the order of its passes follows the network."""
+        """Return the replayed plan; None if the replay does not cover it, as when the network decides the order of its
+        passes."""
         if plan.job.schedule not in ("1f1b", "gpipe") and plan.job.warmups is None:
             return None
         problem = IterationProblem.of(plan.topology, plan.job, plan.queueing, efficiency=plan.efficiency)
         return cls(plan, problem) if PlanPricer(problem, SearchTarget()).replays else None
 
     def seconds(self, bandwidth: FloatArray, latency: FloatArray, speed: FloatArray) -> float:
-        """Seconds with factors on the bandwidth and the latency of every link, (N, N), and on every device's speed."""
+        """Return seconds with factors on every link's bandwidth and latency, (N, N), and on every device's speed,
+        (N,)."""
         link, device = self._tables.link.copy(), self._tables.device.copy()
         link[0] *= latency
         link[1:] /= bandwidth

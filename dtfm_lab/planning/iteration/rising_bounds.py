@@ -1,4 +1,4 @@
-"""The lower bound after a search has ended: it rises for as long as the caller waits."""
+"""The lower bound after a search has ended. It rises for as long as the caller waits."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def rising_bounds(
     max_price_per_hour: float | None = None,
     efficiency: GivenEfficiency = None,
 ) -> Iterator[float]:
-    """Ever higher seconds that no plan of the job is faster than, for after a search has ended.
+    """Yield ever higher seconds that no plan of the job can beat, for use after a search has ended.
 
-    They end where nothing more can be refuted. A caller may stop at any step; most take milliseconds. Of what the job
-    leaves open between networks of groups, the choice with the least bound is raised first, as it alone decides.
+    The iterator ends if nothing more can be refuted. A caller may stop at any step. Most steps take milliseconds. Among
+    the choices that the job leaves open, the one with the lowest bound is raised first, because it alone decides.
 
     Parameters
     ----------
     job
-        The job as it was searched, with all that it left open: not that of the plan that was found.
+        The job as it was searched, with everything that it left open, not the job of the plan that was found.
     iteration_s
-        Seconds of the best plan, or a function that gives them whenever it is asked.
+        Seconds of the best plan, or a function that returns them at any time.
     lower_s
         A bound that is known already, from which this one rises.
     """

@@ -1,20 +1,19 @@
-"""The search over everything: shape, devices, cut, micro-batches, pairing, order of passes, checkpointing.
+"""The search of one choice: shape, devices, cut, micro-batches, pairing, order of passes, checkpointing.
 
-A shape is a number of stages and of replicas. The search keeps a ``ShapeSearch`` for each: its best plan so far, and
-the annealing that improves it. An annealing starts from a structured placement, from the best plan of the shape, or
-from that of a neighbouring shape. The next shape to be annealed is the one with the best plan, where the objective
-counts a little more for every annealing that the shape has had. So good shapes get most of the work, and no shape is
-given up. A shape whose plans would be good but lack memory is also tried with activations computed again.
+A shape is a number of stages and of replicas. The search keeps a ``ShapeSearch`` for each shape, with its best plan so
+far and the annealing that improves it. Annealing starts from a structured placement, from the best plan of the shape,
+or from the best plan of a neighbouring shape. The next shape to be annealed is the one with the best plan, where each
+annealing that the shape has had makes it count a little worse. So good shapes get most of the work, and no shape is
+given up. A shape whose plans would be good but lack memory is also tried with recomputation.
 
-An annealing prices its moves by an estimate. What it finds is annealed once more, at a lower temperature, by the
-exact replay. Where the replay does not cover the job, or the NICs of its hosts, the simulator prices the
-plan.
+Annealing prices its moves by an estimate. Its result is annealed again, at a lower temperature, by the exact replay. If
+the replay does not cover the job, or the NICs of its hosts, the simulator prices the plan.
 
-Sources: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but
-it goes by the least value found and not by the mean. To anneal all shapes equally often would spend nearly all of the
-time on shapes that cannot win.
+Sources: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but it
+goes by the minimum found, not by the mean. To anneal all shapes equally often would spend nearly all of the time on
+shapes that cannot win.
 
-While the compiled kernels are being loaded the search shows a plan that fits (``wait_for_kernels``).
+While the compiled kernels load, the search shows a plan that fits (``wait_for_kernels``).
 """
 
 from __future__ import annotations
@@ -57,62 +56,66 @@ from dtfm_lab.planning.iteration.structured.candidates import (
 from dtfm_lab.planning.problem import SHOWN, Individual, Population
 
 STEADY = 1.5
-"""Forwards ahead of new plans, as a multiple of those that a steady pipeline needs."""
+"""Warm-up forwards of new plans, as a multiple of those that a steady pipeline needs."""
 FIRST_GROWTH = 0.12
-"""Length of every shape's first annealing, in nominal ones."""
+"""Length of every shape's first annealing, as a multiple of the nominal length."""
 FIRST_LENGTH = 1.0
-"""Length of the second annealing of a shape."""
+"""Length of the second annealing of a shape, as a multiple of the nominal length."""
 GROWTH = 1.2
-"""Factor by which each annealing of a shape is longer than the one before. It is small, because many short annealings
+"""Factor by which each annealing of a shape is longer than the one before. It is small because many short annealings
 from different structures find more than few long ones."""
 LONGEST = 12.0
-"""Length that no annealing exceeds, so that a search keeps looking at other shapes."""
+"""Maximum length of an annealing, as a multiple of the nominal length, so that a search keeps looking at other
+shapes."""
 CURIOSITY = 0.1
-"""By how much each e-fold of work raises a shape's price."""
+"""Increase of a shape's log price, for priority, when its total annealing length grows by a factor of e."""
 MENDING_LENGTH = 0.5
-"""Length of the annealing that mends a given plan before its shape is compared with others."""
+"""Length of the annealing that mends a given plan before its shape is compared with others, in nominal lengths."""
 MENDING_HOT = 0.001
-"""Its first temperature: low, as a few exchanges mend a plan that was good before a device left or a link changed."""
+"""First temperature of mending. It is low, because a few exchanges mend a plan that was good before a device left or a
+link changed."""
 NEAR_CURIOSITY = 0.03
-"""By how much each annealing raises a shape's price in a search near given plans, where few shapes compete."""
+"""Increase of a shape's log price, for priority, with each annealing in a search near given plans. Few shapes compete
+there."""
 NEAR_GROWTH = 1.1
-"""Factor by which each of these annealings is longer than the one before."""
+"""Factor by which each annealing near given plans is longer than the one before."""
 ESTIMATED_NS = 20e6
-"""Nominal nanoseconds of a shape's first annealing by the estimate. They set the number of moves only, so that equal
+"""Nominal nanoseconds of an annealing by the estimate, at length 1. They set only the number of moves, so equal
 seeds make equal moves on fast and on slow machines."""
 REPLAYED_NS = 8e6
-"""The same of the annealing by the replay, whose moves cost more and gain less."""
+"""The same for annealing by the replay, whose moves cost more and gain less."""
 COLD = 1e-4
-"""Last temperature of an annealing by the estimate, as a share of the plan's seconds."""
+"""Last temperature of annealing by the estimate, as a share of the plan's seconds."""
 POLISH_HOT = 0.002
-"""First temperature of an annealing by the replay: low, as the estimate has found the plan already."""
+"""First temperature of annealing by the replay. It is low, because the estimate has found the plan already."""
 POLISH_COLD = 2e-5
-"""Last temperature of an annealing by the replay."""
+"""Last temperature of annealing by the replay."""
 POLISH_WITHIN = 1.005
-"""What is polished: plans estimated within this factor of the best plan of their shape."""
+"""The replay polishes plans that are estimated within this factor of the best plan of their shape."""
 SHOWN_EVERY = 16
-"""Shapes between two candidates that only show that the search goes on, so that the clock is looked at."""
+"""Number of shapes between two candidates that show nothing new. The caller looks at the clock there."""
 TIGHT = 1.5
-"""Shapes that are short of memory are tried again with activations computed again if, with memory enough, they would
-take less than this multiple of the best plan's seconds."""
+"""Shapes that are short of memory are tried again with recomputation if, with enough memory, they would take less than
+this multiple of the best plan's seconds."""
 MOST_TIGHT = 40
-"""Most such shapes, the most promising first."""
+"""Maximum number of such shapes per kind of checkpointing, the most promising first."""
 PROMISING = 3
-"""Shapes with activations computed again, of each way, that are annealed at full length in the first round."""
+"""Number of shapes with recomputation, per kind of checkpointing, that get a full-length annealing in the first
+round."""
 FEW_ROWS = 12
-"""Structured placements that are priced of every shape, however long its plans take."""
+"""Number of structured placements that are priced for every shape, however slow its plans are."""
 HOPELESS = 2.0
-"""Shapes whose plan takes this multiple of the best get no further placements, and no part in the first annealing.
-They are annealed when their turn comes."""
+"""From this multiple of the best plan's seconds on, a shape gets no further placements and skips the first round of
+annealing. It is annealed when its turn comes."""
 MOST_ROUNDS = 3
-"""Rounds after which a search without any valid plan gives up. The first is over all shapes."""
+"""Number of rounds after which a search without any valid plan gives up. The first round covers all shapes."""
 LONGER = 4
-"""Where there is no valid plan yet, each round anneals so many times longer, and so many times fewer shapes: those that
+"""While there is no valid plan, each round anneals this many times longer, and this many times fewer shapes: those that
 lack least. So every round takes as long as the one before."""
 FEWEST_LONGER = 24
-"""Shapes that every round has at least."""
+"""Minimum number of shapes in a round."""
 Given = tuple[Plan | None, Sequence[Plan]]
-"""The plan that a search starts with, and those near which alone it searches."""
+"""The plan that a search starts with, and the plans to which the search stays near."""
 
 
 def search_iteration(
@@ -123,15 +126,15 @@ def search_iteration(
     nearby: Sequence[Plan] = (),
     target: SearchTarget | None = None,
 ) -> Iterator[Candidate]:
-    """Ever better plans of a problem, endlessly: one or more candidates a step, each the best so far.
+    """Yield ever better plans of a problem, without end: one or more candidates per step, each the best so far.
 
-    Where there are plans ``nearby``, these are begun with and only shapes next to those of good plans are tried.
+    If there are plans ``nearby``, the search begins with them and tries only shapes next to those of good plans.
 
-    Equal problems and generators yield equal candidates. Raises PlanError where no plan is possible: by the call where
-    the job's shape or the devices' memory rule all out, later where the limits of ``target`` do.
+    Equal problems and generators yield equal candidates. Raises PlanError if no plan is possible: at the call if the
+    job's shape or the devices' memory rule all plans out, later if the limits of ``target`` do.
     """
     require_shapes(problem)
-    # plans that are given fit
+    # given plans fit already, so none has to be constructed
     first, *others = problem.parts
     fitting = FittingPlan(first, tuple(others), problem.microbatches[0]) if nearby else fitting_plan(problem)
     return _run(problem, rng, (start, nearby), target or SearchTarget(), fitting)
@@ -146,10 +149,10 @@ def _run(
 
 
 class ChoiceAnnealing:
-    """The search of one choice: what ``objective.Search`` improves.
+    """The search of one choice, which ``objective.Search`` runs.
 
-    Each shape begins with structured placements (``begin``) and is annealed when its turn comes (``improve``). The best
-    plan of a shape becomes the best of all when ``judge`` has priced it exactly.
+    ``begin`` gives each shape structured placements, and ``improve`` anneals a shape when its turn comes. The best plan
+    of a shape becomes the best of all once ``judge`` has priced it exactly.
     """
 
     def __init__(
@@ -160,6 +163,7 @@ class ChoiceAnnealing:
         target: SearchTarget,
         fitting: FittingPlan,
     ) -> None:
+        # the second search, which leaves the schedule open, draws the same random numbers
         unused = copy.deepcopy(rng)
         self.problem, self.rng, self.target = problem, rng, target
         self.random = rng.integers(0, 2**64, size=1, dtype=np.uint64)  # the word of state of ``random_numbers``
@@ -184,8 +188,11 @@ class ChoiceAnnealing:
         self.opened = None if problem.job.schedule in REPLAYED_SCHEDULES else _without_schedule(problem, unused, target)
 
     def run(self) -> Iterator[Candidate]:
-        """Ever better plans; for a schedule that is not replayed, none worse than the plans of as many steps of a
-        search that leaves it open, under this schedule."""
+        """Yield ever better plans.
+
+        If the schedule is not replayed, a second search leaves it open, and its plans are also tried under this
+        schedule. So no plan is worse than the second search's plans after as many steps.
+        """
         for candidate in self._annealed():
             if candidate.complete and self.opened is not None:
                 self._take_opened(self.opened)
@@ -208,7 +215,7 @@ class ChoiceAnnealing:
             shape_search.keep(found)
 
     def _annealed(self) -> Iterator[Candidate]:
-        """The first plans of all shapes, a short annealing of each, and then of the most promising."""
+        """Yield the first plans of all shapes, then anneal each for a short time, then the most promising."""
         for shape_search, found in self.given:
             self.operator = "start"
             shape_search.keep(replace(found, operator="start"))
@@ -221,14 +228,14 @@ class ChoiceAnnealing:
         yield from self.improve(promising)
 
     def begin(self) -> Generator[Candidate, None, set[ShapeSearch]]:
-        """The structured placements of all shapes; returns shapes with activations computed again that may win."""
+        """Try the structured placements of all shapes. Return the shapes with recomputation that may win."""
         yield from self._first_plans(list(self.shape_searches))
         tight = self._tight()
         yield from self._first_plans([shape_search for shape_searches in tight for shape_search in shape_searches])
         return {shape_search for shape_searches in tight for shape_search in shape_searches[:PROMISING]}
 
     def improve(self, promising: set[ShapeSearch]) -> Iterator[Candidate]:
-        """Anneal every shape for a short while, then always the shape that looks best."""
+        """Anneal every shape for a short time, then always the shape that looks best."""
         for rounds in range(MOST_ROUNDS):
             by_priority = sorted(self.shape_searches, key=_priority)
             for i, shape_search in enumerate(by_priority[: max(FEWEST_LONGER, len(by_priority) // LONGER**rounds)]):
@@ -248,9 +255,13 @@ class ChoiceAnnealing:
             yield self._candidate()
 
     def _near(self) -> Iterator[Candidate]:
-        """Plans near the given ones. These are mended first: with a lost device or a slower link a plan takes several
-        times as long as it does after a few exchanges, and so would what is made of it. Then shapes next to the best
-        one's are made of it, beside stages along chains of clusters, and all are annealed a little at a time."""
+        """Yield plans near the given ones.
+
+        The given plans are mended first. After a device is lost or a link slows down, a plan takes several times as
+        long as it does after a few exchanges, and so would any plan derived from it. Then the best plan is reshaped to
+        the shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a
+        time.
+        """
         for shape_search in [shape_search for shape_search in self.shape_searches if shape_search.best is not None]:
             self._anneal(shape_search, MENDING_LENGTH, mends=True)
             self.judge(shape_search)
@@ -277,11 +288,11 @@ class ChoiceAnnealing:
             yield self._candidate()
 
     def _tight(self) -> list[list[ShapeSearch]]:
-        """By checkpointing, the searches of shapes that lack memory, with activations computed again; the most
-        promising come first.
+        """Return the searches of shapes that lack memory, with recomputation, as one list per kind of checkpointing.
 
-        A shape lacks memory if its plan does not fit, or if it fits only with so few micro-batches under way that
-        stages wait for each other."""
+        The most promising come first. A shape lacks memory if its plan does not fit, or if it fits only with so few
+        micro-batches in flight that stages wait for each other.
+        """
         if not self.others:
             return []
         most = math.inf if self.best is None else TIGHT * self.best[1].value
@@ -300,8 +311,11 @@ class ChoiceAnnealing:
         return self.pricers[shape_search.checkpointing]
 
     def _first_plans(self, shape_searches: list[ShapeSearch], *, chains: bool = False) -> Iterator[Candidate]:
-        """Structured placements of every shape. Simulations take long: the best of each shape alone is simulated, first
-        those without hops, whose estimates are exact and which others have to beat, then by their estimates."""
+        """Try structured placements of every shape.
+
+        Simulations take long, so only the best of each shape is simulated. Shapes of one stage come first: their
+        estimates are exact, and the others have to beat them. The others follow in the order of their estimates.
+        """
         quick = all(self._pricer(shape_search).replays for shape_search in shape_searches)
         for i in range(Starts.most_rows):
             for shape_search in shape_searches:
@@ -320,7 +334,7 @@ class ChoiceAnnealing:
                 yield self._candidate(complete=False)
 
     def _hopeless(self, shape_search: ShapeSearch) -> bool:
-        """Whether a shape's best plan takes ``HOPELESS`` times the best of all."""
+        """Return True if a shape's best plan takes more than ``HOPELESS`` times the best of all."""
         return (
             self.best is not None
             and shape_search.best is not None
@@ -328,19 +342,20 @@ class ChoiceAnnealing:
         )
 
     def _begin_beside(self) -> None:
-        """Begin searches of the best plan's shape with micro-batches whose sizes lie between those begun with."""
+        """Begin searches of the best plan's shape with sizes of micro-batches between those begun so far."""
         assert self.best is not None
         shape_search, found = self.best
         for other in self.shape_searches.beside(shape_search):
             other.keep(replace(other.assessed(found.row, found.blocks, STEADY), operator="another micro-batch"))
 
     def _judged_long(self) -> bool:
-        """Whether a plan was simulated since the last time, so that the clock should be looked at; not for replays."""
+        """Return True if a plan was simulated since the last call, so that the caller should look at the clock. Replays
+        are too quick to count."""
         waited, self.waited = self.waited, False
         return waited and self.best is not None
 
     def judge(self, shape_search: ShapeSearch) -> bool:
-        """Whether the best plan of a shape is the best of all, which it then becomes; it is priced exactly first."""
+        """Price the best plan of a shape exactly if it may be the best of all. Return True if it becomes so."""
         best = shape_search.best
         if best is None or best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
             return False
@@ -360,13 +375,15 @@ class ChoiceAnnealing:
         return True
 
     def _anneal(self, shape_search: ShapeSearch, growth: float, *, mends: bool = False) -> None:
-        """Anneal a shape by the estimate, and what that finds by the replay; ``mends`` its best plan."""
+        """Anneal a shape by the estimate, then its result by the replay. ``mends`` starts from the shape's best
+        plan."""
         assert shape_search.best is not None
         s, r = shape_search.shape
         begin, operator, hot = self.starting_plans.of_annealing(shape_search, STEADY)
         if mends:
             begin, operator, hot = shape_search.best, "mended", MENDING_HOT
         self.operator = f"{operator}, {s} x {r}"
+        # the divisor is the nominal nanoseconds of one move in this shape
         n_moves = int(ESTIMATED_NS * growth / (4000 + 12 * s * s + 25 * s * r + 30 * r + 6 * r * r)) + 20
         shape_search.slices += 1
         shape_search.work += growth
@@ -385,7 +402,7 @@ class ChoiceAnnealing:
             self.shown.tried(shape_search, found, operator)
 
     def _nothing_fits(self) -> str:
-        """The memory and the limits that no plan was found to keep, in one line."""
+        """Say in one line which memory and limits no plan keeps."""
         limits = {"max_price_per_hour": self.target.max_price_per_hour, "max_iteration_s": self.target.max_iteration_s}
         kept = [f"{what} {limit:g}" for what, limit in limits.items() if limit < math.inf]
         refused = next((pricer.refusal for pricer in self.pricers.values() if pricer.refusal), "")
@@ -413,7 +430,7 @@ class ChoiceAnnealing:
 
 
 def _without_schedule(problem: IterationProblem, rng: np.random.Generator, target: SearchTarget) -> Iterator[Candidate]:
-    """The search of the same job with any schedule."""
+    """Return a search of the same job with any schedule."""
     opened = replace(problem, job=problem.job.with_fields(schedule=None))
     return ChoiceAnnealing(opened, rng, (None, ()), target, fitting_plan(opened)).run()
 
@@ -425,7 +442,7 @@ def _priority(shape_search: ShapeSearch) -> float:
 
 
 def _near_priority(shape_search: ShapeSearch) -> float:
-    """As ``_priority``, by the number of annealings: where these are few, no shape gets most of them."""
+    """Return the priority by the number of annealings, not by their lengths. With few of them, no shape gets most."""
     assert shape_search.best is not None
     return math.log(max(shape_search.best.price, 1e-300)) + NEAR_CURIOSITY * shape_search.slices
 
@@ -436,32 +453,32 @@ def _near_priority(shape_search: ShapeSearch) -> float:
 
 CHECKPOINTED = {
     "none": "",
-    "selective": ", attention computed again",
-    "block": ", blocks computed again",
-    "stage": ", stages computed again",
+    "selective": ", attention recomputed",
+    "block": ", blocks recomputed",
+    "stage": ", stages recomputed",
 }
 
 
 class ShownShapes:
-    """Numbers the plans of a search in the order in which they are first shown."""
+    """Plans of a search, numbered in the order in which they are first shown."""
 
     def __init__(self, shape_searches: ShapeSearches, job: Job) -> None:
         self._shape_searches, self._job = shape_searches, job
         self._tried: deque[tuple[ShapeSearch, KernelPlan]] = deque(maxlen=SHOWN)
         self._known: dict[KernelPlan, Individual] = {}
         self._newest: dict[ShapeSearch, Individual] = {}
-        """The best that was shown last of each shape: the parent of what follows it."""
+        """The last shown best plan of each shape. It is the parent of the next one."""
         self._n_shown = 0
 
     def tried(self, shape_search: ShapeSearch, found: KernelPlan, operator: str) -> KernelPlan:
-        """The same plan with what it was made from; kept to be shown for as long as it is among the newest."""
+        """Return the plan with its operator. It is shown for as long as it is among the newest."""
         found = replace(found, operator=operator)
         self._tried.append((shape_search, found))
         return found
 
     def population(self, best: tuple[ShapeSearch, KernelPlan]) -> Population:
-        """The best of all, then those of the other shapes and the newest, the cheapest first, as the kernels priced
-        them."""
+        """Return the best plan of all, then those of the other shapes and the newest, the cheapest first by the
+        kernels' prices."""
         bests = [
             (shape_search, shape_search.best)
             for shape_search in self._shape_searches
@@ -509,11 +526,11 @@ class ShownShapes:
 def _rule(n_shapes: int) -> str:
     if n_shapes == 1:
         return (
-            "Shown are the best, and the newest that were tried. Each is annealed; what it becomes is kept if better."
+            "The best plan and the newest that were tried. Annealing changes each and keeps the result if it is better."
         )
     return (
-        f"Shown are the best of each shape and micro-batch, of {n_shapes} that fit, and then the newest that were "
-        "tried. The search anneals the shape that looks best, and gives none up."
+        f"The best plan of each shape and micro-batch, of {n_shapes} that fit, then the newest that were "
+        "tried. The search anneals the shape that looks best, and gives up none."
     )
 
 
@@ -522,7 +539,7 @@ def _value(one: tuple[ShapeSearch, KernelPlan]) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The kernels of a search, compiled or loaded on a thread, and a plan that fits until they are there.
+# The kernels of a search are compiled or loaded on a thread. Until they are ready, a plan that fits is shown.
 
 
 QUICK_S = 0.4
@@ -532,10 +549,10 @@ QUICK_S = 0.4
 def wait_for_kernels(
     problem: IterationProblem, fitting: FittingPlan, target: SearchTarget, start: Plan | None = None
 ) -> Generator[Candidate, None, float]:
-    """Nothing where the kernels are ready; else a first plan, again and again, as incomplete candidates.
+    """Yield nothing if the kernels are ready, else a first plan, again and again, as incomplete candidates.
 
-    Each has the seconds waited in ``compiling_s``; all of them are returned. Time limits do not count them, since a
-    machine compiles only once.
+    Each has the seconds waited so far in ``compiling_s``. Returns all seconds waited. Time limits do not count them,
+    since a machine compiles only once.
     """
     began = time.perf_counter()
     compile_kernels = start_kernels(problem.n_devices)
@@ -552,7 +569,7 @@ def wait_for_kernels(
 
 
 def start_kernels(n_devices: int) -> Callable[[], None]:
-    """Begin to load or compile a search's kernels on a thread; return what is done there."""
+    """Begin to load or compile a search's kernels on a thread. Return the function that runs there."""
     from dtfm_lab.planning.iteration.bounds.iteration_bound import MOST_ENUMERATED
 
     compile_kernels = _compile_of_few if n_devices <= MOST_ENUMERATED else _compile
@@ -561,7 +578,7 @@ def start_kernels(n_devices: int) -> Callable[[], None]:
 
 
 def kernels_are_ready() -> bool:
-    """Whether a search of this process has waited for its kernels, so that a replay begins at once."""
+    """Return True if this process has its kernels, so that a replay begins at once."""
     return is_done(_compile) or is_done(_compile_of_few)
 
 
@@ -571,7 +588,8 @@ def _compile() -> None:
 
 
 def _compile_of_few() -> None:
-    """The same, and of the bound of few devices, which is for schedules of one stage a device."""
+    """Compile the same kernels, and those of the bound for few devices, which needs a schedule of one stage per
+    device."""
     _compile_for(None)
     _compile_for(("1f1b",))
 

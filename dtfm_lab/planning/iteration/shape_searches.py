@@ -1,4 +1,4 @@
-"""Shapes: those that a job may have, and the search of each, with its best plan so far and what improves it.
+"""Shapes that a job may have, and the search of each, with its best plan so far and its annealing.
 
 A shape is a number of stages and of replicas. ``shapes_of`` lists them, ``tables_of`` makes the tables that the
 compiled kernels read, ``ShapeSearch`` anneals the plans of one shape, and ``ShapeSearches`` holds all of them.
@@ -47,11 +47,12 @@ if TYPE_CHECKING:
 
 
 MOST_SHAPES = 320
-"""Most shapes that are tried from the start; of more, those with replicas on a geometric scale."""
+"""Maximum number of shapes that are tried from the start. If there are more, only numbers of replicas on a geometric
+scale are kept."""
 
 
 def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
-    """(S, R), fewest stages first. Empty where the job's pins and this size of micro-batches allow none."""
+    """Return shapes (S, R), fewest stages first. Empty if the job's pins and this micro-batch size allow none."""
     job, n = problem.job, problem.n_devices
     stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
     pinned = None if job.n_replicas is None else [job.n_replicas]
@@ -65,28 +66,29 @@ def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOS
 
 
 def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -> bool:
-    """Whether the job, the model and the devices have room for a shape with micro-batches of this size."""
+    """Return True if the job, the model and the devices allow a shape with micro-batches of this size."""
     job, (s, r) = problem.job, shape
     n_microbatches = job.global_batch // microbatch
     if (job.n_stages or s, job.n_replicas or r) != shape:
         return False
-    # replicas that gather parameters pass as many micro-batches
+    # replicas that gather parameters during passes must all pass the same number of micro-batches
     divides = not (job.gathers_passes and n_microbatches % r)
     fits = s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
     return fits and _may_be_played(job, shape, n_microbatches)
 
 
 def _may_be_played(job: Job, shape: tuple[int, int], n_microbatches: int) -> bool:
-    """Whether the simulator takes so many micro-batches, or, where their size is left open, plays them in seconds."""
+    """Return True if the simulator accepts this number of micro-batches or, if their size is open, plays them in
+    seconds."""
     s, r = shape
     if job.microbatch is None:
         return s * n_microbatches <= MOST_PASSES_CHOSEN
-    n_actions = (2 if s == 1 else 6) * s * n_microbatches  # each pass with its two messages
+    n_actions = (2 if s == 1 else 6) * s * n_microbatches  # each pass sends and receives a message
     return s * -(-n_microbatches // r) <= MOST_PASSES and n_actions <= MOST_STEPS
 
 
 def _on_scale(r: int, most: int, ratio: float) -> bool:
-    """Whether a number of replicas is one of most, most / ratio, most / ratio^2, ..."""
+    """Return True if a number of replicas is one of most, most / ratio, most / ratio^2, ..."""
     allowed = float(most)
     while allowed > r:
         allowed = min(allowed / ratio, allowed - 1)
@@ -94,7 +96,7 @@ def _on_scale(r: int, most: int, ratio: float) -> bool:
 
 
 def require_shapes(problem: IterationProblem) -> None:
-    """Raise PlanError where no shape is left: too few devices, blocks or micro-batches for what the job pins."""
+    """Raise PlanError if no shape is left: too few devices, blocks or micro-batches for what the job pins."""
     if any(shapes_of(problem, microbatch) for microbatch in problem.microbatches):
         return
     job, n = problem.job, problem.n_devices
@@ -115,15 +117,15 @@ def require_shapes(problem: IterationProblem) -> None:
 
 @dataclass(frozen=True, eq=False)
 class FittingPlan:
-    """A plan that fits memory, as far as one was constructed."""
+    """A plan that fits memory, or as much of one as was constructed."""
 
     problem: IterationProblem
-    """The problem of its checkpointing."""
+    """The problem with this plan's checkpointing."""
     others: tuple[IterationProblem, ...]
-    """Those of other checkpointings that may fit, too."""
+    """The problems with other kinds of checkpointing that may fit, too."""
     microbatch: int
     grid: IntArray | None = None
-    """(S, R) devices; None where the job pins more replicas."""
+    """(S, R) devices; None if no placement was constructed."""
     blocks: IntArray | None = None
 
 
@@ -135,8 +137,10 @@ def chosen_job(
     microbatch: int,
     checkpointing: str,
 ) -> Job:
-    """The job with the (S,) blocks of each stage, the (R,) micro-batches of each pipeline and the (S,) forwards that
-    each stage runs ahead, where it leaves the schedule or these open."""
+    """Return the job with a plan's (S,) blocks per stage, (R,) micro-batches per pipeline and (S,) warm-up forwards.
+
+    The schedule becomes ``adaptive-1f1b`` if the job leaves it open. Only that schedule takes the warm-ups.
+    """
     schedule = job.schedule or "adaptive-1f1b"
     return job.with_fields(
         n_stages=len(blocks),
@@ -152,14 +156,14 @@ def chosen_job(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which devices are near to each other, for annealing.
+# Nearness of devices, for annealing.
 
 
 MOST_NEIGHBOURS = 32
 MOST_ORDERED = 256
-"""Most devices for which the order of a tree's branches is made best; with more it takes too long."""
+"""Up to this number of devices the order of the tree's branches is optimised. With more it takes too long."""
 MOST_STAGES = 16
-"""Most stages of such chains."""
+"""Maximum number of stages of chains of clusters."""
 
 
 class Nearness:
@@ -184,7 +188,8 @@ class Nearness:
 
     @cached_property
     def clusters(self) -> IntArray:
-        """(N,) number of the cluster of each device: the tree is cut where its joints grow most."""
+        """(N,) number of each device's cluster. The tree is cut where the distance at which clusters join grows
+        most."""
         n = len(self.distance_s)
         if n < 3:
             return np.arange(n)
@@ -195,7 +200,7 @@ class Nearness:
 
     @cached_property
     def neighbours(self) -> IntArray:
-        """(N, K) the devices nearest to each, the nearest first."""
+        """(N, K) the devices nearest to each device, the nearest first."""
         n = len(self.distance_s)
         away_s = self.distance_s.copy()
         np.fill_diagonal(away_s, np.inf)
@@ -209,8 +214,11 @@ class Nearness:
 def tables_of(
     problem: IterationProblem, microbatch: int, target: SearchTarget, near: Nearness | None, n_replicas: int = 1
 ) -> Tables:
-    """The tables of one size of micro-batches and one objective; of one number of replicas where these share what they
-    hold. Nearness is for annealing, not for the price of a plan. Imports numba."""
+    """Return the kernels' tables for one micro-batch size and one objective.
+
+    ``n_replicas`` matters only if replicas split what they hold. ``near`` is needed for annealing, not for the price of
+    a plan. Imports numba.
+    """
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
     job, links, passes = problem.job, problem.links, problem.passes(microbatch)
@@ -226,6 +234,7 @@ def tables_of(
     memory_bytes = problem.memory_bytes - problem.gathered_bytes(n_replicas)
     price_per_s = problem.price_per_hour / 3600.0
     regions: dict[str, int] = {}
+    # a device without a region gets its own; the space keeps its key apart from real names
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     clusters = np.zeros(problem.n_devices) if near is None else near.clusters
     of_devices = memory_bytes, price_per_s, region, problem.alike
@@ -254,7 +263,8 @@ def tables_of(
 
 
 def _pass_seconds(problem: IterationProblem, microbatch: int, n_replicas: int, kinds: Kinds) -> PassTable:
-    """The seconds of passes on each kind of device; where replicas gather parameters, passes are longer on average."""
+    """Return the seconds of passes on each kind of device. If replicas gather parameters, passes are longer on
+    average."""
     devices = [problem.topology.devices[i] for i in kinds.first]
     found = pass_table(problem.job.with_fields(microbatch=microbatch), devices, problem.efficiency)
     if not problem.job.gathers_passes or n_replicas == 1:
@@ -277,41 +287,41 @@ def _synchronisation(job: Job) -> int:
 
 RandomState = npt.NDArray[np.uint64]
 NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
-"""For annealing without moves."""
+"""Random state for annealing without moves."""
 STAGE_ROWS = 10
-"""Rows of ``SearchState.stage``."""
+"""Number of rows of ``SearchState.stage``."""
 BOUNDLESS_BYTES = 2.0**60
 
 
 @dataclass(frozen=True, eq=False)
 class KernelPlan:
-    """A plan of one shape as the kernels left it."""
+    """A plan of one shape as the kernels return it."""
 
     row: IntArray
-    """(N,) the flattened grid, then the idle devices."""
+    """(N,) the flattened grid, followed by the idle devices."""
     blocks: IntArray
     """(S,) blocks of each stage."""
     microbatch_counts: IntArray
     """(R,) micro-batches of each pipeline."""
     warmups: IntArray
-    """(S,) forwards that each stage runs before it takes turns, a forward and a backward."""
+    """(S,) forwards that each stage runs before it alternates forwards and backwards."""
     value: float
-    """The objective: estimated or, once ``judged``, exact."""
+    """The objective: an estimate or, once ``judged``, exact."""
     lacks: float
-    """What it lacks in memory and below limits; 0 where it is valid."""
+    """How much the plan exceeds memory and limits; 0 if it is valid."""
     judged: bool = False
-    """Whether the replay or the simulator said so."""
+    """True if the value comes from the replay or the simulator."""
     operator: str = ""
-    """What it was made from."""
+    """Name of what the plan was made from."""
 
     @property
     def price(self) -> float:
-        """The objective, higher for what the plan lacks, for comparing plans that are not valid yet."""
+        """The objective, raised by what the plan lacks, to compare plans that are not valid yet."""
         return self.value * (1 + 10 * self.lacks)
 
 
 def new_state(n_stages: int, n_replicas: int, n_devices: int) -> SearchState:
-    """A state of this shape with everything still to be set."""
+    """Return a state of this shape with all values still to be set."""
     from dtfm_lab.planning.iteration.kernels.state import SearchState
 
     n, r = n_stages, n_replicas
@@ -335,7 +345,7 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> SearchState:
 
 
 class ShapeSearch:
-    """A shape with one size of micro-batches, and what was found for it."""
+    """A shape with one micro-batch size, and the plans found for it."""
 
     def __init__(
         self, tables: Tables, shape: tuple[int, int], microbatch: int, job: Job, fixed_fields: FixedFields | None = None
@@ -344,15 +354,16 @@ class ShapeSearch:
         self.fixed_fields = _freedom(job) if fixed_fields is None else fixed_fields
         self.best: KernelPlan | None = None
         self.rows: list[tuple[bool, KernelPlan]] = []
-        """Structured placements to begin with, and whether their groups are near each other."""
+        """Structured placements to begin with, each with True if its groups are near each other."""
         self.unused: list[tuple[bool, KernelPlan]] = []
-        """Those that no annealing began with yet."""
+        """Those that no annealing has begun with yet."""
         self.underestimated = 1.0
-        """How much longer its last plan took than was estimated; plans that would take as long are not simulated."""
+        """Ratio of the last plan's seconds to their estimate. Plans that would be too slow by this ratio are not
+        simulated."""
         self.slices = 0
-        """Annealings so far."""
+        """Number of annealings so far."""
         self.work = 0.0
-        """Their lengths together, in nominal ones."""
+        """Total length of all annealings, in nominal lengths."""
         self._first_warmups, self._given_counts = _first_warmups(job, shape[0]), job.microbatches_per_replica
         self._states: list[SearchState] = []
 
@@ -364,7 +375,7 @@ class ShapeSearch:
         return self._states
 
     def even_counts(self) -> IntArray:
-        """(R,) micro-batches of each pipeline: the job's, or as even as they divide."""
+        """Return (R,) micro-batches of each pipeline: the job's, or as even as they divide."""
         microbatch_counts = self._given_counts or even_shares(self.tables.passes.n_microbatches, self.shape[1])
         return np.array(microbatch_counts, dtype=np.int64)
 
@@ -379,8 +390,10 @@ class ShapeSearch:
         exact: bool = False,
         tables: Tables | None = None,
     ) -> KernelPlan:
-        """A plan, priced by the tables of this search or by those given; with a factor of 0 its warm-ups stay as they
-        are."""
+        """Return a plan, priced by the tables of this search or by the given ones.
+
+        ``factor`` sets the warm-ups, as a multiple of those that a steady pipeline needs. With 0 they stay as they are.
+        """
         microbatch_counts = self.even_counts() if microbatch_counts is None else microbatch_counts
         begin = KernelPlan(
             row, blocks, microbatch_counts, self._first_warmups if warmups is None else warmups, np.inf, np.inf
@@ -399,7 +412,7 @@ class ShapeSearch:
         factor: float = 0.0,
         tables: Tables | None = None,
     ) -> KernelPlan:
-        """The best plan that annealing from this one finds."""
+        """Return the best plan that annealing from this one finds."""
         from dtfm_lab.planning.iteration.kernels.annealing import anneal
 
         trial, now, best = self.states
@@ -414,15 +427,15 @@ class ShapeSearch:
         return KernelPlan(row, blocks, microbatch_counts, warmups, float(value), float(lacks))
 
     def replayed(self, found: KernelPlan, tables: Tables | None = None) -> KernelPlan:
-        """The same plan with the seconds, or dollars, that the replay gives it, and what it lacks."""
+        """Return the same plan, priced by the replay, and what it lacks."""
         return self.annealed(found, 1.0, 1.0, 0, NO_RANDOM, exact=True, tables=tables)
 
     def seconds(self, found: KernelPlan) -> float:
-        """Seconds of an iteration, by the replay, whatever the objective."""
+        """Return the seconds of an iteration by the replay, whatever the objective is."""
         return self.replayed(found, self.tables._replace(objective=0)).value
 
     def of_boundless_memory(self, row: IntArray, blocks: IntArray, factor: float) -> float:
-        """The objective of a plan, as estimated, were there memory without end: warm-ups are as long as helps."""
+        """Return the estimated objective of a plan if memory were unlimited, with as many warm-ups as help."""
         from dtfm_lab.planning.iteration.kernels.tables import MEMORY
 
         device = self.tables.device.copy()
@@ -430,7 +443,7 @@ class ShapeSearch:
         return self.assessed(row, blocks, factor, tables=self.tables._replace(device=device)).value
 
     def keep(self, found: KernelPlan) -> bool:
-        """Whether it is the best of this shape, which it then becomes; a valid plan beats all others."""
+        """Keep a plan if it is the best of this shape, and return True if so. A valid plan beats all others."""
         best = self.best
         if best is not None and (found.lacks > 0, found.price) >= (best.lacks > 0, best.price):
             return False
@@ -438,12 +451,12 @@ class ShapeSearch:
         return True
 
     def grid(self, found: KernelPlan) -> IntArray:
-        """(S, R) devices of a plan of this shape."""
+        """Return (S, R) devices of a plan of this shape."""
         s, r = self.shape
         return found.row[: s * r].reshape(s, r).copy()
 
     def job(self, found: KernelPlan, job: Job) -> Job:
-        """The job with all that a plan of this shape chose."""
+        """Return the job with everything that a plan of this shape chose."""
         return chosen_job(
             job, found.blocks, found.microbatch_counts, found.warmups, self.microbatch, self.checkpointing
         )
@@ -460,7 +473,7 @@ def _freedom(job: Job) -> FixedFields:
 
 
 def _first_warmups(job: Job, n_stages: int) -> IntArray:
-    """(S,) warm-ups of a plan that names none."""
+    """Return (S,) warm-ups of a plan that names none."""
     if job.schedule == "gpipe":
         return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
     return np.arange(n_stages)[::-1].copy() if job.warmups is None else np.array(job.warmups, dtype=np.int64)
@@ -471,14 +484,16 @@ def _first_warmups(job: Job, n_stages: int) -> IntArray:
 
 
 OTHER_SHAPES = 60
-"""Most shapes of every size of micro-batches but the first."""
+"""Maximum number of shapes for every micro-batch size but the first."""
 APART = 2
-"""Least ratio of two sizes of micro-batches with which a search begins; those between them follow beside the best."""
+"""Minimum ratio of two micro-batch sizes that a search begins with. Sizes between them follow, for the best shape."""
 
 
 class ShapeSearches:
-    """All shapes of a problem of one checkpointing, and those of others that are begun later; ``begun`` is False where
-    all of them are."""
+    """All shapes of a problem with one checkpointing, and shapes with other kinds that are begun later.
+
+    With ``begun=False``, all shapes are begun later.
+    """
 
     def __init__(
         self,
@@ -498,8 +513,8 @@ class ShapeSearches:
                 self.begin(shape, microbatch, problem.job.checkpoints)
 
     def begin(self, shape: tuple[int, int], microbatch: int, checkpointing: str) -> ShapeSearch:
-        """The search of a shape, a micro-batch and a checkpointing that the job allows, made where there is none
-        yet."""
+        """Return the search of a shape with a micro-batch size and a checkpointing that the job allows. Creates it if
+        missing."""
         problem, key = self._problems[checkpointing], (*shape, microbatch, checkpointing)
         job = problem.job
         if key not in self._searches:
@@ -511,7 +526,8 @@ class ShapeSearches:
         return self._searches[key]
 
     def beside(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
-        """New searches of this one's shape, with micro-batches within twice and half of its own that have none yet."""
+        """Begin searches of the same shape with micro-batches between half and twice its size that have none yet.
+        Return them."""
         problem, shape, how = self._problems[shape_search.checkpointing], shape_search.shape, shape_search.checkpointing
         near = [
             m for m in problem.microbatches if shape_search.microbatch / APART < m < shape_search.microbatch * APART
@@ -523,15 +539,17 @@ class ShapeSearches:
         return iter(self._searches.values())
 
     def of(self, grid: IntArray, microbatch: int, checkpointing: str) -> ShapeSearch | None:
-        """The search of a grid's shape, begun where there is none yet; None where the job allows none."""
+        """Return the search of a grid's shape, begun if missing; None if the job does not allow it."""
         (n_stages, n_replicas), problem = grid.shape, self._problems.get(checkpointing)
         if problem is None or microbatch not in problem.microbatches:
             return None
         return next(iter(self._like([(n_stages, n_replicas)], microbatch, checkpointing)), None)
 
     def next_to(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
-        """Searches of shapes next to this one's: with one stage or one pipeline more or less. For as many stages, one
-        more and one less, the numbers of pipelines are the most that there are devices for, and one less."""
+        """Return searches of the shapes next to this one: one stage or one pipeline more or less.
+
+        For the same number of stages, one more and one less, also the maximum number of pipelines, and one less.
+        """
         (s, r), n = shape_search.shape, self._problems[shape_search.checkpointing].n_devices
         shapes = [(s, r - 1), (s, r + 1), (s + 1, r), (s - 1, r)]
         shapes += [(t, n // t - i) for i in (0, 1) for t in (s, s + 1, s - 1) if t > 0]
@@ -542,19 +560,19 @@ class ShapeSearches:
         ]
 
     def of_clusters(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
-        """Searches of shapes of two stages or more, each stage as wide as most clusters are; none where clusters are
-        single devices."""
+        """Return searches of shapes with two or more stages, each stage as wide as the most common cluster size.
+        Empty if that size is 1."""
         n_replicas = int(np.bincount(np.bincount(self.nearness.clusters)).argmax())
         shapes = [(s, n_replicas) for s in range(2, MOST_STAGES + 1) if n_replicas > 1]
         return self._like(shapes, shape_search.microbatch, shape_search.checkpointing)
 
     def _like(self, shapes: list[tuple[int, int]], microbatch: int, how: str) -> list[ShapeSearch]:
-        """Searches of those of the shapes that the job allows, with a micro-batch and a checkpointing."""
+        """Return searches of the shapes that the job allows, with a micro-batch size and a checkpointing."""
         possible = [shape for shape in dict.fromkeys(shapes) if min(shape) > 0]
         return [self.begin(one, microbatch, how) for one in possible if allows(self._problems[how], one, microbatch)]
 
     def neighbour_of(self, shape_search: ShapeSearch, rng: np.random.Generator) -> ShapeSearch | None:
-        """The search of nearly the same shape: the best or, as often, any of them; None where there is none."""
+        """Return the search of nearly the same shape: the best or, as often, a random one; None if there is none."""
         s, r = shape_search.shape
         found = [other for other in self if other is not shape_search and other.best is not None]
         near = [one for one in found if abs(one.shape[0] - s) <= 1 and abs(one.shape[1] - r) <= max(1, r // 4)]

@@ -1,10 +1,10 @@
-"""Placements to begin with: by speed, by nearness, by both, and by chance; and the cut that goes with one.
+"""Placements to begin with: by speed, by nearness, by both, and random ones; and the cut that goes with each.
 
-Devices are near to each other by the seconds of one micro-batch's message there and back. Some grids have each stage
-within one cluster of near devices, along cheap chains of clusters (a beam search, as the best chain of all is a
-travelling salesman's). On a network of regions with slow links between them, the best plan of many shapes has each
-stage's replicas in one region, so that synchronisation is cheap, and the stages in regions that are near to each other.
-Annealing seldom finds it from elsewhere, for all devices of a stage have to move together.
+The distance of two devices is the seconds of one micro-batch's message there and back. Some grids have each stage
+within one cluster of near devices, along cheap chains of clusters. A beam search finds the chains, because the best
+chain is a travelling salesman problem. On a network of regions with slow links between them, the best plan of many
+shapes has each stage's replicas in one region, so that synchronisation is cheap, and neighbouring stages in regions
+near each other. Annealing seldom finds it from elsewhere, because all devices of a stage have to move together.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from dtfm_lab.planning.iteration.shape_searches import (
 from dtfm_lab.planning.iteration.structured.candidates import Candidate
 
 MOST_CLUSTERS = 16
-"""Most clusters for which chains are looked for; with more it takes longer than it saves."""
+"""Chains are searched for up to this number of clusters. With more, the search takes longer than it saves."""
 WIDTH = 12
-"""Chains that are kept at each length."""
+"""Number of chains kept at each length of the beam search."""
 MOST_CHAINS = 4
-"""Most grids of one shape along open chains, and as many along closed ones: half of them have the least slowest hop,
-half the least sum of hops."""
+"""Maximum number of grids of one shape along open chains, and along closed ones. Half of them minimise the slowest hop,
+half the sum of hops."""
 MOST_KINDS = 8
-"""Most kinds of equal devices of which a shape without hops is made."""
+"""Maximum number of kinds of devices for which a one-stage shape is tried on a single kind."""
 N_WHOLE = 4
-"""Rows of the fastest devices, which come before those along chains; parts of the network follow."""
+"""Number of rows of the fastest devices. They come before rows along chains, and parts of the network follow."""
 MOST_WINDOWS = 6
-"""Most parts of the order by nearness that are tried for one shape."""
+"""Maximum number of parts of the network, consecutive in the order by nearness, that are tried for one shape."""
 
 
 class Starts:
-    """Rows of devices, (N,), of which the first S x R are a grid of S stages and the others idle."""
+    """Rows (N,) of devices. The first S x R are a grid of S stages, the others idle."""
 
     def __init__(self, problem: IterationProblem, nearness: Nearness) -> None:
         self._problem, self._nearness, self.by_nearness = problem, nearness, nearness.order
@@ -62,16 +62,18 @@ class Starts:
 
     @cached_property
     def kinds(self) -> list[IntArray]:
-        """Devices of equal speed, the most of all together first, those near each other beside each other."""
+        """Groups of devices of equal speed, the group with the highest total speed first. Devices near each other are
+        adjacent."""
         near, speeds = self.by_nearness, self._problem.flop_per_s
         found = [near[speeds[near] == speed] for speed in np.unique(speeds)]
         return sorted(found, key=lambda kind: -float(speeds[kind].sum()))[:MOST_KINDS]
 
     most_rows = 2 * (2 + MOST_WINDOWS) + 2 * MOST_CHAINS + MOST_KINDS
-    """Most rows of one shape."""
+    """Maximum number of rows of one shape."""
 
     def rows(self, n_stages: int, n_replicas: int, *, chains: bool = False) -> list[tuple[str, IntArray]]:
-        """Named rows for one shape, those along ``chains`` alone or all; kept, as they are asked for one by one."""
+        """Return named rows for one shape, either only those along ``chains`` or all. They are cached, since callers
+        ask for them one by one."""
         key = n_stages, n_replicas, chains
         if key not in self._rows:
             self._rows[key] = (self._chains if chains else self._made)(n_stages, n_replicas)
@@ -102,15 +104,18 @@ class Starts:
         return rows[:N_WHOLE] + self._chains(n_stages, n_replicas) + rows[N_WHOLE:]
 
     def _chains(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
-        """Named rows for one shape with each stage within a cluster."""
+        """Return named rows for one shape with each stage within a cluster."""
         problem, shape, closed = self._problem, (n_stages, n_replicas), self._problem.tied_parameters > 0
         near_by = self._nearness.clusters, self._nearness.distance_s
         chains = cluster_chains(*near_by, problem.flop_per_s, shape, closed=closed)
         return [(f"chain {i}, groups", self._problem.row(grid)) for i, grid in enumerate(chains)]
 
     def cut(self, grid: IntArray, room: IntArray | None = None) -> IntArray:
-        """(S,) blocks so that the slowest stage is fastest, stages as fast as their devices in the mean; no stage more
-        than the (S,) blocks that it has room for, as long as others have."""
+        """Return (S,) blocks that make the slowest stage as fast as possible. A stage has the average speed of its
+        devices.
+
+        No stage gets more than ``room``, (S,) blocks, as long as others have room.
+        """
         problem, n_stages = self._problem, len(grid)
         speed: FloatArray = problem.flop_per_s[grid].mean(axis=1)
         extra = np.zeros(n_stages)
@@ -120,7 +125,7 @@ class Starts:
         each = (self._block_flop / speed).tolist()
         most = [problem.n_blocks] * n_stages if room is None else room.tolist()
         blocks = [1] * n_stages
-        # stages by the seconds that they would take with one more; those that are full wait until all are
+        # a heap of stages by their seconds with one more block; full stages wait until all are full
         next_up = list(zip(takes.tolist(), range(n_stages), strict=True))
         waiting = [one for one in next_up if most[one[1]] <= 1]
         next_up = [one for one in next_up if most[one[1]] > 1]
@@ -142,7 +147,7 @@ class Starts:
 def cluster_chains(
     clusters: IntArray, distance_s: FloatArray, flop_per_s: FloatArray, shape: tuple[int, int], *, closed: bool
 ) -> list[IntArray]:
-    """(S, R) grids along cheap chains; empty where the clusters are too small for the shape.
+    """Return (S, R) grids along cheap chains. Empty if the clusters are too small for the shape.
 
     Parameters
     ----------
@@ -151,10 +156,10 @@ def cluster_chains(
     distance_s
         (N, N) seconds of a message there and one back.
     flop_per_s
-        (N,) speeds: of a cluster the fastest devices serve first.
+        (N,) speeds. The fastest devices of a cluster are used first.
     closed
-        Whether the last stage sends to the first, as with a tied embedding: but once an iteration, so that open chains
-        can be the better ones.
+        True if the last stage sends to the first, as with a tied embedding. It does so only once per iteration, so open
+        chains can still be better and are also tried.
     """
     n_stages, n_replicas = shape
     n_clusters = int(clusters.max()) + 1
@@ -177,7 +182,7 @@ def cluster_chains(
 def _cheapest(
     between_s: list[list[float]], capacity: list[int], n_stages: int, *, slowest_first: bool, closed: bool
 ) -> list[tuple[int, ...]]:
-    """Chains of clusters by a beam search, of the same clusters only the cheapest."""
+    """Return chains of clusters from a beam search. Of chains over the same clusters only the cheapest is kept."""
 
     usable = [c for c, n in enumerate(capacity) if n]
     chains: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, (c,)) for c in usable]
@@ -185,7 +190,7 @@ def _cheapest(
         longer = []
         for first, second, chain in chains:
             for c in usable:
-                # a cluster's stages follow each other: a chain that comes back crosses twice
+                # a cluster's stages are consecutive: a chain that returned would cross slow links twice
                 if chain.count(c) >= capacity[c] or (c != chain[-1] and c in chain):
                     continue
                 slowest_s, sum_s = (first, second) if slowest_first else (second, first)
@@ -210,28 +215,28 @@ def _grid(chain: tuple[int, ...], members: list[IntArray], n_replicas: int) -> I
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What annealing of a shape begins with: structured placements, its own best, a neighbouring shape's, or chance.
+# What annealing of a shape begins with: a structured, reshaped or random placement, or the shape's best plan.
 
 
 HOT = 0.006
-"""First temperature of what did not come from annealing, as a share of the objective."""
+"""First temperature for a plan that does not come from annealing, as a share of the objective."""
 REHEATED = (0.001, 0.01)
 SLOWED = 0.95
-"""A plan that would take less than this share of its seconds with memory without end is slowed by memory."""
+"""A plan counts as slowed by memory if with unlimited memory it would take less than this share of its seconds."""
 P_AGAIN = 0.45
 """Probability that annealing begins with one of the cheapest structured placements, used before or not."""
 P_STRUCTURED = 0.7
-"""Probability of such a one or, while there are some, of a structured placement that was not used yet."""
+"""Probability of that or, while there are some, of a structured placement that was not used yet."""
 P_RESHAPED = 0.15
 """Probability of a neighbouring shape's best plan, fitted to this shape."""
 P_CHANCE = 0.1
 """Probability of a random placement."""
 CHEAPEST = 6
-"""Structured placements of a shape, by their price, with which annealing begins again."""
+"""Number of the cheapest structured placements of a shape with which annealing begins again."""
 
 
 class StartingPlans:
-    """Begins annealing; counts nothing, so that equal searches begin equally."""
+    """Plans to begin annealing with. It keeps no counts, so equal searches begin equally."""
 
     def __init__(self, problem: IterationProblem, shape_searches: ShapeSearches, rng: np.random.Generator) -> None:
         self._problem, self._shape_searches, self._rng = problem, shape_searches, rng
@@ -241,7 +246,8 @@ class StartingPlans:
     def structured(
         self, shape_search: ShapeSearch, i: int, factor: float, *, chains: bool = False
     ) -> tuple[str, KernelPlan] | None:
-        """The i-th structured placement of a shape, of ``chains`` alone or of all, priced; None where it has fewer."""
+        """Return the i-th structured placement of a shape, priced, only along ``chains`` or of all; None if there are
+        fewer."""
         rows = self._starts.rows(*shape_search.shape, chains=chains)
         if i >= len(rows):
             return None
@@ -258,9 +264,12 @@ class StartingPlans:
         return name, found
 
     def tight(self, shape_searches: Iterable[ShapeSearch], most: float, factor: float) -> list[ShapeSearch]:
-        """The searches whose best plan would be better with more memory: it does not fit, or few micro-batches are
-        under way and stages wait. They are sorted by what the plan would take with boundless memory; only those below
-        ``most`` are returned."""
+        """Return the searches whose best plan would be better with more memory, sorted by its value with unlimited
+        memory.
+
+        Such a plan does not fit, or has so few micro-batches in flight that stages wait. Only those below
+        ``most`` are returned.
+        """
         found: list[tuple[float, ShapeSearch]] = []
         for shape_search in shape_searches:
             if (best := shape_search.best) is not None:
@@ -270,7 +279,7 @@ class StartingPlans:
         return [shape_search for _, shape_search in sorted(found, key=lambda one: one[0])]
 
     def fits(self, shape_search: ShapeSearch, checkpointing: str) -> bool:
-        """Whether the devices of the shape's best plan hold the model with another checkpointing."""
+        """Return True if the devices of the shape's best plan hold the model with another checkpointing."""
         assert shape_search.best is not None
         room = room_of(
             self._parts[checkpointing], shape_search.grid(shape_search.best), shape_search.microbatch, waiting=True
@@ -278,15 +287,15 @@ class StartingPlans:
         return bool(room.min() > 0 and room.sum() >= self._problem.n_blocks)
 
     def of_annealing(self, shape_search: ShapeSearch, factor: float) -> tuple[KernelPlan, str, float]:
-        """What an annealing begins with, its name, and the first temperature."""
+        """Return the plan that annealing begins with, its name, and the first temperature."""
         assert shape_search.best is not None
         u = self._rng.random()
         if shape_search.rows and shape_search.slices and u < P_AGAIN:
-            # of two annealings from one good structure one may find 15 s an iteration and the other 17
+            # annealing is random: from one good structure it may find 15 s per iteration once, and 17 s another time
             cheapest = sorted(shape_search.rows, key=lambda row: row[1].price)[:CHEAPEST]
             return cheapest[int(self._rng.integers(len(cheapest)))][1], "structure", HOT
         if shape_search.unused and (u < P_STRUCTURED or shape_search.slices == 0):
-            # those with near groups and those with near pipelines in turn: which is better shows only when annealed
+            # alternate between near groups and near pipelines: only annealing shows which is better
             turn = shape_search.slices % 2 == 0
             at = min(
                 range(len(shape_search.unused)),
@@ -304,7 +313,7 @@ class StartingPlans:
         return shape_search.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
     def of_plan(self, plan: Plan | None) -> tuple[ShapeSearch, KernelPlan] | None:
-        """The plan that a search starts with, and the search of its shape; None where the job allows no such plan."""
+        """Return the search of a given plan's shape, and the plan; None if the job does not allow it."""
         if plan is None or plan.job.model is None or plan.job.microbatch is None:
             return None
         topology, job = self._problem.topology, plan.job
@@ -329,7 +338,7 @@ class StartingPlans:
         )
 
     def of_candidate(self, candidate: Candidate) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Another search's plan, and the search of its shape; None where this one has none."""
+        """Return the search of the shape of another search's plan, and the plan; None if this job does not allow it."""
         job, row = candidate.job, self._problem.row(candidate.best)
         shape_search = self._shape_searches.of(candidate.best, job.microbatch, job.checkpoints)
         blocks, microbatch_counts = (np.array(given) for given in (job.blocks_per_stage, job.microbatches_per_replica))
@@ -338,7 +347,7 @@ class StartingPlans:
         return shape_search, shape_search.assessed(row, blocks, 1.0, microbatch_counts=microbatch_counts)
 
     def of_fitting(self, fitting: FittingPlan) -> tuple[ShapeSearch, KernelPlan] | None:
-        """The plan that fits memory."""
+        """Return the search of the fitting plan's shape, and the plan; None if no plan was constructed."""
         if fitting.grid is None or fitting.blocks is None:
             return None
         shape_search = self._shape_searches.of(fitting.grid, fitting.microbatch, fitting.problem.job.checkpoints)
@@ -349,8 +358,10 @@ class StartingPlans:
         )
 
     def reshaped(self, shape_search: ShapeSearch, neighbour: ShapeSearch, factor: float) -> KernelPlan | None:
-        """Another shape's best plan, made to fit this shape by adding or dropping pipelines and stages; None where it
-        has none, or too few devices."""
+        """Return another shape's best plan, fitted to this shape by adding or dropping pipelines and stages.
+
+        None if there is no such plan, or too few devices.
+        """
         if neighbour.best is None:
             return None
         (s, r), (s_there, r_there) = shape_search.shape, neighbour.shape

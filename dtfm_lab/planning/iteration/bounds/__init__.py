@@ -1,7 +1,7 @@
 """Lower bounds on the seconds and the dollars of an iteration that hold for every plan of a job on a network.
 
-``iteration_bound_steps`` yields ever higher bounds on the seconds: first the work of all devices together, then what a
-configuration program of devices in stages refutes. ``price_bound`` is for dollars.
+``iteration_bound_steps`` yields ever higher bounds on the seconds. The first is the work of all devices together. A
+configuration program, which assigns devices to stages, then refutes higher ones. ``price_bound`` is for dollars.
 """
 
 from dtfm_lab.planning.iteration.bounds.iteration_bound import (

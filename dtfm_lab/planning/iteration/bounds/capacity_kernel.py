@@ -1,9 +1,9 @@
-"""How many micro-batches a device passes within a time, over its best neighbours: the inner loop of the bound.
+"""The inner loop of the bound: how many micro-batches a device passes within a time, with its best neighbours.
 
-The laws that each line rests on are in ``refutation``. A device is tried with every class as the neighbour before it
-(``Above``) and every class as the one behind it (``Below``), as the best link to one may go with a class that is taken
-by the other. To take the best link on each side by itself would be simpler, but a looser bound. Three prunings keep
-this quick: the least tail of averaging, the most with any neighbour behind, and the most with these two neighbours.
+The module ``refutation`` explains the laws behind each line. A device is tried with every class as the neighbour before
+it (``Above``) and every class as the one after it (``Below``), because the best links to both may lead to the same
+device. Taking the best link on each side separately would be simpler, but gives a looser bound. Three prunings keep
+this quick: the shortest averaging, the maximum with any neighbour after, and the maximum with these two neighbours.
 Each is compared with what is known to be possible already.
 """
 
@@ -17,33 +17,33 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import ClassPassCosts
 
 SURELY = 1 + 2e-12
-"""Factor by which the most that is ever possible is rounded up, so that no way is left out for a rounding error. It is
-thousands of times the rounding of a double, and below any difference that a plan could show."""
+"""Factor by which the maximum that is ever possible is rounded up, so that no rounding error leaves out a
+possibility. It is thousands of times the rounding of a double, and below any difference that a plan could show."""
 SLACK = 2e-9
-"""What is then added, for the same reason, where the most is close to a whole number: twice ``COUNTED_SLACK``."""
+"""Added after that, for the same reason, in case the maximum is close to a whole number: twice ``COUNTED_SLACK``."""
 COUNTED = 1 + 1e-12
-"""Factor by which a capacity is rounded up before it is cut to a whole number; half of what ``SURELY`` adds."""
+"""Factor by which a capacity is rounded up before it is cut to a whole number. It adds half of what ``SURELY`` adds."""
 COUNTED_SLACK = 1e-9
-"""What is then added: a device that passes all but a billionth of a micro-batch passes it."""
+"""Added after that. A device that lacks only a billionth of a micro-batch counts as passing it."""
 
 
 class Rules(NamedTuple):
-    """What holds for all devices of one question."""
+    """Settings that hold for all devices."""
 
     limit_s: float
     """Seconds of the iteration."""
     n_stages: int
     n_replicas: int
     n_microbatches: float
-    """Most of a pipeline."""
+    """Maximum micro-batches of a pipeline."""
     nics: bool
-    """Whether all messages of a device share one network interface."""
+    """True if all messages of a device share one network interface."""
     waits: bool
-    """Whether a device waits for the arrival of what it sends."""
+    """True if a device waits until its messages have arrived."""
     turns: bool
-    """Whether the two directions between two devices take turns."""
+    """True if the two directions between two devices take turns."""
     least_hop_s: float
-    """Message between stages over the best link of any two devices."""
+    """Seconds of a message between stages over the best link of any two devices."""
 
 
 class Stages(NamedTuple):
@@ -52,7 +52,7 @@ class Stages(NamedTuple):
     role: IntArray
     """(Q,) 0 first, 1 middle, 2 last, 3 sole."""
     before_hops: IntArray
-    """(Q,) messages on the way to the stage, -1 for one from each other stage."""
+    """(Q,) number of messages on the way to the stage; -1 for one from each other stage."""
     costs: ClassPassCosts
 
 
@@ -60,50 +60,51 @@ class BestLinks(NamedTuple):
     """The possible neighbours of each class."""
 
     neighbours: IntArray
-    """(C, J) their classes, -1 for the best of all others."""
+    """(C, J) classes of the neighbours; -1 for the best of all others."""
     seconds: FloatArray
-    """(C, J, 5) seconds for which a message occupies the link from it and to it, latency from it and to it, and whether
-    it is on the same side of the cut."""
+    """(C, J, 5) link from the neighbour and to it: seconds for which a message occupies it, from and to; latency,
+    from and to; and 1 if the neighbour is on the same side of the cut."""
 
 
 class BestAveraging(NamedTuple):
-    """What follows the passes."""
+    """Everything that follows the passes."""
 
     how: int
     pair_s: FloatArray
-    """(Q, C, C) the messages of averaging with a peer, latency included."""
+    """(Q, C, C) seconds of averaging messages with a peer, including latency."""
     floor_s: FloatArray
-    """(2, Q, C) for ``averaging_s``, of groups on one side of the cut and on both."""
+    """(2, Q, C) input of ``averaging_s``, for groups on one side of the cut and on both."""
     tied_s: FloatArray
-    """(C, 2) exchange of a tied embedding on the same side, and anywhere."""
+    """(C, 2) seconds to exchange a tied embedding, with a device on the same side and anywhere."""
     tied_before: bool
-    """Whether the ends of a pipeline exchange their embedding before they average: they do not wait for themselves."""
+    """True if the ends of a pipeline exchange their embedding before they average. The two times then do not add
+    up."""
 
 
 class Cut(NamedTuple):
-    """A cut of the network in two sides, 0 and 1; all on side 0 without a cut."""
+    """A cut of the network into two sides, 0 and 1. Everything is on side 0 without a cut."""
 
     side: IntArray
     """(C,) side of each class."""
     on_side: IntArray
     """(I,) numbers of devices of a group on side 0."""
     crossing: float
-    """Most micro-batches of a pipeline that crosses the cut."""
+    """Maximum micro-batches of a pipeline that crosses the cut."""
 
 
 class StagePasses(NamedTuple):
-    """One device of a class as a stage of one kind: what a micro-batch costs its own passes (``ClassPassCosts``)."""
+    """One device of a class as a stage of one kind: what a micro-batch's passes cost it (``ClassPassCosts``)."""
 
     first: bool
     last: bool
     f: float
-    """Forward."""
+    """Seconds of a forward."""
     i: float
-    """Backward to the inputs."""
+    """Seconds of a backward to the inputs."""
     w: float
-    """Backward to the weights."""
+    """Seconds of a backward to the weights."""
     most: float
-    """Micro-batches that it cannot exceed in any case."""
+    """Maximum number of micro-batches in any case."""
     in_flight: float
     slower_s: float
     hidden_s: float
@@ -127,16 +128,16 @@ class Above(NamedTuple):
 
 
 class Below(NamedTuple):
-    """The neighbour behind a device."""
+    """The neighbour after a device."""
 
     from_s: float
     to_s: float
     wait_from_s: float
     wait_to_s: float
     trip_s: float
-    """Seconds from the end of a forward to the beginning of its backward, at least."""
+    """Minimum seconds from the end of a forward to the beginning of its backward."""
     idle_s: float
-    """Seconds of the first of these trips that other forwards do not fill, as memory holds too few of them."""
+    """Seconds of the first of these trips that other forwards cannot fill, because memory holds too few of them."""
     sent_s: float
     near: bool
 
@@ -145,10 +146,11 @@ class Below(NamedTuple):
 def line_up(
     key_s: FloatArray, count: IntArray, near: IntArray, line: FloatArray, sums: FloatArray, at: IntArray
 ) -> None:
-    """Line up all peers on either side by their seconds, nearest first.
+    """Sort all peers on either side by their seconds, nearest first.
 
-    Fills (2, N + 3) seconds of each and sums of all before it, far peers in row 0 and near ones in row 1, infinite
-    beyond the last; and (C,) the place of the first of each class.
+    Fills ``line`` and ``sums``, (2, N + 3) and (2, N + 4): the seconds of each peer, and the sum of all before it. Far
+    peers are in row 0, near ones in row 1. Entries beyond the last peer are infinite. ``at``, (C,), is the position of
+    the first peer of each class.
     """
     line[:], sums[:] = np.inf, np.inf
     sums[:, 0] = 0.0
@@ -174,9 +176,10 @@ def averaging_s(
     at: IntArray,
     floor_s: float,
 ) -> float:
-    """Least seconds from a device's last pass to the end of averaging with so many far and so many near peers.
+    """Return the minimum seconds from a device's last pass to the end of averaging.
 
-    ``line``, ``sums`` and ``at`` are those of ``line_up``. Neighbours of classes a and b (-1: none) are no peers.
+    ``n_of_side`` are the numbers of far and near peers. ``line``, ``sums`` and ``at`` come from ``line_up``.
+    Neighbours, of classes a and b (-1 for none), are not peers.
     """
     if how == NOTHING or n_of_side[0] + n_of_side[1] == 0:
         return 0.0
@@ -188,7 +191,7 @@ def averaging_s(
         if n == 0:
             continue
         worst = max(worst, line[row, n - 1])
-        takes_a, takes_b = False, False  # whether a neighbour stands among the nearest, and another peer in its place
+        takes_a, takes_b = False, False  # True if a neighbour is among the nearest, so another peer takes its place
         for _ in range(2):
             m = n + takes_a + takes_b
             takes_a = a >= 0 and near[a] == row and at[a] < m
@@ -216,14 +219,14 @@ def fill_capacities(
     upper: FloatArray,
     capacity: FloatArray,
 ) -> None:
-    """Fill (Q, I, 2, C) ``capacity``: whole micro-batches of a device of class c in a stage of kind q.
+    """Fill (Q, I, 2, C) ``capacity``: the whole micro-batches of a device of class c in a stage of kind q.
 
-    The stage's group has ``on_side[i]`` devices on side 0 of the cut; the device's pipeline stays on its side (0) or
-    crosses the cut (1). ``count`` (C,) are the devices of each class, ``upper`` (Q, C) the micro-batches that a device
-    cannot exceed in any case.
+    The stage's group has ``on_side[i]`` devices on side 0 of the cut. The device's pipeline stays on its side (0) or
+    crosses the cut (1). ``count`` (C,) is the number of devices of each class, ``upper`` (Q, C) the micro-batches that
+    a device cannot exceed in any case.
 
-    The parts below take numbers, and arrays are read here: to pass an array on counts a reference to it, which made
-    these loops four times as slow.
+    The helpers below take numbers, and arrays are read here. Passing an array counts a reference to it, which made
+    these loops four times slower.
     """
     fits, in_flight, forward_s, input_s, weight_s, slower_s, hidden_s, chain_s = stages.costs[:8]
     before_s, before_back_s, next_s, rest_s = stages.costs[8:]
@@ -234,7 +237,7 @@ def fill_capacities(
     n_kinds, n_classes = fits.shape
     line, sums = np.empty((2, count.sum() + 3)), np.empty((2, count.sum() + 4))
     at, n_of_side = np.zeros(n_classes, dtype=np.int64), np.zeros(2, dtype=np.int64)
-    tail_s = np.empty(len(on_side))  # the least of averaging, whoever the neighbours are
+    tail_s = np.empty(len(on_side))  # minimum averaging with any neighbours
     crossing = np.floor(cut.crossing * SURELY + SLACK)
     for q in range(n_kinds):
         first, last = role[q] == 0 or role[q] == 3, role[q] >= 2
@@ -273,7 +276,7 @@ def fill_capacities(
                     up = before_back_s[q] + to_a + wait_to_a + (hops - 1) * rules.least_hop_s
                     sent_s = to_a + wait_to_a if rules.waits else 0.0
                     above = Above(from_a, to_a, start, up, sent_s, seconds[c, j, 4] > 0)
-                # first pruning: whether any neighbour behind could better a capacity, with this one before
+                # first pruning: could any neighbour after the device raise a capacity, with this one before it?
                 most_ever, each_s = _most_above(own, above, limit_s)
                 betters = False
                 for x in range(len(on_side)):
@@ -296,7 +299,7 @@ def fill_capacities(
                     for x in range(len(on_side)):
                         if tail_s[x] > limit_s:
                             continue
-                        # second pruning: whether these two could better it, whoever the peers are
+                        # second pruning: could these two neighbours raise it, with any peers?
                         left_s = limit_s - above.start - tail_s[x] - below.idle_s
                         most = np.floor(min(most_ever, left_s / own_s) * SURELY + SLACK)
                         if capacity[q, x, 1, c] >= min(most, crossing) and (not stays or capacity[q, x, 0, c] >= most):
@@ -323,7 +326,7 @@ def fill_capacities(
 
 @inlined
 def _most_above(own: StagePasses, above: Above, limit_s: float) -> tuple[float, float]:
-    """The most micro-batches with this neighbour before, whatever follows; and the seconds of each."""
+    """Return the maximum micro-batches with this neighbour before, whatever follows, and the seconds of each."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s
     most = min(own.most, (left_s - above.up + above.sent_s) / (each_s - own.w))
@@ -336,7 +339,7 @@ def _most_above(own: StagePasses, above: Above, limit_s: float) -> tuple[float, 
 def _below(
     rules: Rules, own: StagePasses, from_s: float, to_s: float, wait_from_s: float, wait_to_s: float, near: bool
 ) -> Below:
-    """The neighbour behind, over a link of these seconds; nothing is behind a last stage."""
+    """Return the neighbour after the device, over a link of these seconds. A last stage has none."""
     trip, idle, sent_s = 0.0, 0.0, 0.0
     if not own.last:
         sent_s = to_s + wait_to_s if rules.waits else 0.0
@@ -349,7 +352,7 @@ def _below(
 
 @inlined
 def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) -> tuple[float, float]:
-    """The most micro-batches between these two neighbours, before averaging; and the seconds of each."""
+    """Return the maximum micro-batches between these two neighbours, before averaging, and the seconds of each."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s + below.sent_s
     most = min(own.most, (left_s - above.up - below.idle_s + above.sent_s) / (each_s - own.w))
@@ -365,16 +368,17 @@ def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) 
 def _whole(
     rules: Rules, own: StagePasses, above: Above, below: Below, most: float, end: float, own_s: float, each_s: float
 ) -> float:
-    """Whole micro-batches between these two neighbours, at most ``most``, with ``end`` seconds behind the last pass.
+    """Return the whole micro-batches between these two neighbours, at most ``most``, with ``end`` seconds after the
+    last pass.
 
-    ``own_s`` are the seconds of each, ``each_s`` those in a group on both sides of the cut.
+    ``own_s`` are the seconds of each micro-batch, ``each_s`` the same in a group on both sides of the cut.
     """
     limit_s = rules.limit_s
     after, window = max(end + own.w, above.up), limit_s - above.start - own.chain_s
     if not own.last:
         free = window - after - own.next_s - below.wait_from_s - below.wait_to_s
         most = min(most, (free - below.from_s) / below.to_s, (free - below.to_s) / below.from_s)
-        if own.in_flight > 0:  # so many round trips fit between the first forward and the last backward
+        if own.in_flight > 0:  # the round trips have to fit between the first forward and the last backward
             trip_s = own.f + own.i + own.w + below.trip_s
             most = min(most, own.in_flight * (limit_s - above.start - end) / trip_s)
         if rules.turns and rules.waits:
@@ -392,8 +396,11 @@ def _whole(
 
 @compiled
 def together(best: FloatArray, count: IntArray, side: IntArray, on_side: IntArray, n_replicas: int) -> FloatArray:
-    """(Q, I) micro-batches that the best devices of both sides pass together, of (Q, I, C) ``best`` ones of a device;
-    -inf where a side has too few devices that pass any. Other arguments as for ``fill_capacities``."""
+    """Return (Q, I) micro-batches that the best devices of both sides pass together.
+
+    ``best`` is (Q, I, C), the micro-batches of one device. -inf if a side has too few devices that pass any. Other
+    arguments are as for ``fill_capacities``.
+    """
     total = np.zeros(best.shape[:2])
     for q in range(best.shape[0]):
         for x in range(best.shape[1]):

@@ -1,20 +1,20 @@
-"""Kinds of stages and classes of devices, with the least that each can cost, whatever the plan.
+"""Kinds of stages and classes of devices, with the minimum that each can cost in any plan.
 
-There is a kind for every stage that a cut of the model may have, wherever it lies: a role and a number of blocks. The
-first stage has the first blocks and the embedding, the last the last blocks and the head: their costs are known. Of a
-stage between them only the number of blocks is known, so each of its costs is the least of any so many consecutive
+There is a kind for every stage that a cut of the model may have: a role and a number of blocks. The first stage has the
+first blocks and the embedding, the last stage the last blocks and the head, so their costs are known. For a stage
+between them only the number of blocks is known. Each of its costs is then the minimum over that many consecutive
 blocks.
 
-A family says which schedules a bound is for, as they differ in what its terms may count on.
+A family says which schedules a bound covers, since schedules differ in what the terms of the bound may assume.
 
-Devices that are alike are one class, with links no worse than those of any of its members. A bound that takes every
-class for a number of equal devices, each as fast, as large and as well linked as the best of its class, holds for the
-devices themselves. Where a class holds interchangeable devices only, nothing is lost.
+Similar devices form one class, with links no worse than those of any of its members. The bound treats every
+class as a number of equal devices, each as fast, as large and as well linked as the best of its class. So it holds for
+the devices themselves. If a class holds only interchangeable devices, nothing is lost.
 
-A cut of a network has two sides between which messages take long. Whatever crosses it pays for it: pipelines that cross
-pass no more micro-batches than the best link across carries, and stages with devices on both sides average across. Any
-cut gives a valid bound. Good ones part groups of devices that are near each other from all others, so candidates come
-from joining the nearest classes first.
+A cut of a network has two sides between which messages take long. Everything that crosses it pays for it. Pipelines
+that cross pass no more micro-batches than the best link across carries, and stages with devices on both sides average
+across. Any cut gives a valid bound. Good cuts separate a group of devices that are near each other from all others, so
+candidates come from joining the nearest classes first.
 """
 
 from collections.abc import Iterable
@@ -38,23 +38,25 @@ WHOLE = ("gpipe", "1f1b", "adaptive-1f1b")
 
 @dataclass(frozen=True)
 class Family:
-    """Schedules of so many stages a device, with whole backwards only or with any."""
+    """Schedules with a number of stages per device, and either only whole backwards or any."""
 
     stages_per_device: int = 1
     splits: bool = False
-    """Whether a backward may be split, so that the stage before need not wait for the gradients of the weights."""
+    """True if a backward may be split, so that the stage before need not wait for the gradients of the weights."""
 
 
 def families_of(job: Job, schedules: Iterable[str] | None = None) -> tuple[Family, ...]:
-    """The families that hold all of these schedules: those of the job where it names one, else all that are built in.
+    """Return the families that contain the job's schedule or, if it names none, all of ``schedules``; None for all
+    built-in.
 
-    A schedule of another name may split its backwards and has one stage a device.
+    A schedule of another name may split its backwards and has one stage per device.
     """
     names = (*WHOLE, SPLIT, INTERLEAVED) if schedules is None else tuple(schedules)
     if job.schedule is not None:
         names = (job.schedule,)
     interleaved = Family(job.stages_per_device)
     found = [interleaved if name == INTERLEAVED else Family(splits=name not in WHOLE) for name in names]
+    # a bound that allows split backwards also holds for whole ones
     if Family(splits=True) in found:
         found = [family for family in found if family != Family()]
     return tuple(dict.fromkeys(found))
@@ -65,35 +67,35 @@ FIRST, MIDDLE, LAST, SOLE = range(4)
 
 @dataclass(frozen=True, eq=False)
 class StageKinds:
-    """Q kinds of stages; all numbers are least ones, of one sequence where they depend on the micro-batch."""
+    """Q kinds of stages. All numbers are minima. Those that depend on the micro-batch are for one sequence."""
 
     role: IntArray
-    """(Q,) FIRST, MIDDLE, LAST or SOLE: the whole model on one device."""
+    """(Q,) FIRST, MIDDLE, LAST or SOLE, which is the whole model on one device."""
     blocks: IntArray
     """(Q,) number of blocks."""
     flop: FloatArray
     """(Q,) FLOP of a forward."""
     again_flop: FloatArray
-    """(Q,) FLOP that a backward repeats of the forward of blocks that are checkpointed one by one."""
+    """(Q,) FLOP of the forward that a backward repeats for blocks that are checkpointed one by one."""
     parameters: FloatArray
-    """(Q,) with the copy of a tied embedding in the last stage."""
+    """(Q,) parameters, with the copy of a tied embedding in the last stage."""
     held: FloatArray
-    """(Q,) numbers held from forward to backward."""
+    """(Q,) activation elements held from forward to backward."""
     frozen: FloatArray
-    """(Q,) bytes of weights that are not trained."""
+    """(Q,) bytes of frozen weights."""
     before_flop: FloatArray
-    """(Q,) FLOP of a forward in all stages before it, at the least."""
+    """(Q,) minimum FLOP of a forward in all stages before it."""
     before_hops: IntArray
-    """(Q,) messages from the first stage to it, at the least; -1 for the last stage of any cut: S - 1."""
+    """(Q,) minimum number of messages from the first stage to it; -1 for the last stage of any cut, which is S - 1."""
     chain_flop: FloatArray
-    """(Q,) FLOP of the least forward with which a message is made or used up: of the stage, or of one of several stages
-    of a device."""
+    """(Q,) minimum FLOP of the forward that makes or uses a message: of the stage, or of one of a device's several
+    stages."""
     required: IntArray
-    """(Q,) how many stages of the plan are of this kind; -1 where the role alone decides."""
+    """(Q,) number of stages of the plan that are of this kind; -1 if the role alone decides."""
 
     @classmethod
     def of_any_cut(cls, problem: IterationProblem) -> Self:
-        """All kinds: one stage a device, any number of blocks."""
+        """Return all kinds with one stage per device and any number of blocks."""
         n_blocks = problem.n_blocks
         k = np.arange(1, n_blocks)
         roles = [FIRST, MIDDLE, LAST]
@@ -117,9 +119,9 @@ class StageKinds:
 
     @classmethod
     def of_cut(cls, problem: IterationProblem, blocks: tuple[int, ...], stages_per_device: int = 1) -> Self:
-        """What each device of a pipeline holds, with the blocks of all stages given, first stage first.
+        """Return what each device of a pipeline holds, given the blocks of all stages, first stage first.
 
-        With several stages a device, the one at position p of P holds stages p, p + P, p + 2 P, ...
+        With several stages per device, the device at position p of P holds stages p, p + P, p + 2 P, ...
         """
         counts = np.array(blocks)
         n_devices = len(counts) // stages_per_device
@@ -154,50 +156,50 @@ class StageKinds:
 
 
 class ClassPassCosts(NamedTuple):
-    """What passes of one micro-batch cost on each class, as the kernel takes it; seconds, by kind of stage."""
+    """Costs of one micro-batch's passes on each class, by kind of stage, in the form that the kernel takes. Seconds."""
 
     fits: FloatArray
-    """(Q, C) whether a stage fits."""
+    """(Q, C) 1 if a stage fits, else 0."""
     in_flight: FloatArray
-    """(Q, C) most micro-batches that it holds at once, 0 where unknown."""
+    """(Q, C) maximum micro-batches that it holds at once; 0 if unknown."""
     forward_s: FloatArray
     input_s: FloatArray
     weight_s: FloatArray
     """(Q, C) forward, backward to the inputs, backward to the weights."""
     slower_s: FloatArray
-    """(Q, C) what a micro-batch takes in addition where the group is on both sides of a cut."""
+    """(Q, C) additional time of a micro-batch if the group is on both sides of a cut."""
     hidden_s: FloatArray
-    """(Q, C) what averaging may hide behind."""
+    """(Q, C) time that averaging may be hidden behind."""
     chain_s: FloatArray
-    """(Q, C) the least pair of forward and backward to the inputs that makes or uses up a message."""
+    """(Q, C) minimum forward and backward to the inputs that make or use a message."""
     before_s: FloatArray
     before_back_s: FloatArray
-    """(Q,) on the way to the stage and back."""
+    """(Q,) minimum computing on the way to the stage and back."""
     next_s: float
-    """The least forward and backward of a next stage."""
+    """Minimum forward and backward of a next stage."""
     rest_s: FloatArray
-    """(Q,) the least forward and backward of all other stages."""
+    """(Q,) minimum forward and backward of all other stages."""
 
 
 def _of_roles(prefix: FloatArray, first: float, last: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(L - 1,) costs of the first, of the cheapest and of the last 1 to L - 1 blocks."""
+    """Return (L - 1,) costs of the first, the cheapest and the last 1 to L - 1 blocks."""
     begins, cheapest, ends = windows(prefix)[:, 1:-1]
     return begins + first, cheapest, ends + last
 
 
 def windows(prefix: FloatArray) -> FloatArray:
-    """(3, L + 1) sums of the first, of the least and of the last 0 to L consecutive blocks."""
+    """Return (3, L + 1) sums of the first, the cheapest and the last 0 to L consecutive blocks."""
     n = len(prefix)
     least = [(prefix[k:] - prefix[: n - k]).min() for k in range(n)]
     return np.stack([prefix, np.array(least), prefix[-1] - prefix[::-1]])
 
 
 MOST_CLASSES = 40
-"""Most classes of a bound; where more devices differ, the least different are put together."""
+"""Maximum number of classes of a bound. If more devices differ, those that differ least are put together."""
 TOLERANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, np.inf)
-"""Relative differences of two devices of one class, tried in this order."""
+"""Relative differences allowed between two devices of one class, tried in this order."""
 TYPICAL_BYTES = 2.0**23
-"""Size of the message by whose seconds links are compared."""
+"""Size of the message whose seconds are used to compare links."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +212,9 @@ class DeviceClasses:
 
     @classmethod
     def of(cls, problem: IterationProblem, most: int = MOST_CLASSES) -> Self:
-        """The finest classes of which there are no more than ``most``; interchangeable devices always share one.
+        """Return the finest partition into at most ``most`` classes. Interchangeable devices always share one.
 
-        A class never holds devices of different speeds, memories or prices before all tolerances for links are tried.
+        A class holds devices of different speed, memory or price only if no tolerance for links is enough.
         """
         n = problem.n_devices
         everyone = np.arange(n)
@@ -224,30 +226,31 @@ class DeviceClasses:
             if of_device is not None:
                 return cls(problem, of_device)
         rank = np.argsort(np.argsort(problem.flop_per_s, kind="stable"), kind="stable")
-        return cls(problem, rank * most // n)  # more kinds than classes: neighbours in speed share one
+        return cls(problem, rank * most // n)  # more kinds than classes: devices of similar speed share one
 
     @cached_property
     def count(self) -> IntArray:
-        """(C,) devices of each class."""
+        """(C,) number of devices in each class."""
         return np.bincount(self.of_device)
 
     def flop_per_s(self, microbatch: int) -> FloatArray:
-        """(C,) FLOP/s of the fastest with these micro-batches."""
+        """Return (C,) FLOP/s of each class's fastest device with this micro-batch size."""
         return self._most(self.problem.flop_per_s_of(microbatch))
 
     @cached_property
     def memory_bytes(self) -> FloatArray:
-        """(C,) bytes of the largest."""
+        """(C,) bytes of the largest device."""
         return self._most(self.problem.memory_bytes)
 
     @cached_property
     def price_per_hour(self) -> FloatArray:
-        """(C,) US dollars of the cheapest."""
+        """(C,) US dollars per hour of the cheapest device."""
         return -self._most(-self.problem.price_per_hour)
 
     @cached_property
     def latency_s(self) -> FloatArray:
-        """(C, C) least seconds from a device of the row's class to another of the column's; infinite where none."""
+        """(C, C) minimum seconds from a device of the row's class to another of the column's; infinite if there is
+        none."""
         return self.least(self.problem.latency_s)
 
     @cached_property
@@ -255,15 +258,16 @@ class DeviceClasses:
         return self.least(1.0 / self.problem.topology.bandwidth_bytes_per_s)
 
     def moving_s(self, n_bytes: float) -> FloatArray:
-        """(C, C) least seconds for which a message of this size occupies a link; infinite where there is none."""
+        """Return (C, C) minimum seconds for which a message of this size occupies a link; infinite if there is none."""
         if self.problem.links.message_bytes is None:
             once = self._least_s_per_byte
-            return n_bytes * once if n_bytes else np.where(np.isinf(once), np.inf, 0.0)  # 0 x infinite is no number
+            return n_bytes * once if n_bytes else np.where(np.isinf(once), np.inf, 0.0)  # 0 x infinity is NaN
         everyone = np.arange(self.problem.n_devices)
         return self.least(self.problem.links.moving_s(everyone[:, None], everyone[None, :], n_bytes))
 
     def least(self, of_pairs: FloatArray) -> FloatArray:
-        """(C, C) least of an (N, N) matrix over two different devices of two classes; infinite where there are none."""
+        """Return (C, C) minima of an (N, N) matrix over two different devices of two classes; infinite if there are
+        none."""
         order = np.argsort(self.of_device, kind="stable")
         begins = np.searchsorted(self.of_device[order], np.arange(len(self.count)))
         apart = np.where(np.eye(len(of_pairs), dtype=bool), np.inf, of_pairs)[np.ix_(order, order)]
@@ -277,14 +281,14 @@ class DeviceClasses:
 
 
 LEAST_RATIO = 1.15
-"""Least ratio of a message's seconds across a cut to those within a side for which the cut is tried."""
+"""A cut is tried if a message across takes at least this many times the usual seconds to a device's nearest class."""
 MOST_CUTS = 3
 
 
 def cuts_of(classes: DeviceClasses, message_s: FloatArray) -> list[IntArray]:
-    """(C,) sides, 0 or 1, of a few cuts, the one across which messages take longest first.
+    """Return (C,) sides, 0 or 1, of a few cuts. The cut across which messages take longest comes first.
 
-    ``message_s`` is (C, C). Groups are joined by the least time of the slower direction (single linkage).
+    ``message_s`` is (C, C). Groups are joined by the minimum time of the slower direction (single linkage).
     """
     n = len(classes.count)
     if n < 2:
@@ -319,34 +323,34 @@ def _ranked(found: list[tuple[float, IntArray]], slower: FloatArray, count: IntA
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Least seconds of averaging and of gathering, by kind of stage and class of device, whatever the group's others are.
+# Minimum seconds of averaging and of gathering, by kind of stage and class of device, for any group it may be in.
 #
-# Averaging overlapped with the last backward begins no earlier than that backward. Its buckets are parts of the same
-# messages, so what a link carries, one bucket after the other, takes as long as the whole; but an answer to the last
-# bucket may be short, and counts its latency only.
+# Averaging that overlaps the last backward begins no earlier than that backward. Its buckets are parts of the same
+# messages, so a link that carries one bucket after another takes as long as for the whole. But an answer to the last
+# bucket may be short, so only its latency counts.
 #
 # A ring whose members lie on both sides of a cut crosses it both ways. Let a be the member that sends across, d hops
 # behind a device c, 0 <= d < R. The first d rounds of c's shard come to a one after the other; a's rounds from the d-th
-# on, R - 1 - d that sum and R - 1 that spread, wait for these and follow each other on the link across. So from c's
-# last pass on it takes d least hops and those messages; that is linear in d, so it is least at d = 0 or d = R - 1. For
-# a itself d is 0: each side has one such device.
+# on, R - 1 - d that sum and R - 1 that spread, wait for these and follow each other on the link across. So after c's
+# last pass it takes d minimum hops and those messages. This is linear in d, so the minimum is at d = 0 or d = R - 1.
+# For a itself d is 0. Each side has one such device.
 #
-# Leaders of regions that all lie on one side each exchange a shard, of as many as there are leaders, there and back.
+# If no region lies on both sides, the leaders of regions exchange shards, one per leader, there and back.
 #
-# Replicas that split gradients, and with zero-3 parameters, exchange these in every micro-batch. A ring that gathers
-# has R - 1 rounds, each as long as its slowest link (``GroupRings``): no less than the best link that leaves a device,
-# and, in a group on both sides of a cut, than the best link across in either direction. Layers follow each other, so a
-# pass takes no less than all its messages, and no less than computing and the message that nothing hides: of the first
-# layer that is gathered, of the last that is scattered (``streamed_s``).
+# Replicas that split gradients, or with zero-3 also parameters, exchange them in every micro-batch. A ring that gathers
+# has R - 1 rounds, each as long as its slowest link (``GroupRings``). This is at least the best link that leaves a
+# device and, in a group on both sides of a cut, the best link across in either direction. Layers follow each other, so
+# a pass takes at least all its messages, and at least computing plus the message that nothing hides: of the first layer
+# that is gathered, and of the last that is scattered (``streamed_s``).
 
 
 @dataclass(frozen=True, eq=False)
 class Averages:
-    """The averaging of groups of R replicas; (Q,) kinds of stages, (C,) classes."""
+    """The averaging of groups of R replicas. Q kinds of stages, C classes."""
 
     classes: DeviceClasses
     parameters: FloatArray
-    """(Q,) of each kind."""
+    """(Q,) parameters of each kind."""
     n_replicas: int
 
     @property
@@ -359,7 +363,7 @@ class Averages:
 
     @property
     def _parts(self) -> int:
-        """Parts that a message's gradient is cut into."""
+        """Number of parts that a gradient is cut into for messages."""
         return 1 if self._how == "central" else self.n_replicas
 
     @cached_property
@@ -370,13 +374,13 @@ class Averages:
 
     @cached_property
     def _back_s(self) -> FloatArray:
-        """(Q, C, C) the same of what comes back."""
+        """(Q, C, C) the same for what comes back."""
         sizes = shard(self._problem.average_bytes(self.parameters), self._parts)
         return np.array([self.classes.moving_s(size) for size in sizes])
 
     @cached_property
     def _there_and_back_s(self) -> FloatArray:
-        """(Q, C, C) from a message's leaving to the arrival of the answer."""
+        """(Q, C, C) seconds from the start of a message to the arrival of the answer."""
         latency = self.classes.latency_s
         both = latency + latency.T
         answer = np.swapaxes(self._back_s, 1, 2)
@@ -386,8 +390,11 @@ class Averages:
 
     @cached_property
     def pair_s(self) -> FloatArray:
-        """(Q, C, C) seconds of a device's messages with a peer, as ``averaging_s`` lines them up: all of them one after
-        the other, or at once there and back, or to the root."""
+        """(Q, C, C) seconds of a device's messages with a peer, as ``averaging_s`` takes them.
+
+        They are all messages one after another (sharded), a message and its answer (sharded at once), or one message to
+        the root.
+        """
         latency = self.classes.latency_s
         if self._how == "sharded":
             return self._there_s + self._back_s + 2 * latency
@@ -397,7 +404,7 @@ class Averages:
 
     @cached_property
     def floor_s(self) -> FloatArray:
-        """(Q, C) what does not depend on the peers."""
+        """(Q, C) seconds that do not depend on the peers."""
         latency, n = self.classes.latency_s, self.n_replicas
         if self._how == "ring" and n > 1:
             floor = ring_link_s(n, self._there_s, self._back_s, latency).min(axis=2)
@@ -413,7 +420,7 @@ class Averages:
         return found
 
     def across_s(self, side: IntArray) -> FloatArray:
-        """(Q, C) the same of a group with devices on both of these (C,) sides of a cut."""
+        """Return (Q, C) the same for a group with devices on both of these (C,) sides of a cut."""
         n, latency = self.n_replicas, self.classes.latency_s
         floor = self.floor_s
         if self._how == "ring":
@@ -431,7 +438,7 @@ class Averages:
         return floor
 
     def border_s(self, side: IntArray) -> FloatArray | None:
-        """(Q, C) seconds of a ring's member that sends across the cut; None for other ways of averaging."""
+        """Return (Q, C) seconds of the ring's member that sends across the cut; None for other ways to average."""
         if self._how != "ring":
             return None
         far = np.where(side[:, None] != side[None, :], 0.0, np.inf)
@@ -439,7 +446,8 @@ class Averages:
         return np.asarray((once + far).min(axis=2))
 
     def tied_s(self, side: IntArray) -> FloatArray:
-        """(C, 2) least seconds in which the ends of a pipeline exchange their embedding: on one side, and anywhere."""
+        """Return (C, 2) minimum seconds in which the ends of a pipeline exchange their embedding: on one side, and
+        anywhere."""
         if self._problem.tied_parameters == 0:
             return np.zeros((len(side), 2))
         message_s = self.classes.moving_s(self._problem.embedding_bytes) + self.classes.latency_s
@@ -447,7 +455,7 @@ class Averages:
         return np.stack([near.min(axis=1), message_s.min(axis=1)], axis=1)
 
     def _most_leaders(self, side: IntArray) -> int:
-        """Most leaders of a group; 0 where a region has devices on both sides."""
+        """Return the maximum number of leaders of a group; 0 if a region has devices on both sides."""
         devices = self._problem.topology.devices
         sides: dict[str, set[int]] = {}
         for i, device in enumerate(devices):
@@ -456,12 +464,12 @@ class Averages:
 
 
 def _across(of_pairs: FloatArray, side: IntArray, here: int) -> FloatArray:
-    """Least of (..., C, C) numbers over pairs from side ``here`` to the other; infinite where there is none."""
+    """Return minima of (..., C, C) numbers over pairs from side ``here`` to the other; infinite if there is none."""
     return np.asarray(np.where((side[:, None] == here) & (side[None, :] != here), of_pairs, np.inf).min(axis=(-2, -1)))
 
 
 Seconds = tuple[FloatArray, FloatArray, FloatArray]
-"""(Q, C) of the forward, the backward to the inputs and that to the weights, of one micro-batch."""
+"""(Q, C) seconds of one micro-batch's forward, backward to the inputs, and backward to the weights."""
 
 
 def gathered_passes(
@@ -472,8 +480,10 @@ def gathered_passes(
     n_replicas: int,
     side: IntArray | None = None,
 ) -> Seconds:
-    """The passes of ``computing``, no shorter than messages allow; of a group on both sides of a cut where ``side``
-    says which classes lie where."""
+    """Return the passes of ``computing``, at least as long as their messages.
+
+    With ``side``, (C,) sides of a cut, they are those of a group on both sides.
+    """
     problem = classes.problem
     job = problem.job
     n_microbatches = job.global_batch // microbatch // n_replicas
@@ -502,7 +512,7 @@ def gathered_passes(
 
 
 def _ring_s(classes: DeviceClasses, n_bytes: float, n_replicas: int, side: IntArray | None) -> FloatArray:
-    """(C,) least seconds in which a ring with a device of each class gathers so many bytes."""
+    """Return (C,) minimum seconds in which a ring with a device of each class gathers ``n_bytes``."""
     once = classes.moving_s(shard(n_bytes, n_replicas)) + classes.latency_s
     least = once.min(axis=1)
     if side is not None:

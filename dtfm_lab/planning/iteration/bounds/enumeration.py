@@ -1,7 +1,9 @@
-"""The bound of networks of few devices: every grid of devices, micro-batch and checkpointing has one of its own.
+"""The bound of networks of few devices: every combination of device grid, micro-batch size and checkpointing has its
+own.
 
-First without a cut, which is quick; then those of the lowest bounds are tried with every cut, until the lowest left is
-that of a plan, or as high as the lowest with a cut. What each rests on is in ``kernels.enumeration``.
+All combinations are first bounded without a cut of the model, which is quick. Those with the lowest bounds are
+then tried with every cut. This ends when the lowest remaining bound reaches a plan or the lowest bound with a
+cut. ``kernels.enumeration`` explains each bound.
 """
 
 from __future__ import annotations
@@ -26,27 +28,27 @@ if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
 CHUNK = 120
-"""Grids whose bound is found in one step."""
+"""Number of grids whose bounds are found in one step."""
 MOST_NODES = 1_000_000
-"""After as many, the bound of a grid stays the one without a cut."""
+"""After this many nodes, the bound of a grid stays the one without a cut."""
 ROUNDING = 1 - 1e-10
-"""Less than a plan's gap may be for it to count as proven."""
+"""Factor on the bound. It is smaller than the gap at which a plan counts as proven."""
 FIRST_NODES = 2000
-"""Stages that are cut of one grid in one step; where these do not suffice, ten times as many in the next."""
+"""Number of nodes, cut stages of one grid, in the first step. Each next step takes ten times as many."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Grids:
-    """All grids of one shape, micro-batch and checkpointing."""
+    """All grids of one shape, micro-batch size and checkpointing."""
 
     tables: Tables
     least: Least
     shape: tuple[int, int]
     rows: IntArray
-    """(K, S * R) flattened."""
+    """(K, S * R) flattened grids."""
 
     def bounds_of(self, which: slice, low_s: float, high_s: float) -> FloatArray:
-        """Seconds that no plan of these grids goes below, whatever its cut; infinite where they are ``high_s``."""
+        """Return seconds that no plan of these grids beats, whatever its cut; infinite if they reach ``high_s``."""
         from dtfm_lab.planning.iteration.kernels.enumeration import fill_bounds
 
         grids = self._grids(self.rows[which])
@@ -55,7 +57,8 @@ class _Grids:
         return found_s
 
     def with_cuts(self, i: int, high_s: float, most_nodes: int) -> tuple[float, bool]:
-        """The least of all cuts of a grid, at most ``high_s``; and False where they are too many to try all."""
+        """Return the minimum over all cuts of a grid, at most ``high_s``, and False if there are too many to try
+        all."""
         from dtfm_lab.planning.iteration.kernels.enumeration import Grid, least_of_cuts
 
         row, *costs = (one[0] for one in self._grids(self.rows[i : i + 1]))
@@ -79,8 +82,10 @@ def enumerated(
     max_price_per_hour: float | None,
     upper_s: Callable[[], float],
 ) -> Iterator[float]:
-    """Rising lower bounds on the seconds of an iteration, up to those of the best plan known. Arguments are those of
-    ``iteration_bound_steps``."""
+    """Yield rising lower bounds on the seconds of an iteration, up to those of the best plan known.
+
+    ``iteration_bound_steps`` explains the arguments.
+    """
     low_s = batch_flop(problem) / float(problem.flop_per_s.sum())
     groups = list(_groups(problem, any(family.splits for family in families), max_price_per_hour))
     if not groups:
@@ -103,7 +108,7 @@ def enumerated(
     row_of = np.concatenate([np.arange(len(one)) for one in bounds])
     bound_s = np.concatenate(bounds)
     least_s = np.inf
-    """The least with a cut."""
+    """Minimum with a cut."""
     for cell in np.argsort(bound_s, kind="stable"):
         high_s = min(least_s, upper_s())
         low_s = max(low_s, min(float(bound_s[cell]), high_s))
@@ -111,7 +116,7 @@ def enumerated(
         if bound_s[cell] >= high_s or high_s == np.inf:
             return
         group, n_nodes, complete = groups[group_of[cell]], FIRST_NODES, False
-        of_cuts_s = float(bound_s[cell])  # where they are too many
+        of_cuts_s = float(bound_s[cell])  # kept if there are too many cuts
         while not complete and n_nodes <= MOST_NODES:
             found_s, complete = group.with_cuts(row_of[cell], high_s, n_nodes)
             of_cuts_s = found_s if complete else of_cuts_s
@@ -139,8 +144,10 @@ def _groups(problem: IterationProblem, splits: bool, max_price_per_hour: float |
 
 
 def _rows(problem: IterationProblem, n_stages: int, n_replicas: int) -> IntArray:
-    """(K, S * R) grids, but for those that differ by devices that are alike or, where that is all the same, in which
-    pipeline comes first."""
+    """Return (K, S * R) grids. Grids that differ only in interchangeable devices count once.
+
+    So do those that differ only in which pipeline comes first, unless that matters for averaging.
+    """
     alike = problem.alike.tolist()
     turns = problem.job.synchronisation not in ("central", "hierarchical")
     seen, rows = set(), []
@@ -162,7 +169,7 @@ def _least(
     job, n_blocks = problem.job, problem.n_blocks
     passes, backward = tables.passes, job.modelled().backward
     again_flop = microbatch * problem.block_again_flop
-    if passes.recompute:  # all that a stage computes
+    if passes.recompute:  # a backward repeats everything that a stage computes
         again_flop = passes.layer[0]
     layer = np.vstack([passes.layer, again_flop])
     extra = np.column_stack([passes.extra, passes.extra[:, 0] * passes.recompute])
@@ -171,7 +178,7 @@ def _least(
     given = job.blocks_per_stage
     spare = n_blocks - n_stages + 1
     most = max(job.microbatches_per_replica or (passes.n_microbatches - n_replicas + 1,))
-    if job.gathers_passes:  # replicas pass as many
+    if job.gathers_passes:  # replicas pass equally many
         most = passes.n_microbatches // n_replicas
     hidden = job.overlap or travels_beside(job)
     return Least(

@@ -1,14 +1,16 @@
-"""Seconds and US dollars of an iteration that no plan beats: any devices, shape, cut, pairing, shares, order of passes.
+"""Bounds on the seconds and US dollars of an iteration that no plan beats, whatever its devices, shape, cut, pairing,
+micro-batch counts and order of passes.
 
-The bound on the seconds is the largest T for which every shape is refuted, found by bisection, as capacities only grow
-with T.
+The bound on the seconds is the largest T for which every shape is refuted. Bisection finds it, because capacities only
+grow with T.
 
-The bound on the dollars: a plan pays all its devices for the whole iteration, and each of them needs at least its own
-time for it: a device that passes n micro-batches through a stage n times the seconds of one, by its passes or by its
-slowest link. So the plan pays at least, for every stage, the batch at the cheapest price of a device that the stage
-fits on. The least sum over all cuts of the model is found stage by stage; the stages of one device are paid alike.
+The bound on the dollars uses that a plan pays for all its devices during the whole iteration. A device that passes n
+micro-batches through a stage needs at least n times the seconds of one, by its passes or by its slowest link. So for
+every stage the plan pays at least the price of the batch on the cheapest device that the stage fits on. The minimum
+over all cuts of the model is found stage by stage. With several stages per device, only the work at the cheapest price
+counts.
 
-The bound of a budget is simpler: so many dollars an hour rent so many FLOP/s and no more (``PriceBound``).
+The bound of a budget is simpler: a number of dollars per hour rents a limited number of FLOP/s (``PriceBound``).
 """
 
 from __future__ import annotations
@@ -45,16 +47,16 @@ TOLERANCE = 2e-3
 """Relative width at which bisection ends."""
 ROUNDING = 1 - 1e-9
 JUST_BELOW = 1 - 5e-10
-"""Share of the best plan's seconds that is refuted last: a gap that small counts as none (``search.PROVEN``)."""
+"""Share of the best plan's seconds that is refuted last. A gap this small counts as none (``search.PROVEN``)."""
 MOST_DEVICES_WITH_CUTS = 96
-"""Most devices of a network whose cuts are tried; the proofs of larger ones would take minutes."""
+"""Cuts of the network are tried up to this number of devices. Proofs for larger networks would take minutes."""
 MOST_CLASSES_OF_LARGE = 12
 HOPELESS = 1e6
-"""Multiple of the work of all devices beyond which no bound is looked for: no plan may fit at all."""
+"""No bound is searched for beyond this multiple of the work of all devices. Perhaps no plan fits at all."""
 
 
 def work_bound_s(problem: IterationProblem) -> float:
-    """Seconds in which all devices together, never idle and never waiting, do all passes of the batch."""
+    """Return the seconds in which all devices together, never idle and never waiting, do all passes of the batch."""
     return batch_flop(problem) / float(problem.flop_per_s.sum()) * ROUNDING
 
 
@@ -65,23 +67,23 @@ def iteration_bound_steps(
     max_price_per_hour: float | None = None,
     lower_s: float = 0.0,
 ) -> Iterator[float]:
-    """Lower bounds on the seconds of an iteration, none below the one before; a caller may stop whenever it likes.
+    """Yield lower bounds on the seconds of an iteration. They never fall, and a caller may stop at any time.
 
-    The first is the work of all devices together. Most steps take milliseconds and repeat the bound: a proof is made
-    shape by shape. Equal arguments give equal bounds. Where only every H-th iteration averages, the mean of H of one
-    plan is no less than that mean of the two bounds.
+    The first is the work of all devices together. Most steps take milliseconds and repeat the bound, because a proof
+    goes shape by shape. Equal arguments give equal bounds. If only every H-th iteration averages, the bound is on the
+    average over H iterations of a plan.
 
     Parameters
     ----------
     upper_s
-        Seconds of some plan, above which no bound is looked for; or a function, asked again at every step, that gives
-        those of the best plan so far. Infinite where none is known.
+        Seconds of some plan; the search for a bound ends there. Or a function that is called at every step and returns
+        the seconds of the best plan so far. Infinite if no plan is known.
     schedules
-        Names of the schedules that plans may have, where the job names none; all that are built in where None.
+        Names of the schedules that plans may have, if the job names none. None for all that are built in.
     max_price_per_hour
-        The bound is for plans whose devices cost no more US dollars an hour together.
+        The bound holds for plans whose devices together cost at most this many US dollars per hour.
     lower_s
-        Seconds that are known to be a bound, from which it rises.
+        A known bound in seconds, from which this one rises.
     """
     if len(problem.parts) > 1:
         each = [iteration_bound_steps(part, upper_s, schedules, max_price_per_hour, lower_s) for part in problem.parts]
@@ -105,7 +107,7 @@ def iteration_bound_steps(
     if every > 1:
         for alone_s in _bisected(classes, families, prices, upper, synchronises=False):
             yield max(alone_s, lower_s)
-    synchronises = problem.job.sharding != "zero-3"  # whose passes scatter the gradients
+    synchronises = problem.job.sharding != "zero-3"  # zero-3 scatters gradients in its passes, not after them
     for together_s in _bisected(
         classes, families, prices, lambda: every * upper(), lower_s if every == 1 else 0.0, synchronises=synchronises
     ):
@@ -113,7 +115,7 @@ def iteration_bound_steps(
 
 
 def least_of(each: list[Iterator[float]]) -> Iterator[float]:
-    """The least of several bounds, of which the lowest is raised until it is not the lowest or can rise no more."""
+    """Yield the minimum of several bounds. The lowest is raised until another is lower, or it can rise no more."""
     bounds = [next(steps) for steps in each]
     while True:
         yield min(bounds)
@@ -133,7 +135,7 @@ def _bisected(
     *,
     synchronises: bool,
 ) -> Iterator[float]:
-    """The largest refuted seconds so far, after each proof for a shape."""
+    """Yield the largest refuted seconds so far, after each proof for a shape."""
     low, high = max(work_bound_s(classes.problem), lower_s), np.inf
     cases = list(cases_of(classes, families, synchronises=synchronises))
     cuts = cuts_of(classes, cases[0].capacities.hop_s + classes.latency_s) if cases else []
@@ -149,13 +151,14 @@ def _bisected(
         for number, case in enumerate(cases):
             yield low * ROUNDING
             if not refuter.refutes(case, limit_s):
+                # the cases before this one stay refuted for every smaller limit, so they are not tried again
                 survivors = cases[number:]
                 break
         if survivors:
             high, cases = limit_s, survivors
         else:
             low = limit_s
-    if low < upper_s() <= high:  # one more proof may leave no gap at all, where bisection leaves its tolerance
+    if low < upper_s() <= high:  # bisection leaves a gap of its tolerance; one more proof may close it
         best_s = upper_s() * JUST_BELOW
         for case in cases:
             yield low * ROUNDING
@@ -170,7 +173,7 @@ def _bisected(
 def cases_of(
     classes: DeviceClasses, families: tuple[Family, ...], *, synchronises: bool = True
 ) -> Iterator[PlanFamily]:
-    """Every shape, micro-batch and family that the job leaves open."""
+    """Yield every shape, micro-batch size and family that the job leaves open."""
     problem = classes.problem
     job, n_devices, n_blocks = problem.job, problem.n_devices, problem.n_blocks
     stages = range(1, n_blocks + 1) if job.n_stages is None else [job.n_stages]
@@ -194,15 +197,15 @@ def cases_of(
 
 
 def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = None) -> float:
-    """Least US dollars of an iteration; ``schedules`` as for ``iteration_bound_steps``.
+    """Return the minimum US dollars of an iteration. ``schedules`` is as for ``iteration_bound_steps``.
 
-    Devices of unknown price, 0, cost nothing. Where nothing fits, the work at the cheapest price.
+    Devices of unknown price, 0, cost nothing. If nothing fits, return the work at the cheapest price.
     """
     if len(problem.parts) > 1:
         return min(price_bound(part, schedules) for part in problem.parts)
     anywhere = batch_flop(problem) * float((problem.price_per_hour / problem.flop_per_s).min()) / 3600
     if any(family.stages_per_device > 1 for family in families_of(problem.job, schedules)):
-        return anywhere * ROUNDING  # a device's blocks are not consecutive: any may be there
+        return anywhere * ROUNDING  # a device's blocks are not consecutive, so it may hold any
     classes = DeviceClasses.of(problem)
     kinds = StageKinds.of_any_cut(problem)
     least = min(_cheapest(Capacities(classes, kinds, Family(), m)) for m in problem.microbatches)
@@ -210,13 +213,13 @@ def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = Non
 
 
 def _cheapest(capacities: Capacities) -> float:
-    """Dollars of the cheapest cut, each of its stages on the cheapest devices."""
+    """Return the dollars of the cheapest cut, with each stage on its cheapest devices."""
     kinds, n_blocks = capacities.kinds, capacities.problem.n_blocks
     stage = _stage_dollars(capacities)
     of_role = {role: np.full(n_blocks + 1, np.inf) for role in (FIRST, MIDDLE, LAST, SOLE)}
     for role, costs in of_role.items():
         costs[kinds.blocks[kinds.role == role]] = stage[kinds.role == role]
-    begun = of_role[FIRST].copy()  # the least for the first k blocks, without the last stage
+    begun = of_role[FIRST].copy()  # minimum for the first k blocks, without the last stage
     for k in range(2, n_blocks):
         begun[k] = min(begun[k], (begun[1:k] + of_role[MIDDLE][k - 1 : 0 : -1]).min())
     ended = begun[1:n_blocks] + of_role[LAST][n_blocks - 1 : 0 : -1]
@@ -224,7 +227,7 @@ def _cheapest(capacities: Capacities) -> float:
 
 
 def _stage_dollars(capacities: Capacities) -> FloatArray:
-    """(Q,) dollars of the batch in a stage of each kind on the cheapest class; infinite where it fits on none."""
+    """Return (Q,) dollars of the batch in a stage of each kind on the cheapest class; infinite if it fits on none."""
     classes, role = capacities.classes, capacities.kinds.role
     hop_s = np.maximum(capacities.hop_s, capacities.hop_s.T).min(axis=1)
     linked = np.where(role[:, None] == SOLE, 0.0, hop_s[None, :])
@@ -236,20 +239,20 @@ def _stage_dollars(capacities: Capacities) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class PriceBound:
-    """The most FLOP/s for every budget: devices by FLOP/s a dollar, the best first, the last one in part.
+    """Maximum FLOP/s for every budget: devices by FLOP/s per dollar, the best first, the last one in part.
 
-    That is the fractional knapsack, whose value is at least that of any choice of whole devices. A plan's devices
-    together do the job's FLOP in an iteration, so it takes no less than these over their FLOP/s.
+    This is the fractional knapsack, whose value is at least that of any choice of whole devices. A plan's devices
+    together do the job's FLOP in an iteration, so the iteration takes at least the FLOP divided by this.
     """
 
     price_per_hour: FloatArray
-    """(N + 1,) US dollars of the first 0 to N devices, by FLOP/s a dollar; free ones first."""
+    """(N + 1,) US dollars per hour of the first 0 to N devices, sorted by FLOP/s per dollar, free ones first."""
     flop_per_s: FloatArray
-    """(N + 1,) their FLOP/s."""
+    """(N + 1,) FLOP/s of these devices together."""
 
     @classmethod
     def of(cls, topology: Topology, job: Job, efficiency: GivenEfficiency = None) -> PriceBound:
-        """The bound for a job's precision, at the micro-batches and groups at which devices reach most."""
+        """Return the bound in the job's precision, with the micro-batches and groups that make each device fastest."""
         speed = np.array(_most_speeds(topology, job, efficiency))
         price = np.array([device.price_per_hour for device in topology.devices])
         order = np.argsort(price / speed, kind="stable")
@@ -257,7 +260,8 @@ class PriceBound:
         return cls(*both)
 
     def iteration_s(self, flop: float, price_per_hour: float) -> float:
-        """Seconds that no plan of at most so many dollars an hour is faster than; infinite where none can be."""
+        """Return seconds that no plan of at most ``price_per_hour`` US dollars per hour beats; infinite if no device is
+        that cheap."""
         n_free = int(np.searchsorted(self.price_per_hour, 0.0, side="right")) - 1
         prices, speeds = self.price_per_hour[n_free:], self.flop_per_s[n_free:]
         most = float(np.interp(price_per_hour, prices, speeds))
@@ -265,7 +269,8 @@ class PriceBound:
 
 
 def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> FloatArray:
-    """(N,) most FLOP/s that each device reaches, over the micro-batches and the groups of GPUs that the job allows."""
+    """Return (N,) maximum FLOP/s of each device over the micro-batch sizes and the groups of GPUs that the job
+    allows."""
     degrees = topology.group_sizes if job.tensor_parallel is None else [job.group_gpus]
     found = []
     for degree in degrees:
@@ -279,53 +284,53 @@ def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> F
 
 
 MOST_ENUMERATED = 6
-"""Most devices of a network whose grids are enumerated."""
+"""Grids are enumerated up to this number of devices."""
 
 
 def enumerable(problem: IterationProblem, families: tuple[Family, ...]) -> bool:
-    """Whether ``enumerated`` is for such a problem: few devices, and schedules of one stage a device."""
+    """Return True if ``enumerated`` covers the problem: few devices, and schedules with one stage per device."""
     return problem.n_devices <= MOST_ENUMERATED and all(family.stages_per_device == 1 for family in families)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The lower bound beside a search for seconds or dollars: it rises while the search goes on, in a share of its time.
+# The lower bound of a running search for seconds or dollars, which rises in a share of the search's time.
 
 
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
-"""Schedules of the plans that a bound is for, where the job names none: those that the search chooses from."""
+"""Schedules that a bound covers if the job names none: those that the search chooses from."""
 SHARE = 0.25
-"""Share of the search's time that may go into the bound while plans get better: plans come first."""
+"""Share of the search's time for the bound while plans still improve, because plans come first."""
 MOST_SHARE = 0.5
-"""The same where no plan has been better than the first: then only the bound can narrow the gap."""
+"""The same while no plan has beaten the first. Then only the bound can narrow the gap."""
 FIRST_SHARE = 0.1
-"""The same before the first generation is complete: a plan found by then is far from the best, and is kept where the
-limit comes first."""
+"""The same before the first generation is complete. Plans found by then are far from the best, and if the time limit
+comes first, one of them is the result."""
 TURNS = 50
-"""Times that the bound may rise for each step of a search that counts steps."""
+"""Number of steps that the bound may take for each step of a search that counts steps."""
 MOST_BOUNDED = 512
-"""On networks of more devices the bound stays at the work of all devices: a proof of one shape takes minutes there."""
+"""On networks of more devices the bound stays at the work of all devices, since one proof for a shape takes minutes."""
 BEGIN = 0.3
-"""Share of the time limit after which the bound is begun: with a better plan by then, it takes fewer trials."""
+"""Share of the time limit after which the bound begins. By then there is a better plan, so it needs fewer trials."""
 
 
 class IncrementalBound:
-    """The bounds of one or several problems, of which any may have the best plan, updated between steps of a search.
+    """The bounds of one or more problems, any of which may have the best plan, raised between the steps of a search.
 
-    A search that counts steps gets the bound with its last one, after so many ``TURNS`` a step: equal steps give equal
-    bounds.
+    A search that counts steps raises the bound at its last step, ``TURNS`` times for each step. So equal steps give
+    equal bounds.
     """
 
     def __init__(self, problems: Sequence[IterationProblem], target: SearchTarget, request: SearchRequest) -> None:
         self._problems, self._target, self._request = problems, target, request
         self.iteration_s = min(map(work_bound_s, problems))
-        """Seconds of an iteration that no plan is faster than."""
+        """Seconds of an iteration that no plan beats."""
         self.dollars = min(price_bound(one, SCHEDULES) for one in problems) if target.dollars else 0.0
-        """US dollars of an iteration that no plan is cheaper than; 0 in a search for seconds, which shows none."""
+        """US dollars of an iteration that no plan beats; 0 in a search for seconds, which shows none."""
         self._large = max(one.n_devices for one in problems) > MOST_BOUNDED
         self._rising: Iterator[float] | None = None
         self._best_s = math.inf
         self._bettered_s = 0.0
-        """When the search found its best plan, in seconds of searching."""
+        """Seconds of searching after which the best plan was found."""
         self._spent_s = self._compiling_s = 0.0
 
     def update(
@@ -337,9 +342,9 @@ class IncrementalBound:
         complete: bool = True,
         compiling_s: float = 0.0,
     ) -> None:
-        """Let the bound rise, towards the ``best_s`` seconds of the best plan so far, within its share of the time.
+        """Raise the bound towards the ``best_s`` seconds of the best plan so far, within its share of the time.
 
-        ``complete`` and ``compiling_s`` are those of the generation that found it.
+        ``complete`` and ``compiling_s`` come from the generation that found the plan.
         """
         request = self._request
         if not request.improve_bound or self._large:
@@ -352,7 +357,7 @@ class IncrementalBound:
         searched_s = spent_s() - self._compiling_s
         if best_s < self._best_s:
             self._best_s, self._bettered_s = best_s, searched_s
-        if searched_s >= BEGIN * request.limit_s:  # which is 0 while kernels are compiled
+        if searched_s >= BEGIN * request.limit_s:  # searched_s is 0 while kernels are compiled
             share_s = MOST_SHARE * searched_s - (MOST_SHARE - SHARE) * self._bettered_s
             self._raise_until(best_s, share_s if complete or generation else FIRST_SHARE * searched_s)
 

@@ -1,31 +1,36 @@
-"""How many micro-batches each class of devices can pass within T seconds, as a stage of each kind: the laws.
+"""The laws of the bound: how many micro-batches each class of devices can pass in T seconds, as a stage of each kind.
 
 For a device that passes n micro-batches in T seconds as part of any plan, whatever its order of passes:
 
 - Its first pass is a forward, and waits for the forwards of the stages before it and a message from each (``start``).
 - Its passes follow each other: start + n (F + I + W) + averaging <= T. F is a forward, I the backward to the inputs and
-  W that to the weights, with I the whole and W nothing where backwards are not split; I repeats the forwards of blocks
-  that are checkpointed. Averaging follows the last pass.
-- Where it waits for what it sends (batched, blocking), nothing of its own runs meanwhile: every micro-batch takes in
-  addition its message down and its message up until they have arrived. Where the two directions between two devices
-  take turns (blocking), both messages of n micro-batches follow each other between the first forward and the last I.
+  W the backward to the weights. If backwards are not split, I is the whole backward and W is 0. I repeats the forwards
+  of checkpointed blocks. Averaging follows the last pass.
+- If the device waits for its messages to arrive (batched, blocking), it does nothing else while it waits. Every
+  micro-batch then adds the time of its message down and its message up. If the two directions between two devices take
+  turns (blocking), both messages of n micro-batches follow each other between the first forward and the last I.
 - After its last I, messages and backwards go all the way up: start + n (F + I) + up <= T.
-- A link carries n messages one after the other. Before the first of them come the passes that make it, after the last
-  the passes that use it up; what goes down has to come back up.
-- Between the F and the I of a micro-batch lies a round trip to the next stage. Where memory holds A micro-batches,
-  n round trips fit into A (T - start - averaging); and only A forwards precede the first I.
-- Averaging, with R - 1 peers that are not its neighbours, over the best links that it has, each peer on a link of its
-  own: sharded, every peer is sent a shard, waits for it, and twice (two sums of R - 1 messages); sharded at once, the
-  slowest peer's shard there and back; central, the whole gradient to the root and back, or as the root to the slowest
-  peer; in a ring, 2 (R - 1) shards follow each other; hierarchical, the least of what a member, and a leader, does.
-  Where it overlaps with the last backward it begins no earlier than that (``classes.Averages``). Where it travels
-  beside an iteration it may hide, and counts as nothing; so do fragments.
+- A link carries n messages one after another. Before the first of them come the passes that make it, after the last the
+  passes that use it. What goes down has to come back up.
+- Between the F and the I of a micro-batch lies a round trip to the next stage. If memory holds A micro-batches, n round
+  trips fit into A (T - start - averaging), and only A forwards precede the first I.
+- Averaging takes place with R - 1 peers that are not the device's neighbours. It uses the best links that the device
+  has, each peer on its own link.
+  - Sharded: the device sends every peer a shard and waits for it, twice (two sums of R - 1 messages).
+  - Sharded at once: the slowest peer's shard there and back.
+  - Central: the whole gradient to the root and back or, as the root, to the slowest peer.
+  - Ring: 2 (R - 1) shards follow each other.
+  - Hierarchical: the smaller of what a member and a leader does.
+
+  Averaging that overlaps the last backward begins no earlier than that backward (``classes.Averages``). Averaging that
+  travels during an iteration may be hidden and counts as nothing, and so do fragments.
 - Replicas that gather in their passes (zero-2, zero-3) pass equally many micro-batches, each no faster than the
   messages of its ring (``gathered_passes``).
-- The ends of a pipeline then exchange the gradient of a tied embedding; before, where replicas split states.
+- At the end, the first and last stage of a pipeline exchange the gradient of a tied embedding. If replicas split
+  states, they do so before averaging.
 
 Links and neighbours are the best that the class has. One NIC for all of a device's messages makes them no faster, so
-all of this holds for it, too; there, messages to both neighbours add up.
+all of this holds with NICs, too. With NICs, messages to both neighbours add up.
 """
 
 from collections.abc import Iterator
@@ -54,12 +59,13 @@ from dtfm_lab.planning.iteration.bounds.classes import (
 from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
 
 MOST_NEIGHBOURS = 16
-"""Classes that are tried as neighbours one by one; all others count as one that is as near as the nearest of them."""
+"""Maximum number of classes that are tried as neighbours one by one. All others count as one that is as near as the
+nearest of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Capacities:
-    """Capacities of the classes of a problem for one micro-batch, one family of schedules and kinds of stages."""
+    """Capacities of a problem's classes for one micro-batch size, one family of schedules and given kinds of stages."""
 
     classes: DeviceClasses
     kinds: StageKinds
@@ -69,7 +75,7 @@ class Capacities:
     """False for an iteration in which each replica only updates itself."""
     _averages: dict[int, Averages] = field(default_factory=dict)
     _neighbours: dict[bytes, tuple[IntArray, FloatArray]] = field(default_factory=dict)
-    """By the sides of a cut."""
+    """Neighbours and links by the sides of a cut."""
 
     @property
     def problem(self) -> IterationProblem:
@@ -81,7 +87,7 @@ class Capacities:
 
     @cached_property
     def flop_per_s(self) -> FloatArray:
-        """(C,) FLOP/s of the fastest of each class."""
+        """(C,) FLOP/s of the fastest device of each class."""
         return self.classes.flop_per_s(self.microbatch)
 
     @cached_property
@@ -90,13 +96,13 @@ class Capacities:
 
     @cached_property
     def costs(self) -> ClassPassCosts:
-        """Of groups on one side of a cut, without the messages of their passes."""
+        """Costs for groups on one side of a cut, without the messages during passes."""
         passes = self._of_problem
         kinds, classes, problem = self.kinds, self.classes, self.problem
         n_messages = np.array([1, 2, 1, 0])[kinds.role]
         each = float(self.microbatch * problem.bytes_per_element)
         kept = each * kinds.held
-        most_replicas = problem.job.n_replicas or problem.n_devices  # of which each holds the smallest shards
+        most_replicas = problem.job.n_replicas or problem.n_devices  # the smallest shards that a device may hold
         static = problem.held_bytes(most_replicas, kinds.parameters, kinds.frozen)
         free = classes.memory_bytes[None, :] - static[:, None]
         fits = free >= (kept + n_messages * passes.hop_bytes[passes.least])[:, None]
@@ -104,6 +110,7 @@ class Capacities:
         lasting = np.minimum(inputs, kept) if passes.recompute else kept
         most = np.floor(np.maximum(free, 0) / np.maximum(lasting, 1)[:, None])
         in_flight = np.where(fits & (lasting > 0)[:, None], np.maximum(most, 1), 0)
+        # with several stages per device, the number in flight is unknown, so no limit by memory is used
         if self.family.stages_per_device > 1:
             in_flight[:] = 0
         flop_s = self.microbatch / self.flop_per_s[None, :]
@@ -133,7 +140,7 @@ class Capacities:
 
     @cached_property
     def hop_s(self) -> FloatArray:
-        """(C, C) seconds for which a message between stages occupies its link at least."""
+        """(C, C) minimum seconds for which a message between stages occupies its link."""
         passes = self._of_problem
         return self.classes.moving_s(float(passes.hop_bytes[passes.least]))
 
@@ -142,7 +149,7 @@ class Capacities:
         return float((self.hop_s + self.classes.latency_s).min())
 
     def neighbours(self, side: IntArray) -> tuple[IntArray, FloatArray]:
-        """(C, J) classes and (C, J, 5) links of the neighbours to be tried, as the kernel takes them."""
+        """Return (C, J) classes and (C, J, 5) links of the neighbours to try, in the form that the kernel takes."""
         hop, latency, n = self.hop_s, self.classes.latency_s, len(self.classes.count)
         links = np.stack([hop.T, hop, latency.T, latency], axis=2)
         links[~np.isfinite(links).all(axis=2)] = np.inf
@@ -161,7 +168,7 @@ class Capacities:
         return neighbours, of
 
     def crossing(self, side: IntArray, limit_s: float) -> float:
-        """Most micro-batches that a pipeline passes within ``limit_s`` where it has a message across the cut."""
+        """Return the maximum micro-batches within ``limit_s`` of a pipeline that has a message across the cut."""
         apart = side[:, None] != side[None, :]
         costs, latency = self.costs, self.classes.latency_s
         least = self.problem.first_extra[0] + self.problem.block_flop[1]
@@ -180,9 +187,9 @@ class Capacities:
         on_side: IntArray,
         upper: FloatArray,
     ) -> FloatArray:
-        """(Q, I, 2, C) capacities, as ``fill_capacities`` gives them, for groups with (I,) devices on side 0.
+        """Return (Q, I, 2, C) capacities, as from ``fill_capacities``, for groups with (I,) devices on side 0.
 
-        No device has more than its (Q, C) ``upper``; where that is 0, nothing is computed.
+        No device has more than its (Q, C) ``upper``. Where that is 0, nothing is computed.
         """
         from dtfm_lab.planning.iteration.bounds import capacity_kernel as kernel  # imports numba
 
@@ -198,7 +205,7 @@ class Capacities:
         across = apart and n_replicas > 1
         floor_s = np.stack([averages.floor_s, averages.across_s(side) if across else averages.floor_s])
         border_s = averages.border_s(side) if across and how == RING else None
-        if job.gathers_passes:  # which pass equally many
+        if job.gathers_passes:  # such replicas pass equally many
             counts: tuple[int, ...] = (self.n_microbatches // n_replicas,)
         else:
             counts = job.microbatches_per_replica or (1, self.n_microbatches)
@@ -235,23 +242,23 @@ class Capacities:
         return capacity
 
     def _how(self, n_replicas: int) -> int:
-        """The way to average, as the kernel takes it; those that the bound does not know are as if there were none."""
+        """Return the way to average as the kernel's number. Ways that the bound does not know count as no averaging."""
         job = self.problem.job
-        # parts of a message are as long as the whole where seconds are proportional to bytes
+        # parts of a message take as long as the whole only if seconds are proportional to bytes
         in_parts = self.family.stages_per_device > 1 or self.problem.links.message_bytes is not None
         averages = self.synchronises and n_replicas > 1 and not travels_beside(job) and not (job.overlap and in_parts)
         way = way_of(job) if averages else NOTHING
         return NOTHING if way is None else way
 
     def _passes(self, n_replicas: int, side: IntArray | None = None) -> Seconds:
-        """The passes of a micro-batch; those of groups on both sides of a cut where ``side`` is given."""
+        """Return the passes of a micro-batch. With ``side``, they are those of groups on both sides of a cut."""
         computing = self.costs.forward_s, self.costs.input_s, self.costs.weight_s
         if not self.problem.job.gathers_passes or n_replicas == 1 or self.family.stages_per_device > 1:
             return computing
         return gathered_passes(computing, self.classes, self.kinds, self.microbatch, n_replicas, side)
 
     def compile_kernels(self) -> None:
-        """Use the kernels once, for plans of one device."""
+        """Call the kernels once, for plans of one device."""
         from dtfm_lab.planning.iteration.bounds.capacity_kernel import together
 
         side = np.zeros(len(self.classes.count), dtype=np.int64)
@@ -263,34 +270,34 @@ class Capacities:
 # Proofs that no plan of a shape takes at most T seconds: without a cut first, which is quick, then with each cut.
 #
 # A proof is a configuration program (Gilmore and Gomory, *A linear programming approach to the cutting-stock problem*,
-# 1961), solved with HiGHS: a sum over all devices would not see that a stage needs R of them that keep up. A plan of T
-# seconds has, for every stage, a kind and a number of devices on side 0 of the cut, and R devices of which each passes
-# at least the micro-batches of its pipeline; these are N over the R pipelines. So with u the whole number of stages of
-# a configuration (kind, devices on side 0) and z the devices of a class that are in one, staying or crossing, it solves
+# 1961), solved with HiGHS. A sum over all devices would miss that a stage needs R devices that keep up. A plan of T
+# seconds has, for every stage, a kind, a number of devices on side 0 of the cut, and R devices. Each of these passes
+# at least the micro-batches of its pipeline, and the R pipelines have N together. Let u be the whole number of stages
+# of a configuration (kind, devices on side 0), and z the devices of a class in one, staying or crossing. It solves
 #
-# - sum of z over configurations <= the devices of the class;
-# - for every configuration: z of each side = (devices on that side) u, of which so many stay as pipelines stay there;
+# - the sum of z over configurations is at most the devices of the class;
+# - for every configuration: z of each side = (devices on that side) u, and as many stay as pipelines stay there;
 # - for every configuration: sum of z x capacity >= N u;
-# - one first stage, one last, S in all, with all blocks of the model.
+# - there is one first stage, one last, and S in all, with all blocks of the model.
 #
-# Where this has no solution, even with fractional z, no plan of this shape takes T seconds. Capacities grow with T, and
-# with them the set of solutions, so that T can be bisected.
+# If this has no solution, even with fractional z, no plan of this shape takes T seconds. Capacities grow with T, and
+# with them the set of solutions, so T can be bisected.
 
 
 INFEASIBLE = 2
-"""HiGHS's status for a program without solution; with any other status a solution may exist."""
+"""HiGHS's status for an infeasible program. With any other status a solution may exist."""
 MOST_NODES = 200
 LARGEST = 6000
-"""Most columns of a program that is solved; a larger one counts as feasible."""
+"""Maximum number of columns of a program that is solved. A larger one counts as feasible."""
 LARGEST_WHOLE = 1500
-"""Most columns of a program whose stages are tried as whole numbers."""
+"""Maximum number of columns of a program whose stages are also tried as whole numbers."""
 MOST_SECONDS = 2.0
-"""Seconds after which the solver gives up, on a machine that is busy with other things."""
+"""Seconds after which the solver gives up, for a machine that is busy with other things."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlanFamily:
-    """Plans of one shape, one micro-batch and one family of schedules."""
+    """Plans of one shape, one micro-batch size and one family of schedules."""
 
     capacities: Capacities
     n_stages: int
@@ -299,22 +306,22 @@ class PlanFamily:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What a configuration program knows but for the capacities: one case, the sides of a cut, the devices."""
+    """Everything in a configuration program except the capacities: one case, the sides of a cut, the devices."""
 
     case: PlanFamily
     count: IntArray
     """(C,) devices of each class."""
     side: IntArray
-    """(C,) side of the cut on which each class lies; all on side 0 without a cut."""
+    """(C,) side of the cut on which each class lies; all 0 without a cut."""
     on_side: IntArray
     """(I,) numbers of devices on side 0 that a stage may have."""
     prices: tuple[FloatArray, float] | None = None
-    """(C,) US dollars an hour, and the most that all used devices together may cost."""
+    """(C,) US dollars per hour, and the maximum that all used devices together may cost."""
     staying: tuple[int, int] | None = None
-    """Pipelines that lie wholly on side 0, and on side 1; all others cross. None for any numbers."""
+    """Number of pipelines wholly on side 0 and wholly on side 1. All others cross. None for any numbers."""
 
     def feasible(self, capacity: FloatArray) -> bool:
-        """False where no plan has these (Q, I, 2, C) capacities."""
+        """Return False if no plan has these (Q, I, 2, C) capacities."""
         if self.staying is None:
             capacity = np.stack([capacity.max(axis=2), np.zeros_like(capacity[:, :, 0])], axis=2)
         else:
@@ -329,8 +336,10 @@ class Program:
         return bool(possible.any()) and self._solvable(capacity, possible)
 
     def possible(self, capacity: FloatArray) -> npt.NDArray[np.bool_]:
-        """(Q, I) configurations in which the best devices of each side, taken together, could pass all micro-batches;
-        none where these are too few."""
+        """Return (Q, I) configurations in which the best devices of each side together could pass all micro-batches.
+
+        All False if those configurations cannot fill all roles or have all blocks.
+        """
         from dtfm_lab.planning.iteration.bounds.capacity_kernel import together  # imports numba
 
         of, n_stages = self.case.capacities, self.case.n_stages
@@ -343,7 +352,7 @@ class Program:
         return possible
 
     def _roles_possible(self, kinds_possible: npt.NDArray[np.bool_]) -> bool:
-        """Whether roles are filled and the blocks add up, by the least and the most blocks of each role."""
+        """Return whether roles can be filled and blocks can add up, by the minimum and maximum blocks of each role."""
         kinds = self.case.capacities.kinds
         if (kinds.required > 0).any():
             return bool(kinds_possible[kinds.required > 0].all())
@@ -358,11 +367,11 @@ class Program:
 
     @property
     def _wanted(self) -> tuple[tuple[int, int], ...]:
-        """How many stages of each role there are."""
+        """Each role, and the number of its stages."""
         return ((SOLE, 1),) if self.case.n_stages == 1 else ((FIRST, 1), (MIDDLE, self.case.n_stages - 2), (LAST, 1))
 
     def _solvable(self, capacity: FloatArray, possible: npt.NDArray[np.bool_]) -> bool:
-        """Whether the solver does not refute the program of the possible configurations."""
+        """Return False if the solver refutes the program of the possible configurations."""
         kinds, side, count, n_classes = self.case.capacities.kinds, self.side, self.count, len(self.count)
         q_u, i_u = np.nonzero(possible)
         number = np.full(possible.shape, -1)
@@ -370,6 +379,7 @@ class Program:
         q, i, crosses, c = np.nonzero((capacity > 0) & possible[:, :, None, None])
         n_side0, u_of_z, cap = self.on_side[i_u], number[q, i], capacity[q, i, crosses, c]
         n_u, n_z = len(q_u), len(c)
+        # not refuting is always safe: it only makes the bound lower
         if n_u + n_z > LARGEST:
             return True
         u = n_z + np.arange(n_u)
@@ -379,7 +389,7 @@ class Program:
         n_rows = n_classes
 
         def add(row: IntArray, z_value: FloatArray, which: IntArray, u_value: FloatArray, most: float) -> None:
-            """One row a configuration: sum of z_value z - u_value u, from 0 to ``most``."""
+            """Add one row per configuration: sum of z_value z - u_value u, from 0 to ``most``."""
             nonlocal n_rows
             rows.append((n_rows + row, z[which], z_value))
             rows.append((n_rows + np.arange(n_u), u, -u_value))
@@ -388,7 +398,7 @@ class Program:
             n_rows += n_u
 
         def add_one(columns: IntArray, value: FloatArray, least: float, most: float) -> None:
-            """One row: sum of value times these columns, from ``least`` to ``most``."""
+            """Add one row: the sum of ``value`` times these columns, from ``least`` to ``most``."""
             nonlocal n_rows
             rows.append((np.full(len(columns), n_rows), columns, np.asarray(value, dtype=float)))
             low.append(np.array([least]))
@@ -417,7 +427,7 @@ class Program:
         whole = np.concatenate([np.zeros(n_z), np.ones(n_u)])
         how = {"bounds": bounds, "options": {"node_limit": MOST_NODES, "time_limit": MOST_SECONDS}}
         for integrality in (0 * whole, whole) if n_u + n_z <= LARGEST_WHOLE else (0 * whole,):
-            # fractional stages come first: they are refuted much faster, where they are
+            # fractional stages come first, because their refutation is much faster
             answer = scipy.optimize.milp(whole * 0, integrality=integrality, constraints=constraints, **how)
             if answer.status == INFEASIBLE:
                 return False
@@ -425,15 +435,15 @@ class Program:
 
 
 MOST_PROGRAMS = 2000
-"""Most programs with a cut, times the numbers of devices on its sides, for one shape."""
+"""Maximum number of programs with a cut, times the numbers of devices on its sides, for one shape."""
 MOST_SIDES = 50
-"""Most numbers of devices on a side of a cut, for one shape; beyond, the cut is left out."""
+"""Maximum numbers of devices on a side of a cut, for one shape. Beyond it, the cut is left out."""
 MOST_FAILURES = 12
-"""Shapes in a row that a cut did not help to refute, after which it is no longer tried."""
+"""Number of consecutive shapes that a cut did not help to refute, after which it is no longer tried."""
 
 
 def batch_flop(problem: IterationProblem) -> float:
-    """FLOP of all forwards and backwards of the batch, with the recomputation that the job asks for."""
+    """Return the FLOP of all forwards and backwards of the batch, with the recomputation that the job requests."""
     flop = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
     per_forward = 1.0 + problem.backward_per_forward
     return float(problem.job.global_batch * (flop * per_forward + problem.block_again_flop[-1]))
@@ -441,14 +451,14 @@ def batch_flop(problem: IterationProblem) -> float:
 
 @dataclass(eq=False)
 class Refuter:
-    """Refutes seconds, case by case, and remembers what it has refuted: less time is refuted, too."""
+    """Refutes seconds, case by case. It remembers what it has refuted, since less time is then refuted, too."""
 
     classes: DeviceClasses
     cuts: list[IntArray]
     prices: tuple[FloatArray, float] | None = None
     _flop: float = field(init=False)
     _flop_per_s: FloatArray = field(init=False)
-    """(N,) of the fastest 1, 2, ... devices together."""
+    """(N,) FLOP/s of the fastest 1, 2, ... devices together."""
     _refuted_s: dict[object, float] = field(default_factory=dict)
     _failures: dict[int, int] = field(default_factory=dict)
 
@@ -458,7 +468,7 @@ class Refuter:
         self._flop_per_s = np.cumsum(np.sort(problem.flop_per_s)[::-1])
 
     def refutes(self, case: PlanFamily, limit_s: float) -> bool:
-        """Whether no plan of the case takes at most ``limit_s``."""
+        """Return True if it is proven that no plan of the case takes at most ``limit_s``."""
         used = min(case.n_stages * case.n_replicas, len(self._flop_per_s))
         if limit_s <= max(self._refuted_s.get(case, 0.0), self._flop / self._flop_per_s[used - 1] * (1 - 1e-9)):
             return True
@@ -477,7 +487,7 @@ class Refuter:
         return True
 
     def _whole(self, case: PlanFamily, limit_s: float) -> FloatArray | None:
-        """None where the case is refuted without a cut; else (Q, C) capacities of stages that may be."""
+        """Return None if the case is refuted without a cut, else (Q, C) capacities of stages that are possible."""
         n_classes = len(self.classes.count)
         one_side, everyone = np.zeros(n_classes, dtype=np.int64), np.array([case.n_replicas])
         program = Program(case, self.classes.count, one_side, everyone, self.prices)
@@ -496,7 +506,7 @@ class Refuter:
         if len(on_side) > MOST_SIDES:
             return False
         if len(ways) * len(on_side) > MOST_PROGRAMS:
-            ways = []  # only what holds for any of them is tried
+            ways = []  # try only the program that holds for all of them
         program = Program(case, self.classes.count, side, on_side, self.prices)
         capacity = capacities.of(limit_s, n_stages, n_replicas, side, on_side, upper)
         crossing = np.floor(capacities.crossing(side, limit_s) + 1e-9)
@@ -516,7 +526,8 @@ class Refuter:
 
 
 def _staying(sizes: IntArray, n_stages: int, n_replicas: int) -> Iterator[tuple[int, int]]:
-    """How many pipelines may lie wholly on each side, the likeliest first: a plan found ends the proof early."""
+    """Yield how many pipelines may lie wholly on each side, the likeliest first, since a plan found ends the proof
+    early."""
     most = np.minimum(sizes // n_stages, n_replicas).tolist()
     found = [(a, b) for a in range(most[0] + 1) for b in range(min(most[1], n_replicas - a) + 1)]
     if n_stages == 1:

@@ -1,9 +1,9 @@
 """Simulated annealing of whole plans: devices, pairing, order, cut, micro-batches and warm-ups.
 
 Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1983), with the rule of Metropolis et al.
-(1953). A step changes one thing, prices only what that touches, and keeps the change or takes it back. A population, as
-the search for the communication cost has, would not do: a child of two plans shares too little with either to be priced
-from what is known of them, which is most of the speed here.
+(1953). A move changes one thing, prices only what that affects, and keeps the change or takes it back. A population, as
+in the search for the communication cost, would be slower. A child of two plans shares too little with either to be
+priced from their known parts, and that is most of the speed here.
 """
 
 from typing import NamedTuple
@@ -33,38 +33,42 @@ from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CLUSTER, HOP, Tabl
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, WARMUPS, COUNTS = range(9)
-"""Kinds of moves: exchanges of two placed devices, of one with an idle one, of one with a device that is near to its
-neighbour in the plan; of the tails of two pipelines; a block to another stage, or several where boundaries differ; two
-whole stages; two clusters; warm-ups; micro-batches to another pipeline."""
+"""Kinds of moves.
+
+SWAP: exchange two placed devices. IDLE: exchange a placed device with an idle one. NEAR: exchange a placed device with
+one that is near its neighbour in the plan. TAILS: exchange the tails of two pipelines. BLOCK: move a block to another
+stage, or several if boundaries differ. STAGES: exchange two whole stages. CLUSTERS: exchange two clusters. WARMUPS:
+change warm-ups. COUNTS: move micro-batches to another pipeline.
+"""
 ALIKE_TRIES = 4
-"""Draws of a second device until one differs from the first. Chosen by hand: where most devices are alike, more draws
-would take longer than a move."""
+"""Number of tries to find a second device that differs from the first. Chosen by hand: if most devices are alike, more
+tries would take longer than a move."""
 COARSE = 0.5
-"""Share of the first moves that are of whole stages or clusters; it falls to none within the first quarter. Chosen by
-hand."""
+"""Share of whole-stage and cluster moves at the start. It falls to zero within the first quarter. Chosen by hand."""
 SMOOTHING = 0.1
-"""Weight of what the mean pipeline takes beside the slowest, which gives a direction on plateaus. Chosen by hand."""
+"""Weight of the average pipeline's seconds, relative to the slowest one's. It gives a direction on plateaus. Chosen by
+hand."""
 WINDOWED_TAILS = 0.3
-"""Share of the exchanges of tails that end before the last stage. Chosen by hand."""
+"""Share of tail exchanges that end before the last stage. Chosen by hand."""
 ONE_MICROBATCH = 0.6
-"""Share of the moves of micro-batches that are of a single one. Chosen by hand."""
+"""Share of micro-batch moves that move a single one. Chosen by hand."""
 LARGEST_PART = 8
-"""A move takes at most this part of a pipeline's mean micro-batches. Chosen by hand."""
+"""A move takes about 1 / LARGEST_PART of a pipeline's average micro-batches at most. Chosen by hand."""
 FAR_BLOCKS = 0.5
-"""Share of the moves of blocks that may be of several, where some boundaries send less than others. Chosen by hand."""
+"""Share of block moves that may move several, if some boundaries send less than others. Chosen by hand."""
 ON_CRITICAL = 0.4
-"""Share of the moves of devices that begin on the cycle that decides its pipeline's seconds. Chosen by hand."""
+"""Share of device moves that begin on the cycle that decides its pipeline's seconds. Chosen by hand."""
 
 
 class FixedFields(NamedTuple):
-    """What a search may not change."""
+    """The fields that a search may not change."""
 
     fixed_counts: bool
-    """Micro-batches of each pipeline."""
+    """True if the micro-batches of each pipeline are fixed."""
     fixed_blocks: bool
-    """Blocks of each stage."""
+    """True if the blocks of each stage are fixed."""
     fixed_warmups: bool
-    """The schedule, or the job, says how many forwards each stage runs before its first backward."""
+    """True if the schedule or the job sets the forwards that each stage runs before its first backward."""
 
 
 @compiled
@@ -82,18 +86,19 @@ def anneal(
     random: RandomState,
     cancelled: Flag,
 ) -> tuple[float, float]:
-    """Metropolis steps from ``trial``, ``n_moves`` or until ``cancelled``; temperatures are shares of the objective.
+    """Take Metropolis steps from ``trial``, ``n_moves`` or until ``cancelled``. Temperatures are shares of the
+    objective.
 
-    Warm-ups are first set to ``factor`` times the steady ones, unless it is 0. By the estimate, micro-batches are
-    shared out anew all the time; by the replay, exactly, they are moved. ``best`` becomes the best plan seen that lacks
-    nothing, if any, else the one that lacks least by the penalised objective. Returned are its objective, as estimated
-    or replayed, and what it lacks.
+    Warm-ups are first set to ``factor`` times the steady ones, unless it is 0. With the estimate, micro-batches
+    are shared out again for every move. With the replay, ``exact``, single moves change them. ``best`` becomes
+    the best valid plan seen, if any, else the plan with the lowest penalised objective. Returns its objective,
+    estimated or replayed, and what it lacks.
     """
-    # One long loop: in named parts, also inlined ones, it is a sixth slower, as each counts references to the arrays.
+    # One long loop: split into functions, even inlined ones, it is a sixth slower, as each counts references to arrays.
     n, r = trial.grid.shape
     n_devices = len(trial.row)
     seconds, mean_s = 0.0, 0.0
-    # warm-ups, memory and micro-batches depend on each other: two rounds settle them, and a third one prices
+    # warm-ups, memory and micro-batches depend on each other: two rounds settle them, and the third prices the plan
     rounds = 3 if not exact or factor > 0.0 else 1
     for i in range(rounds):
         last = i == rounds - 1
@@ -115,15 +120,17 @@ def anneal(
     best_price = best_value * (1.0 + PENALTY * best_lacks)
     value = objective(tables, trial, (seconds + SMOOTHING * mean_s) / (1 + SMOOTHING)) * (1.0 + PENALTY * lacks)
     temperature, cooling = hot, (cold / hot) ** (1.0 / max(n_moves, 1))
+    # these averages depend on the order of a group's replicas
     ordered = (
         tables.synchronisation == RING or tables.synchronisation == HIERARCHICAL or tables.synchronisation == CENTRAL
     )
+    # a root or a leader holds other bytes than the members, so every move refreshes the whole state
     differs = ordered and tables.synchronisation != RING
     for move in range(n_moves):
         if cancelled[0]:
             break
         temperature *= cooling
-        # the rule accepts with probability exp(-change / temperature): u is drawn first, and solved for the value
+        # accept with probability exp(-change / temperature): draw u first and solve for the highest value to accept
         limit = value * (1.0 - temperature * np.log(1.0 - uniform(random)))
         coarse = not exact and uniform(random) < COARSE * (1.0 - 4.0 * move / n_moves)
         kind = _draw_kind(random, n, r, n_devices, fixed_fields, exact, coarse)
@@ -176,9 +183,8 @@ def anneal(
                 if trial.blocks[p] < 2:
                     continue
                 many = 1
-                if (
-                    len(tables.link) > HOP + 1 and uniform(random) < FAR_BLOCKS
-                ):  # the next narrow boundary may lie far off
+                # the next boundary with small messages may be far away
+                if len(tables.link) > HOP + 1 and uniform(random) < FAR_BLOCKS:
                     many += below(random, trial.blocks[p] - 1)
                 trial.blocks[p] -= many
                 trial.blocks[q] += many
@@ -242,9 +248,10 @@ def anneal(
 def _draw_kind(
     random: RandomState, n: int, r: int, n_devices: int, fixed_fields: FixedFields, exact: bool, coarse: bool
 ) -> int:
-    """A kind of move that this shape has."""
+    """Draw a kind of move that this shape allows."""
     while True:
         u = uniform(random)
+        # restrict u to the interval of STAGES and CLUSTERS
         if coarse:
             u = 0.78 + 0.09 * u
         if u < 0.24:
@@ -280,7 +287,7 @@ def _draw_kind(
 
 @compiled
 def _draw_position(random: RandomState, state: SearchState, n: int, r: int, exact: bool) -> int:
-    """A placed device; every other time one of the dearest cycle of its pipeline."""
+    """Draw a placed device, with probability ``ON_CRITICAL`` one on the slowest cycle of its pipeline."""
     i = below(random, r)
     if not exact and uniform(random) < ON_CRITICAL:
         return int(state.pipe[CRITICAL, i]) * r + i
@@ -289,7 +296,8 @@ def _draw_position(random: RandomState, state: SearchState, n: int, r: int, exac
 
 @compiled
 def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: int) -> int:
-    """Position of a device that is near to one beside position p in the plan: in its group, before or behind it."""
+    """Draw the position of a device near one that is next to position p in the plan: in its group, before it or
+    after it."""
     n, r = state.grid.shape
     s, i = p // r, p % r
     u = uniform(random)
@@ -300,6 +308,7 @@ def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: 
     else:
         s -= 1
     beside = state.grid[s, i]
+    # the square favours the nearest devices
     most = tables.near.shape[1]
     found = tables.near[beside, int(most * uniform(random) ** 2)]
     for q in range(len(state.row)):
@@ -310,7 +319,7 @@ def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: 
 
 @compiled
 def _swap_clusters(tables: Tables, state: SearchState, random: RandomState) -> None:
-    """Exchange the devices of two clusters, in the order in which the row has them; of the larger, as many as fit."""
+    """Exchange the devices of two clusters, in the order of the row, as many as the smaller one has."""
     size = len(state.row)
     a = tables.device[CLUSTER, state.row[below(random, state.grid.size)]]
     b = tables.device[CLUSTER, state.row[below(random, size)]]
@@ -339,7 +348,7 @@ def _swap_tails(state: SearchState, i: int, j: int, first: int, last: int) -> No
 
 @compiled
 def _move_stages(state: SearchState, random: RandomState, fixed_blocks: bool) -> None:
-    """Exchange two stages, with their blocks or without, or move one to another place."""
+    """Exchange two stages, with or without their blocks, or move one to another place."""
     n = state.grid.shape[0]
     p, q = below(random, n), below(random, n - 1)
     q += q >= p
@@ -362,7 +371,7 @@ def _swap_stages(state: SearchState, p: int, q: int, together: bool) -> None:
 
 @compiled
 def _change_warmups(tables: Tables, state: SearchState, random: RandomState) -> None:
-    """Warm-ups of all stages as a multiple of the steady ones, or a few more or fewer of one stage."""
+    """Set all warm-ups to a multiple of the steady ones, or change one stage's a little."""
     if uniform(random) < 0.5:
         warm_up(tables, state, np.exp(uniform(random) * 2.2 - 0.5))
         return

@@ -1,4 +1,4 @@
-"""How the replicas of a stage average their gradients: ``domain.schedule.synchronisation``, replayed."""
+"""How the replicas of a stage average their gradients: a replay of ``domain.schedule.synchronisation``."""
 
 from typing import NamedTuple
 
@@ -22,25 +22,26 @@ sum_seconds = compiled(seconds.sum_seconds)
 
 
 class GroupMessages(NamedTuple):
-    """What a group of R replicas sends, and how its gradients are coded."""
+    """The messages of a group of R replicas, and how its gradients are coded."""
 
     there: FloatArray
     """(R, R) seconds for which a message of gradients occupies the link from row to column."""
     back: FloatArray
-    """(R, R) the same of what comes back; between leaders of regions, of their shards."""
+    """(R, R) the same for the values that come back. Between leaders of regions, for their shards."""
     late: FloatArray
     """(R, R) latencies."""
     whole_s: float
-    """Seconds in which a device codes or decodes its whole gradient."""
+    """Seconds in which a device encodes or decodes its whole gradient."""
     splits: bool
-    """Whether parameters come back, of replicas that split the optimiser's states."""
+    """True if parameters come back, because replicas split the optimizer states."""
     apart: bool
-    """Whether replicas step before averages have come back."""
+    """True if replicas step before averages have come back."""
 
 
 @compiled
 def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray, last_s: FloatArray) -> None:
-    """Replace ``done`` (R,), when each replica's own gradients are whole, by when it has its averages.
+    """Replace ``done`` (R,), the time when each replica has its own whole gradients, by the time when it has its
+    averages.
 
     ``row`` (R,) are the group's devices. ``last_s`` (R,) becomes the seconds that decoding takes after that.
     """
@@ -94,7 +95,7 @@ def _fill(tables: Tables, row: IntArray, n_bytes: float, moves: FloatArray, late
 
 @compiled
 def _sharded(messages: GroupMessages, at_once: bool, done: FloatArray, last_s: FloatArray) -> None:
-    """Every replica sends shards to all others, in turn or at once, and then its averaged shard."""
+    """Every replica sends shards to all others, one after another or at once, and then its averaged shard."""
     moves, backs, late, whole_s, splits, apart = messages
     n = len(done)
     coded = coded_in_shards(whole_s, n, splits)
@@ -144,7 +145,8 @@ def _central(messages: GroupMessages, done: FloatArray, last_s: FloatArray) -> N
 
 @compiled
 def _ring(messages: GroupMessages, done: FloatArray, last_s: FloatArray) -> None:
-    """Ring averaging: n - 1 rounds that sum, n - 1 that spread what comes back; each replica sends to the next."""
+    """Ring all-reduce: n - 1 rounds that sum, then n - 1 that pass on what comes back. Each replica sends to the
+    next."""
     moves, backs, late, whole_s, splits, apart = messages
     n = len(done)
     rounds, coded = ring_rounds(n), coded_in_ring(whole_s, n, splits)
@@ -171,7 +173,7 @@ def _ring(messages: GroupMessages, done: FloatArray, last_s: FloatArray) -> None
 def _hierarchical(
     messages: GroupMessages, leader: IntArray, n_leaders: int, done: FloatArray, last_s: FloatArray
 ) -> None:
-    """Averages inside each region, then between the regions' first replicas, which send them on."""
+    """Average inside each region, then between the regions' first replicas, which pass the average on."""
     moves, shards, late, whole_s, _, apart = messages
     n, d = len(done), n_leaders
     size, sum_s, got = np.zeros(n), np.zeros(n), np.empty(n)

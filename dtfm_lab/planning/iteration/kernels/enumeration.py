@@ -1,19 +1,20 @@
-"""Least seconds of an iteration on a given grid of devices, over all cuts and shares of the batch, any order of passes.
+"""Minimum seconds of an iteration on a given grid of devices, over all cuts, micro-batch counts and orders of passes.
 
-A device of stage s passes n micro-batches, F forward, I backward to the inputs, W to the weights. Whatever the order:
+A device of stage s passes n micro-batches, F forward, I backward to the inputs, W to the weights. In any order:
 
-- ``start``: before its first forward come those of the stages before it, and their messages.
-- ``tail``: after its last backward comes the averaging that waits for it, replayed on the group's own links.
-- ``back``: after its last I come messages, backwards and the averaging of the stages before it.
+- ``start``: its first forward follows those of the stages before it, and their messages.
+- ``tail``: its last backward is followed by the averaging that waits for it, replayed on the group's own links.
+- ``back``: its last I is followed by messages, backwards and the averaging of the stages before it.
 - ``trip``: between the F and the I of a micro-batch lies the way to the last stage and back. So only as many forwards
   precede the first I as memory holds, and n trips share as many places.
-- A link carries n messages one after the other, between the passes that make the first and use up the last.
+- A link carries n messages one after another, between the passes that make the first and use the last.
 
-All of these are linear in n, so the most micro-batches that a pipeline passes in T seconds are the least of a few
-quotients; T is refuted where the pipelines together pass fewer than the batch has. Without a cut the costs of all other
-stages are those of their least blocks; a cut is tried stage by stage, and given up as soon as T is refuted.
+All of these are linear in n. So the maximum number of micro-batches that a pipeline passes in T seconds is the minimum
+of a few quotients. T is refuted if the pipelines together pass fewer than the batch has. Without a cut, the costs of
+all other stages are those of their cheapest blocks. A cut is tried stage by stage, and given up as soon as T is
+refuted.
 
-First what the stages of a plan on the grid cost at the least: passes, memory, links and averaging.
+The first part is the minimum cost of a plan's stages on the grid: passes, memory, links and averaging.
 """
 
 from typing import NamedTuple
@@ -32,7 +33,7 @@ DOWN, DOWN_LATE, UP, UP_LATE = range(4)
 
 
 class Least(NamedTuple):
-    """The least that plans of one micro-batch size, checkpointing and shape cost; L blocks, N devices."""
+    """Minimum costs of plans of one micro-batch size, checkpointing and shape. L blocks, N devices."""
 
     speed: FloatArray
     """(N,) FLOP/s."""
@@ -42,47 +43,47 @@ class Least(NamedTuple):
     """(5, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, parameters, bytes held, bytes of frozen
     weights, FLOP repeated."""
     window: FloatArray
-    """(3, 5, L + 1) the same of the first, of the cheapest and of the last so many blocks."""
+    """(3, 5, L + 1) the same for the first, the cheapest and the last 0 to L consecutive blocks."""
     extra: FloatArray
-    """(2, 5) the same of the embedding and of the head."""
+    """(2, 5) the same for the embedding and the head."""
     least_blocks: IntArray
     most_blocks: IntArray
-    """(S,) of each stage."""
+    """(S,) maximum blocks of each stage. ``least_blocks``, (S,), is the minimum."""
     most_held: FloatArray
     """(S,) micro-batches that the schedule lets a stage hold at once."""
     input_bytes: FloatArray
-    """(2,) bytes of the input of the first stage and of others, all that stages keep which recompute; else infinite."""
+    """(2,) bytes of the input of the first stage and of others, which is all that stages keep if they recompute; else
+    infinite."""
     backward: float
-    """Forwards that a backward takes, beside what it repeats."""
+    """FLOP of a backward in forwards, without the forward that it repeats."""
     weight: float
-    """Forwards that the gradient of the weights takes by itself; 0 where backwards are whole."""
+    """FLOP of the backward to the weights in forwards, if it is separate; 0 if backwards are whole."""
     weight_after: float
-    """The same, as far as it surely follows the last gradient of the inputs."""
+    """Share of the backward to the weights that surely follows the last backward to the inputs: 0 or 1."""
     averages: bool
-    """Whether the averaging is known and follows the passes."""
+    """True if the averaging is known and follows the passes."""
     most_microbatches: float
-    """Of a pipeline."""
+    """Maximum micro-batches of a pipeline."""
 
 
 class Grid(NamedTuple):
-    """A grid of devices, or K of them with one dimension more in front, and what ``fill_costs`` finds for it."""
+    """A grid of devices and its costs from ``fill_costs``, or K grids with one more dimension in front."""
 
     devices: IntArray
-    """(S, R); of several grids (K, S * R), flattened."""
+    """(S, R) devices; (K, S * R), flattened, for several grids."""
     links: FloatArray
     """(4, S, R) rows DOWN, DOWN_LATE, UP and UP_LATE."""
     least_s: FloatArray
-    """(2, S, R) seconds of the least forward and backward."""
+    """(2, S, R) seconds of the minimum forward and backward."""
     tail_s: FloatArray
-    """(S, R, L + 1) seconds from the end of a stage's passes to the end of all, by its number of blocks."""
+    """(S, R, L + 1) seconds from the end of a stage's passes to the end of everything, by its number of blocks."""
 
 
 @compiled
 def stage_least(least: Least, s: int, n: int, k: int, at: int) -> tuple[float, float, float, float, float]:
-    """FLOP of a forward, FLOP repeated, parameters, bytes held and bytes of frozen weights of stage s of n with k
-    blocks from ``at`` on.
+    """Return FLOP of a forward, FLOP repeated, parameters, bytes held and bytes of frozen weights of stage s of n.
 
-    The least of any so many where ``at`` is negative.
+    The stage has k blocks from ``at`` on. If ``at`` is negative, return minima over any k consecutive blocks.
     """
     role = 0 if s == 0 else (2 if s == n - 1 else 1)
     found = np.empty(5)
@@ -99,7 +100,7 @@ def stage_least(least: Least, s: int, n: int, k: int, at: int) -> tuple[float, f
 def seconds_of(
     tables: Tables, least: Least, flop: float, again: float, device: int, n_messages: int
 ) -> tuple[float, float, float]:
-    """Seconds of a forward, a backward to the inputs and one to the weights."""
+    """Return the seconds of a forward, a backward to the inputs and one to the weights."""
     speed, coding_s = least.speed[device], tables.passes.coding_s[tables.passes.least] * n_messages
     forward_s = flop / speed
     return (
@@ -111,8 +112,8 @@ def seconds_of(
 
 @compiled
 def places_of(tables: Tables, least: Least, s: int, n: int, static: float, held: float, device: int) -> float:
-    """Micro-batches that a device of stage s holds at once, beside what it always holds; 0 where the stage does not
-    fit."""
+    """Return the micro-batches that a device of stage s can hold at once, in addition to its static bytes; 0 if the
+    stage does not fit."""
     inputs = least.input_bytes[0 if s == 0 else 1]
     free = least.memory[device] - static
     if free < held + tables.passes.hop_bytes[tables.passes.least] * ((s > 0) + (s < n - 1)):
@@ -122,7 +123,7 @@ def places_of(tables: Tables, least: Least, s: int, n: int, static: float, held:
 
 @compiled
 def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
-    """Fill the costs of K flattened grids, zeros before."""
+    """Fill the costs of K flattened grids, which are zeros before."""
     for k in range(len(grids.devices)):
         link, once_s, after_s = grids.links[k], grids.least_s[k], grids.tail_s[k]
         grid = grids.devices[k].reshape(link.shape[1:])
@@ -130,7 +131,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
         tied_s = np.zeros((n, n_replicas))
         every = tables.synchronise_every
         hop = HOP + tables.passes.hop[tables.passes.least]
-        behind = every == 1 and not tables.splits_states  # with split states it is exchanged before
+        behind = every == 1 and not tables.splits_states  # with split states the exchange comes before averaging
         for r in range(n_replicas):
             for s in range(n):
                 flop, again, _, _, _ = stage_least(least, s, n, least.least_blocks[s], -1)
@@ -152,8 +153,8 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
                 _, _, parameters, _, _ = stage_least(least, s, n, n_blocks, -1)
                 together_s = 0.0
                 for r in range(-1 if least.averages else n_replicas, n_replicas):
-                    # The end of averaging is a maximum over replicas of when each is done plus its own tail:
-                    # one that is done as late as all of them take together decides alone.
+                    # The end of averaging is the maximum over replicas of when each is done plus its own tail.
+                    # So a replica that is done only after all others would have averaged decides alone.
                     done[:] = 0.0
                     if r >= 0:
                         done[r] = together_s
@@ -170,14 +171,15 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
 
 
 START, BACK, CAPACITY = range(3)
-"""Rows of the way to a stage."""
+"""Rows of the way to a stage: seconds before its first forward, seconds after its last backward to the
+inputs, and maximum micro-batches."""
 
 
 @compiled
 def fill_bounds(tables: Tables, least: Least, grids: Grid, low_s: float, high_s: float, found_s: FloatArray) -> None:
-    """Fill (K,) ``found_s`` with seconds that no plan of each of K grids goes below, for any cut.
+    """Fill (K,) ``found_s`` with seconds that no plan of each of K grids beats, with any cut.
 
-    From ``low_s`` on, which is known to hold for all; infinite where nothing below ``high_s`` is possible.
+    They are at least ``low_s``, which is known to hold for all, and infinite if nothing below ``high_s`` is possible.
     """
     links = grids.links
     most = np.empty(links.shape[2], np.int64)
@@ -199,7 +201,8 @@ def fill_bounds(tables: Tables, least: Least, grids: Grid, low_s: float, high_s:
 
 @compiled
 def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_nodes: int) -> tuple[float, bool]:
-    """Least seconds of the cuts of an (S, R) grid, where below ``high_s``, and whether all were tried."""
+    """Return the minimum seconds over the cuts of an (S, R) grid, at most ``high_s``, and whether all cuts were
+    tried."""
     n, n_replicas = grid.devices.shape
     n_blocks = least.window.shape[2] - 1
     most = np.empty(n, np.int64)
@@ -245,9 +248,11 @@ def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_
 def _costs_of(
     tables: Tables, least: Least, s: int, n: int, stage: tuple[float, float, float, float, float], device: int
 ) -> tuple[float, float, float, float]:
-    """Seconds of a forward, a backward to the inputs and one to the weights, and the micro-batches held at once, of a
-    device of stage s of n, of which ``stage_least`` says ``stage``."""
-    # Not a part of _passes, which is too large to be inlined: tables as its arguments make bounds twice as slow.
+    """Return the seconds of a device's forward and two kinds of backward, and the micro-batches that it holds at once.
+
+    The device is of stage s of n, and ``stage`` comes from ``stage_least``.
+    """
+    # Not a part of _passes, which is too large to be inlined: passing tables to it makes bounds twice as slow.
     flop, again, parameters, held, frozen = stage
     static = parameters * tables.static_bytes + frozen
     f, i, w = seconds_of(tables, least, flop, again, device, (s > 0) + (s < n - 1))
@@ -270,7 +275,7 @@ def _passes(
     down_s: float,
     up_s: float,
 ) -> float:
-    """Most micro-batches of a device within ``limit_s``; ``trip_s`` is 0 for those of the last stage."""
+    """Return the maximum micro-batches of a device within ``limit_s``. ``trip_s`` is 0 for the last stage."""
     if places < 1.0:
         return 0.0
     free = limit_s - start_s
@@ -291,7 +296,7 @@ def _passes(
 
 @compiled
 def _fits_blocks(tables: Tables, least: Least, grid: Grid, limit_s: float, most: IntArray) -> bool:
-    """Whether the stages, each with the most blocks that it can have within ``limit_s``, could hold the whole model.
+    """Return whether the stages, each with its maximum blocks within ``limit_s``, could hold the whole model.
 
     Fills (S,) ``most``.
     """
@@ -331,7 +336,8 @@ def _fits_blocks(tables: Tables, least: Least, grid: Grid, limit_s: float, most:
 
 @compiled
 def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, at: IntArray, way: FloatArray) -> bool:
-    """Whether stages up to s, cut at ``at``, can pass all micro-batches within ``limit_s``; fills the way to s + 1."""
+    """Return whether stages up to s, cut at ``at``, can pass all micro-batches within ``limit_s``. Fills the way to
+    s + 1."""
     n, n_replicas = grid.devices.shape
     links, least_s, tail_s = grid.links, grid.least_s, grid.tail_s
     n_blocks = least.window.shape[2] - 1
@@ -365,7 +371,7 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
 
 @compiled
 def _cut_possible(tables: Tables, least: Least, grid: Grid, at: IntArray, way: FloatArray, limit_s: float) -> bool:
-    """Whether a whole cut, whose ``way`` is filled, can pass all micro-batches within ``limit_s``."""
+    """Return whether a whole cut, whose ``way`` is filled, can pass all micro-batches within ``limit_s``."""
     n, n_replicas = grid.devices.shape
     links, tail_s = grid.links, grid.tail_s
     total = 0.0

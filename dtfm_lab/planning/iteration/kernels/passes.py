@@ -1,9 +1,9 @@
-"""One pipeline's passes: exactly, as a recurrence over micro-batches and stages, and as a closed form.
+"""The passes of one pipeline: exactly, as a recurrence over micro-batches and stages, and as a closed form.
 
-With a link of its own for every directed pair, no two pipelines share a link and messages of one link keep their order,
-so the event loop is a plain recurrence. 1F1B, GPipe and all orders between them differ in the numbers of forwards that
-each stage runs ahead: w forwards, then a forward and a backward in turn, then what is left. A pipeline of M
-micro-batches runs at most M - 1 ahead.
+If every directed pair has its own link, no two pipelines share a link and messages of one link keep their order. So the
+event loop is a plain recurrence. 1F1B, GPipe and all orders between them differ only in the warm-ups w of each stage: w
+forwards, then a forward and a backward alternately, then the remaining backwards. A pipeline of M micro-batches has at
+most M - 1 warm-ups.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from dtfm_lab.planning.iteration.kernels.tables import BEGIN, CODING, END, KIND,
 
 @compiled
 def pass_seconds(tables: Tables, stage: FloatArray, s: int, device: int) -> tuple[float, float]:
-    """Seconds of a stage's forward and backward of one micro-batch, coding included."""
+    """Return the seconds of a stage's forward and backward of one micro-batch, including coding."""
     begin, end, kind = int(stage[BEGIN, s]), int(stage[END, s]), int(tables.device[KIND, device])
     speed, coding_s = tables.device[SPEED, device], stage[CODING, s]
     forward_s = tables.forward_s[kind, end] - tables.forward_s[kind, begin]
@@ -36,8 +36,8 @@ def play(
 ) -> float:
     """Fill ``ready`` (S,) with the seconds at which each stage of pipeline r ends its last backward.
 
-    ``stage`` is ``State.stage``, ``warmups`` (S,) falls along the pipeline. Returned is when the link from the second
-    stage to the first is free again.
+    ``stage`` is ``SearchState.stage``. ``warmups`` (S,) never rise along the pipeline. Returns the time from which the
+    link from the second stage to the first is free again.
     """
     n = grid.shape[0]
     warmup = np.empty(n, np.int64)
@@ -52,7 +52,7 @@ def play(
             down_s[s], down_late_s[s] = tables.link[hop, d, e], tables.link[LATENCY, d, e]
             up_s[s + 1], up_late_s[s + 1] = tables.link[hop, e, d], tables.link[LATENCY, e, d]
     down_free_s, up_free_s, came_s = np.zeros(n), np.zeros(n), np.zeros(n)
-    width = warmup[0] + 1  # of the micro-batches that may be on their way back
+    width = warmup[0] + 1  # number of micro-batches that may be on their way back
     back_s = np.zeros((n, width))
     for s in range(n):
         ready[s] = 0.0
@@ -89,11 +89,12 @@ def estimate(
     ready: FloatArray,
     scratch: FloatArray,
 ) -> tuple[float, float, int]:
-    """The same in O(S^2): the first micro-batch's way there and back, and the dearest cycle of the event graph.
+    """Estimate the same in O(S^2): the path of the first micro-batch there and back, and the slowest cycle of the event
+    graph.
 
-    A cycle goes down from stage s to t and back, and gains warmups[s] - warmups[t] + 1 micro-batches. Returned are
-    the seconds of the pipeline, those that each further micro-batch takes, and the stage at which the dearest cycle
-    begins. ``ready`` is filled as by ``play``; ``scratch`` is (9, S).
+    A cycle goes down from stage s to t and back, and gains warmups[s] - warmups[t] + 1 micro-batches. Returns the
+    seconds of the pipeline, the seconds of each further micro-batch, and the stage at which the slowest cycle begins.
+    ``ready`` is filled as by ``play``. ``scratch`` is (9, S).
     """
     n = grid.shape[0]
     work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
@@ -113,7 +114,7 @@ def estimate(
             if nics and s > 0:
                 busy_s[s] = max(busy_s[s], there_s + up_s[s - 1], back_s + hops_s[s - 1] - up_s[s - 1])
             whole_s += hops_s[s]
-    # the slowest of what a stage's first forwards, and its last backwards, pass one after the other
+    # a stage's first forwards, and its last backwards, follow each other through the slowest stage or link above it
     fill_s, drain_s, first_s, last_s = scratch[5], scratch[6], scratch[7], scratch[8]
     filling_s, draining_s, loop_s = 0.0, 0.0, 0.0
     for s in range(n):

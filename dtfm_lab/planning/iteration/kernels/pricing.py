@@ -1,7 +1,7 @@
-"""The seconds, the objective and the lacks of a state whose pipelines and groups are up to date.
+"""Seconds, objective and missing memory of a state whose pipelines and groups are up to date.
 
-``share_out`` gives each pipeline its micro-batches, so that the last one ends as early as can be; ``finish`` ends an
-iteration exactly as the simulator plays it, for orders and synchronisations that ``tables`` knows.
+``share_out`` gives each pipeline its micro-batches, so that the last one ends as early as possible. ``finish`` ends an
+iteration exactly as the simulator plays it, for the orders and ways to synchronise that ``tables`` knows.
 """
 
 import numpy as np
@@ -25,13 +25,13 @@ from dtfm_lab.planning.iteration.kernels.state import (
 from dtfm_lab.planning.iteration.kernels.tables import DOLLARS, GROUP, LATENCY, PARAMETERS, PRICE, Tables, moving_s
 
 PENALTY = 10.0
-"""Factor on what a plan lacks, as shares of memory or of a limit: a plan that lacks 10 % counts as twice as dear. So
-annealing may pass through plans that nearly fit. Chosen by hand."""
+"""Factor on what a plan lacks, as shares of memory or of a limit. A plan that lacks 10 % counts as twice as
+expensive. So annealing may pass through plans that nearly fit. Chosen by hand."""
 
 
 @compiled
 def lacking(tables: Tables, state: SearchState, seconds: float) -> float:
-    """What a plan of so many seconds lacks, in memory and below the limits, as a sum of shares; 0 where it is valid."""
+    """Return how much a plan exceeds memory and limits, as a sum of shares; 0 if it is valid."""
     total = 0.0
     n, r = state.grid.shape
     for i in range(r):
@@ -46,7 +46,7 @@ def lacking(tables: Tables, state: SearchState, seconds: float) -> float:
 
 @compiled
 def objective(tables: Tables, state: SearchState, seconds: float) -> float:
-    """Seconds, or dollars, of an iteration of so many seconds."""
+    """Return the objective of an iteration that takes ``seconds``: these seconds, or US dollars."""
     return seconds * _dollars_per_s(tables, state) if tables.objective == DOLLARS else seconds
 
 
@@ -60,9 +60,9 @@ def _dollars_per_s(tables: Tables, state: SearchState) -> float:
 
 @compiled
 def seconds_of(tables: Tables, state: SearchState, exact: bool, fixed: bool) -> tuple[float, float]:
-    """Seconds of an iteration, and those of its pipelines in the mean.
+    """Return the seconds of an iteration, and the average seconds of its pipelines.
 
-    Unless ``fixed``, or ``exact``, the micro-batches are shared out again, into ``SearchState.shared_out``.
+    Unless ``fixed`` or ``exact``, the micro-batches are shared out again, into ``SearchState.shared_out``.
     """
     n, r = state.grid.shape
     pipe, shared_out, cell = state.pipe, state.shared_out, state.cell
@@ -94,7 +94,7 @@ def seconds_of(tables: Tables, state: SearchState, exact: bool, fixed: bool) -> 
 
 @compiled
 def take_counts(tables: Tables, state: SearchState) -> bool:
-    """Make the micro-batches those that ``seconds_of`` shared out last; whether memory changed by that."""
+    """Take over the micro-batch counts that ``seconds_of`` shared out last. Return True if memory changed."""
     changed = False
     deepest = state.warmups[0] + 1
     for i in range(len(state.microbatch_counts)):
@@ -112,16 +112,16 @@ def take_counts(tables: Tables, state: SearchState) -> bool:
 
 
 HALVINGS = 24
-"""Least halvings of the seconds in which pipelines pass their micro-batches: to 6e-8 of a micro-batch's seconds. Chosen
-by hand: what is left by then are ties, which the last loop settles."""
+"""Minimum number of halvings of the interval that contains the pipelines' seconds. It leaves 6e-8 of a micro-batch's
+seconds. Chosen by hand: only ties are left by then, which the last loop settles."""
 
 
 @compiled
 def share_out(begins: FloatArray, each: FloatArray, total: int, counts: FloatArray) -> float:
-    """Fill ``counts`` (R,) with whole micro-batches, one or more each, ``total`` in all.
+    """Fill ``counts`` (R,) with whole micro-batches, at least one each, ``total`` together.
 
-    Pipeline r takes ``begins[r] + each[r] x counts[r]`` seconds. Returned are the seconds with fractions of
-    micro-batches, which no whole ones undercut.
+    Pipeline r takes ``begins[r] + each[r] x counts[r]`` seconds. Returns the seconds with fractional micro-batches,
+    which is a lower bound for whole ones.
     """
     n = len(each)
     rate, begun = 0.0, 0.0
@@ -130,7 +130,7 @@ def share_out(begins: FloatArray, each: FloatArray, total: int, counts: FloatArr
         begun += begins[r] / each[r]
     even_s = (total + begun) / rate
     low, high = even_s, even_s + each.max()
-    while True:  # pipelines so slow that one micro-batch is too much for them
+    while True:  # raise the limit if some pipelines are too slow even for one micro-batch
         n_done = 0.0
         for r in range(n):
             n_done += max(1.0, np.floor((high - begins[r]) / each[r]))
@@ -138,7 +138,7 @@ def share_out(begins: FloatArray, each: FloatArray, total: int, counts: FloatArr
             break
         low, high = high, 2 * high - even_s + 1e-12 * abs(high)
     halvings = 0
-    while halvings < HALVINGS or n_done > total + n:  # more, where a pipeline is millions of times slower than another
+    while halvings < HALVINGS or n_done > total + n:  # more if one pipeline is millions of times slower
         middle = 0.5 * (low + high)
         if halvings >= HALVINGS and not low < middle < high:
             break
@@ -160,7 +160,7 @@ def share_out(begins: FloatArray, each: FloatArray, total: int, counts: FloatArr
             end_s = begins[r] + each[r] * counts[r]
             if counts[r] > 1.0 and end_s > worst_s:
                 worst, worst_s = r, end_s
-        # one at a time, but where seconds so long do not tell so short ones apart
+        # one at a time, or several if rounding hides short differences in long seconds
         counts[worst] = max(1.0, counts[worst] - max(1.0, np.floor((n_done - total) / n)))
         n_done = counts.sum()
     return even_s
@@ -168,13 +168,13 @@ def share_out(begins: FloatArray, each: FloatArray, total: int, counts: FloatArr
 
 @compiled
 def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray, up_free_s: FloatArray) -> float:
-    """Seconds of an iteration whose passes end at ``ready`` (R, S), averaging and tied embeddings included.
+    """Return the seconds of an iteration whose passes end at ``ready`` (R, S), including averaging and tied embeddings.
 
-    ``up_free_s`` (R,) is when the link from the second stage of each pipeline to the first is free.
+    ``up_free_s`` (R,) is the time from which the link from the second stage of each pipeline to the first is free.
     """
     n, r = grid.shape
     tied = n > 1 and tables.tied_parameters > 0.0
-    # replicas that split the optimiser's states, or step alone, need the embedding's gradient before they average
+    # replicas that split the optimizer states, or step alone, need the embedding's gradient before they average
     tied_first = tied and (tables.synchronise_every > 1 or tables.splits_states)
     done, last_s, then_s, decoding_s = np.empty((r, n)), np.empty((r, n)), np.empty(r), np.empty(r)
     alone_s, together_s = 0.0, 0.0
@@ -201,7 +201,10 @@ def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray,
 
 @compiled
 def _exchange_embedding(tables: Tables, grid: IntArray, r: int, up_free_s: float, done: FloatArray) -> None:
-    """The two ends of pipeline r send each other the embedding's gradient; of two stages, behind the last passes'."""
+    """Let the two ends of pipeline r send each other the embedding's gradient.
+
+    With two stages, it follows the last passes' messages on the same link.
+    """
     n = grid.shape[0]
     first, last, n_bytes = grid[0, r], grid[n - 1, r], tables.tied_parameters * tables.gradient.plain
     leaves = max(done[n - 1], up_free_s) if n == 2 else done[n - 1]

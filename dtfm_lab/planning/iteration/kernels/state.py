@@ -1,8 +1,8 @@
-"""A plan under change, with all that is computed from it: seconds of pipelines and groups, memory that is lacking.
+"""A plan during annealing, with everything computed from it: seconds of pipelines and groups, and missing memory.
 
 A stage does FLOP, and holds parameters, activations and messages (``count_stages``).
 
-Warm-ups are a multiple of what hides the way there and back, as memory allows (``warm_up``).
+Warm-ups are a multiple of the number that hides the way there and back, limited by memory (``warm_up``).
 """
 
 from typing import NamedTuple
@@ -42,39 +42,49 @@ OFFSET, SLOPE, COUNT = range(3)
 
 
 class SearchState(NamedTuple):
-    """Columns of ``reals`` and ``wholes``, which hold everything, so that a state is copied at once."""
+    """A plan and its costs, as views of ``reals`` and ``wholes``. These two hold everything, so a state is quick to
+    copy."""
 
     wholes: IntArray
     reals: FloatArray
     row: IntArray
-    """(N,) a flattened grid, then the idle devices."""
+    """(N,) a flattened grid, followed by the idle devices."""
     grid: IntArray
-    """(S, R) the row's beginning."""
+    """(S, R) the beginning of ``row``."""
     blocks: IntArray
-    """(S,)"""
+    """(S,) blocks of each stage."""
     microbatch_counts: IntArray
     """(R,) micro-batches of each pipeline."""
     warmups: IntArray
-    """(S,) forwards that each stage runs before its first backward; never more than the stage before it."""
+    """(S,) forwards that each stage runs before its first backward, never more than the stage before it."""
     stage: FloatArray
-    """(10, S), see ``count_stages``; GROUP is the seconds of averaging where all replicas begin at once."""
+    """(10, S), see ``count_stages``. GROUP is the seconds of averaging if all replicas begin at once."""
     pipe: FloatArray
-    """(5, R): TOTAL seconds at ``microbatch_counts``, EACH further micro-batch's, UP_FREE when the link from the second
-    stage to the first is free, TIED seconds of exchanging an embedding's gradient, CRITICAL stage of the dearest
-    cycle."""
+    """(5, R) rows.
+
+    TOTAL: seconds with ``microbatch_counts``. EACH: seconds of a further micro-batch. UP_FREE: time from which the link
+    from the second stage to the first is free. TIED: seconds to exchange an embedding's gradient. CRITICAL: stage of
+    the slowest cycle.
+    """
     cell: FloatArray
-    """(3, R, S): READY, the end of the last backward; LACKING, the share by which a device lacks memory; AVERAGING
-    bytes while the group averages."""
+    """(3, R, S) tables.
+
+    READY: end of the last backward. LACKING: share of memory that a device lacks. AVERAGING: bytes while the group
+    averages.
+    """
     scratch: FloatArray
-    """(9, S)"""
+    """(9, S) working memory of ``estimate``."""
     shared_out: FloatArray
-    """(3, R): each pipeline takes OFFSET + SLOPE x COUNT seconds, where COUNT are the micro-batches that ``seconds_of``
-    gave it last. ``microbatch_counts`` become these when a move is kept."""
+    """(3, R) rows. Each pipeline takes OFFSET + SLOPE x COUNT seconds.
+
+    COUNT are the micro-batches that ``seconds_of`` gave it last. ``microbatch_counts`` take these values when a move is
+    kept.
+    """
 
 
 @compiled
 def refresh_stages(tables: Tables, state: SearchState) -> None:
-    """Recompute what follows from the blocks alone."""
+    """Recompute everything that follows from the blocks alone."""
     n, r = state.grid.shape
     count_stages(tables, state.blocks, state.stage)
     differs = tables.synchronisation == CENTRAL or tables.synchronisation == HIERARCHICAL
@@ -106,7 +116,7 @@ def refresh_pipeline(tables: Tables, state: SearchState, r: int, exact: bool) ->
 
 @compiled
 def refresh_memory(device: FloatArray, state: SearchState, r: int) -> None:
-    """Recompute what one pipeline's devices lack in memory."""
+    """Recompute how much memory one pipeline's devices lack."""
     m = state.microbatch_counts[r]
     for s in range(len(state.blocks)):
         need = state.stage[PASSING, s] + min(state.warmups[s] + 1, m) * state.stage[KEPT, s]
@@ -120,7 +130,8 @@ def refresh_group(tables: Tables, state: SearchState, s: int) -> None:
     n = state.grid.shape[1]
     longest = 0.0
     if n > 1:
-        done_s, decoding_s = state.shared_out[0], state.shared_out[1]  # borrowed: what was shared out is taken by now
+        # working memory: the counts shared out are no longer needed here
+        done_s, decoding_s = state.shared_out[0], state.shared_out[1]
         for i in range(n):
             done_s[i] = 0.0
         average(tables, state.grid[s], state.stage[PARAMETERS, s], done_s, decoding_s)
@@ -131,7 +142,7 @@ def refresh_group(tables: Tables, state: SearchState, s: int) -> None:
 
 @compiled
 def refresh(tables: Tables, state: SearchState, exact: bool) -> None:
-    """Recompute all pipelines, from the blocks on; not the groups."""
+    """Recompute the stages and all pipelines, but not the groups."""
     refresh_stages(tables, state)
     for r in range(state.grid.shape[1]):
         refresh_pipeline(tables, state, r, exact)
@@ -148,7 +159,7 @@ def copy_state(source: SearchState, target: SearchState) -> None:
 
 @compiled
 def copy_parts(source: SearchState, target: SearchState, p: int, q: int, r1: int, r2: int, g1: int, g2: int) -> None:
-    """Copy two positions of the row, two pipelines and two groups; what is negative is left out."""
+    """Copy two positions of the row, two pipelines and two groups. Negative numbers are skipped."""
     if p >= 0:
         target.row[p], target.row[q] = source.row[p], source.row[q]
     for r in (r1, r2):
@@ -167,12 +178,12 @@ def copy_parts(source: SearchState, target: SearchState, p: int, q: int, r1: int
 
 @compiled
 def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
-    """Fill rows of ``stage``, (10, S).
+    """Fill the rows of ``stage``, (10, S), except GROUP.
 
-    FLOP of one micro-batch's forward; PARAMETERS; KEPT bytes of one micro-batch's activations from its forward to its
-    backward; FROZEN bytes of weights that are not trained; PASSING bytes that are held during the passes beside these;
-    CODING seconds of a pass; NEXT, the row of ``Tables.link`` for messages to the next stage; BEGIN, the first block,
-    and END, the one behind the last.
+    FLOP: of one micro-batch's forward. PARAMETERS: number of them. KEPT: bytes of one micro-batch's activations from
+    its forward to its backward. FROZEN: bytes of weights that are not trained. PASSING: other bytes held during the
+    passes. CODING: seconds per pass. NEXT: row of ``Tables.link`` for messages to the next stage. BEGIN: the first
+    block. END: the block after the last.
     """
     n, at, passes = len(blocks), 0, tables.passes
     for s in range(n):
@@ -191,7 +202,7 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
     for s in range(n):
         end = at + blocks[s]
         again = max(passes.again_bytes - (passes.extra[1, KEPT] if s == n - 1 else 0.0), 0.0)
-        if passes.recompute:  # a backward makes again what its forward did not keep
+        if passes.recompute:  # a backward recomputes what its forward did not keep
             left = min(passes.input_bytes[at], stage[KEPT, s])
             again = stage[KEPT, s] - left
             stage[KEPT, s] = left
@@ -202,7 +213,7 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
 
 @compiled
 def averaging_bytes(tables: Tables, state: SearchState, s: int, r: int) -> float:
-    """Most bytes that a device of stage s, replica r, holds while its group averages."""
+    """Return the maximum bytes that a device of stage s, replica r, holds while its group averages."""
     grid, parameters = state.grid, state.stage[PARAMETERS, s]
     n_stages, n = grid.shape
     static = parameters * tables.static_bytes + state.stage[FROZEN, s]
@@ -229,14 +240,15 @@ def averaging_bytes(tables: Tables, state: SearchState, s: int, r: int) -> float
             packed = packed if size == 1 else 0.0
     if not tables.codes_gradients:
         return float(static + max(at_sum, tied))
-    if tables.synchronise_every > 1:  # the embedding's gradient has been used by the step before
+    if tables.synchronise_every > 1:  # the step before has used the embedding's gradient
         return float(static + max(packed + max(at_sum, averages), tied))
     return float(static + packed + max(at_sum, averages + tied))
 
 
 @compiled
 def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
-    """Replicas of a group in the region of replica r, regions of the group, and whether r is its region's first."""
+    """Return the replicas of a group in replica r's region, the group's regions, and whether r is the first of its
+    region."""
     size, n_leaders, leads = 0, 0, True
     for i in range(len(row)):
         first = True
@@ -251,11 +263,11 @@ def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
 
 @compiled
 def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
-    """Set the warm-ups to ``factor`` times those of a steady pipeline, to the memory's limits.
+    """Set the warm-ups to ``factor`` times those of a steady pipeline, limited by memory.
 
-    A stage is behind its slowest device or link by the seconds from its forward to its backward of one micro-batch;
-    so many micro-batches must be on their way. All pipelines run equally far ahead: as far as the one that needs most,
-    and as the one with the least memory can.
+    The seconds from a stage's forward of a micro-batch to its backward, divided by those of the slowest device or link,
+    give the micro-batches that must be in flight. All pipelines run equally far ahead: as far as the one that needs
+    most, and no further than the one with the least memory allows.
     """
     n, n_replicas = state.grid.shape
     for s in range(n):
@@ -278,7 +290,7 @@ def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
                 d, e, hop = state.grid[s - 1, r], state.grid[s, r], int(state.stage[NEXT, s - 1])
                 away_s += tables.link[hop, d, e] + tables.link[LATENCY, d, e]
                 away_s += tables.link[hop, e, d] + tables.link[LATENCY, e, d]
-    # Were only the first stages lowered to their memory, those behind would wait for the whole way of the rest.
+    # Lower all stages in proportion: if only the first ones were lowered, the later ones would wait for them.
     share = 1.0
     for s in range(n):
         if state.warmups[s] > 0:
@@ -289,7 +301,7 @@ def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
 
 @compiled
 def _most_warmups(tables: Tables, state: SearchState, s: int) -> int:
-    """The most forwards that a stage can run ahead by the memory of its devices and the micro-batches there are."""
+    """Return the maximum warm-ups of a stage, limited by its devices' memory and the number of micro-batches."""
     least = int(np.max(state.microbatch_counts)) - 1
     for r in range(state.grid.shape[1]):
         room = tables.device[MEMORY, state.grid[s, r]] - state.stage[PASSING, s]
@@ -301,7 +313,7 @@ def _most_warmups(tables: Tables, state: SearchState, s: int) -> int:
 
 @compiled
 def limit_warmups(tables: Tables, state: SearchState) -> None:
-    """Lower the warm-ups until they fall along the pipeline and fit every device's memory."""
+    """Lower the warm-ups until they never rise along the pipeline and fit every device's memory."""
     least = int(np.max(state.microbatch_counts)) - 1
     for s in range(len(state.warmups)):
         least = min(least, _most_warmups(tables, state, s), int(state.warmups[s]))
@@ -310,7 +322,7 @@ def limit_warmups(tables: Tables, state: SearchState) -> None:
 
 @compiled
 def falling(warmups: IntArray, s: int, to: int) -> None:
-    """Set one stage's warm-ups, and raise those before it and lower those behind it to fall."""
+    """Set one stage's warm-ups. Raise those before it and lower those after it as needed, so that they never rise."""
     warmups[s] = max(to, 0)
     for i in range(s):
         warmups[i] = max(int(warmups[i]), int(warmups[s]))

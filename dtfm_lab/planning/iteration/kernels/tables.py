@@ -1,4 +1,4 @@
-"""What the kernels know of a network and a job, as arrays and numbers; units as in ``IterationProblem``."""
+"""The kernels' view of a network and a job, as arrays and numbers. Units are as in ``IterationProblem``."""
 
 from typing import NamedTuple
 
@@ -11,53 +11,61 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.problem import Passes
 
 SECONDS, DOLLARS = range(2)
-"""What is minimised."""
+"""The objective, one of these two."""
 LATENCY, PER_BYTE, HOP = range(3)
+"""Rows of ``Tables.link``. From HOP on, one row per message size."""
 SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER, KIND = range(7)
+"""Rows of ``Tables.device``."""
 FLOP, PARAMETERS, KEPT, FROZEN, PASSING, GROUP, CODING, NEXT, BEGIN, END = range(10)
-"""Rows of ``Tables.link``, of ``Tables.device``, and of ``Passes.layer`` and ``State.stage``."""
+"""Rows of ``Passes.layer`` and ``SearchState.stage``. The first four are common to both."""
 
 
 class Tables(NamedTuple):
-    """One network, one job, one size of micro-batches, one objective."""
+    """One network, one job, one micro-batch size, one objective."""
 
     link: FloatArray
-    """(2 + K, N, N) from row to column: LATENCY seconds, PER_BYTE seconds for which a byte occupies the link where it
-    was not measured, from HOP on ``Passes.hop_s``."""
+    """(2 + K, N, N) from row to column.
+
+    LATENCY: seconds. PER_BYTE: seconds for which a byte occupies the link, if messages were not measured. From HOP on:
+    ``Passes.hop_s``.
+    """
     device: FloatArray
-    """(7, N) rows: SPEED, a factor on how fast the device passes blocks; MEMORY in bytes; PRICE in dollars a second;
-    the REGION's number; ALIKE, the number of its class, as exchanging two devices of a class changes nothing; CLUSTER,
-    the number of those near to each other; KIND, the row of ``forward_s``."""
+    """(7, N) rows.
+
+    SPEED: a factor on how fast the device passes blocks. MEMORY: bytes. PRICE: US dollars per second. REGION: number of
+    the region. ALIKE: number of the class; exchanging two devices of a class changes nothing. CLUSTER: number of the
+    cluster of devices near each other. KIND: row of ``forward_s``.
+    """
     near: IntArray
-    """(N, K) the devices nearest to each, the nearest first."""
+    """(N, K) the devices nearest to each device, the nearest first."""
     passes: Passes
-    """Of one size of micro-batches."""
+    """Costs of micro-batches of one size."""
     message_bytes: FloatArray
-    """(K,) sizes of measured messages; none where K is 0."""
+    """(K,) sizes of measured messages. K is 0 if none were measured."""
     charged_bytes: FloatArray
-    """(N, N, K) bytes that a measured message counts as; NaN where it was not measured."""
+    """(N, N, K) bytes that a measured message counts as; NaN if it was not measured."""
     tied_parameters: float
     forward_s: FloatArray
-    """(K, L + 1), as ``PassTable.forward_s``; with the messages of sharded parameters, on average."""
+    """(K, L + 1) as ``PassTable.forward_s``, including the messages of sharded parameters, on average."""
     backward_s: FloatArray
     ends_s: FloatArray
-    """(2, 2, K)"""
+    """(2, 2, K) as ``PassTable.ends_s``."""
     receive_s: FloatArray
-    """(K, L + 1)"""
+    """(K, L + 1) as ``PassTable.receive_s``."""
     gradient: Coding
-    """What gradients take in messages."""
+    """How gradients are coded in messages."""
     returned: Coding
-    """What comes back takes: averages or, where replicas split the optimiser's states, parameters."""
+    """How the values that come back are coded: averages or, if replicas split the optimizer states, parameters."""
     splits_states: bool
     static_bytes: float
-    """Bytes a parameter: itself, its gradient, the optimiser's state."""
+    """Bytes per parameter: itself, its gradient and its optimizer state."""
     codes_gradients: bool
     codec_bytes_per_s: float
     synchronisation: int
-    """``costs.seconds.way_of``."""
+    """Number of the way to synchronise, from ``costs.seconds.way_of``."""
     synchronise_every: int
     nics: bool
-    """Whether all messages of a device share one NIC; only the estimate regards it."""
+    """True if all messages of a device share one NIC. Only the estimate takes it into account."""
     objective: int
     most_dollars_per_s: float
     most_s: float
@@ -65,7 +73,7 @@ class Tables(NamedTuple):
 
 @compiled
 def moving_s(tables: Tables, sender: int, receiver: int, n_bytes: float) -> float:
-    """Seconds for which a message occupies its link."""
+    """Return the seconds for which a message occupies its link."""
     sizes = tables.message_bytes
     per_byte = float(tables.link[PER_BYTE, sender, receiver])
     if len(sizes) == 0:

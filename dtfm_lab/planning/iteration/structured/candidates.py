@@ -1,4 +1,4 @@
-"""Candidates: plans as arrays, what the replay or the simulator says of them, and the structured ones of a request."""
+"""Candidates: plans as arrays, their prices by the replay or the simulator, and the structured plans of a request."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Candidates, and who says what a plan costs: the compiled replay where it covers the job, else the simulator.
+# Candidates, and their prices: by the compiled replay if it covers the job, else by the simulator.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Candidate(Generation):
-    """The best plan so far of a search for seconds or dollars, and how far the search is.
+    """The best plan so far of a search for seconds or dollars, and the search's progress.
 
     ``best`` is an (S, R) grid of device indices of the topology, ``best_s`` the objective: seconds, or dollars, of an
     iteration.
@@ -44,7 +44,7 @@ class Candidate(Generation):
     topology: Topology = field(repr=False)
     """The network of groups that it is placed on."""
     job: Job = field(repr=False)
-    """The job with all that the plan chose."""
+    """The job with everything that the plan chose."""
     iteration_s: float
     """Seconds of an iteration."""
 
@@ -52,7 +52,7 @@ class Candidate(Generation):
 def unpriced_plan(
     topology: Topology, job: Job, grid: IntArray, queueing: str = "pairs", efficiency: GivenEfficiency = None
 ) -> Plan:
-    """A plan to be simulated: its communication cost is not counted."""
+    """Return a plan to be simulated, without its communication cost."""
     n = len(grid)
     nothing = CostBreakdown(group_s=np.zeros(n), hop_s=np.zeros(n - 1), weights_s=np.zeros((n, n)))
     return Plan(
@@ -68,7 +68,7 @@ def unpriced_plan(
 
 
 def simulated_value(plan: Plan, target: SearchTarget) -> tuple[float, float, float]:
-    """Simulated seconds of a plan's iteration, the objective, and what it lacks in memory and below the limits.
+    """Return simulated seconds of a plan's iteration, the objective, and how much the plan exceeds memory and limits.
 
     Raises LabError for a plan that cannot be simulated.
     """
@@ -81,7 +81,7 @@ def simulated_value(plan: Plan, target: SearchTarget) -> tuple[float, float, flo
 def candidate_of(
     plan: Plan, target: SearchTarget, evaluations: int, operator: str, *, complete: bool = True
 ) -> Candidate | None:
-    """The plan as the simulator judges it; None where it lacks memory, is beyond a limit, or cannot be simulated."""
+    """Return the plan, priced by the simulator; None if it lacks memory, exceeds a limit, or cannot be simulated."""
     try:
         seconds, value, lacks = simulated_value(plan, target)
     except LabError:  # such as a schedule that does not divide
@@ -102,11 +102,12 @@ def candidate_of(
 
 REPLAYED_SCHEDULES = (None, "1f1b", "gpipe", "adaptive-1f1b")
 REPLAYED_CHOICES = (*MEMORY_ONLY, "tensor_parallel", "checkpointing", "sharding", "attention", "gradient_dtype")
-"""Choices of a system that the replay plays as the simulator does. Not those whose messages go beside the passes."""
+"""Job choices that the replay plays exactly like the simulator. Choices whose messages overlap the passes are left
+out."""
 
 
 class PlanPricer:
-    """Prices what the estimate found: the replay where it covers the problem's job, else the simulator."""
+    """Prices a plan that the estimate found: by the replay if it covers the problem's job, else by the simulator."""
 
     def __init__(self, problem: IterationProblem, target: SearchTarget) -> None:
         self._problem, self._target, job = problem, target, problem.job
@@ -118,10 +119,10 @@ class PlanPricer:
             and job.schedule in REPLAYED_SCHEDULES
         )
         self.polishes = covered and not chosen(job).keys() - set(REPLAYED_CHOICES)
-        """Whether plans are annealed by the replay, too."""
-        # NICs that hosts share only delay what the replay plays: it polishes, and the simulator judges
+        """True if plans are also annealed by the replay."""
+        # shared NICs only add delays that the replay leaves out, so it may polish, but the simulator prices
         self.replays = self.polishes and not problem.links.has_nics
-        """Whether it is the replay itself, so that what it polished is judged."""
+        """True if the replay is exact for this job, so no simulation is needed."""
         self.refusal = ""
         """Why the newest plan that cannot be simulated cannot be."""
 
@@ -141,22 +142,23 @@ class PlanPricer:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Sets of devices on which a job may be started: all, one kind, one region, the fastest, the best connected.
+# Sets of devices on which a job may start: all, one kind, one region, the fastest, the best connected.
 
 
 MOST_POOLS = 4
-"""Up to this many pools, every selection of them is tried: fifteen."""
+"""Up to this number of pools, every selection of them is tried, which is at most 15."""
 MOST_CLUSTERED = 64
-"""Most pools that are joined into clusters; the joins of more would take longer than the plans that they find."""
+"""Maximum number of pools that are joined into clusters. Joining more would take longer than the plans save."""
 RATIO = 1.6
-"""Two prefixes of the sorted devices differ in size by this factor at least, which keeps their number below 20."""
+"""Minimum ratio in size of two prefixes of the sorted devices. It keeps their number below 20."""
 
 
 def device_sets(topology: Topology) -> list[IntArray]:
-    """Return sets of devices that a user might start a job on, each in the network's order; all devices come first.
+    """Return sets of devices that a user might start a job on, each in the network's order. All devices come first.
 
     A pool is the devices of one kind in one region. With up to four pools, every selection of them is tried. With more:
-    each alone, those at least as fast as each speed, all but one, and clusters of pools, the best connected first.
+    those at least as fast as each speed, all except one, clusters of pools with the best connected first, and each
+    alone.
     """
     pools = _pools(topology)
     n = len(pools)
@@ -176,13 +178,13 @@ def device_sets(topology: Topology) -> list[IntArray]:
 
 def starting_sets(topology: Topology) -> list[IntArray]:
     """Return ``device_sets``, each region and each kind alone, a host of each kind, and prefixes of the devices by
-    speed and connection."""
+    speed and by connection."""
     found = [*device_sets(topology), *_alone(topology), *_hosts(topology), *_prefixes(topology)]
     return [*{one.tobytes(): one for one in found}.values()]
 
 
 def _alone(topology: Topology) -> Iterator[IntArray]:
-    """Each kind of GPU alone, and each region alone."""
+    """Yield each kind of GPU alone, and each region alone."""
     for key in ("gpu", "region"):
         groups = by_key((getattr(device, key), i) for i, device in enumerate(topology.devices))
         if 1 < len(groups) <= MOST_CLUSTERED:
@@ -190,7 +192,7 @@ def _alone(topology: Topology) -> Iterator[IntArray]:
 
 
 def _hosts(topology: Topology) -> Iterator[IntArray]:
-    """The first host of each kind: small models train fastest inside one host, whose links are the fastest."""
+    """Yield the first host of each kind. Small models train fastest inside one host, whose links are the fastest."""
     kinds = set()
     for host in by_key((device.host, i) for i, device in enumerate(topology.devices) if device.host).values():
         kind = tuple(topology.devices[i].gpu for i in host)
@@ -200,7 +202,7 @@ def _hosts(topology: Topology) -> Iterator[IntArray]:
 
 
 def _prefixes(topology: Topology) -> Iterator[IntArray]:
-    """The fastest devices, and the best connected ones, in sizes that fall by ``RATIO``."""
+    """Yield the fastest devices, and the best connected ones, in sizes that fall by ``RATIO``."""
     n = len(topology)
     speed = np.array([device.peak_flop_per_s for device in topology.devices])
     connected = _connection(topology)
@@ -215,7 +217,8 @@ def _prefixes(topology: Topology) -> Iterator[IntArray]:
 
 
 def _connection(topology: Topology) -> FloatArray:
-    """(N,) how well each device is connected: the mean of the logarithm of its slower direction to every other."""
+    """Return (N,) how well each device is connected: the average logarithm of the slower direction to every other
+    device."""
     n = len(topology)
     if n == 1:
         return np.zeros(1)
@@ -234,7 +237,7 @@ def _pools(topology: Topology) -> list[IntArray]:
 
 
 def _bandwidths(topology: Topology, pools: list[IntArray]) -> FloatArray:
-    """(pools, pools) bytes/s of the slowest link between two, either way."""
+    """Return (pools, pools) bytes/s of the slowest link between two pools, in either direction."""
     bandwidth = topology.bandwidth_bytes_per_s
     one_way = np.array([[bandwidth[np.ix_(a, b)].min() for b in pools] for a in pools])
     found: FloatArray = np.minimum(one_way, one_way.T)
@@ -242,7 +245,8 @@ def _bandwidths(topology: Topology, pools: list[IntArray]) -> FloatArray:
 
 
 def _clusters(bandwidth: FloatArray) -> list[set[int]]:
-    """Return what comes of joining the two best connected clusters again and again, by their slowest link."""
+    """Join the two best connected clusters, by their slowest link, until one is left. Return all clusters that
+    arise."""
     clusters, found = [{i} for i in range(len(bandwidth))], []
     while len(clusters) > 1:
         pairs = list(combinations(range(len(clusters)), 2))
@@ -254,22 +258,22 @@ def _clusters(bandwidth: FloatArray) -> list[set[int]]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The structured plans of a request: all are estimated, and the simulator judges the best of them.
+# The structured plans of a request. All are estimated, and the simulator prices the best of them.
 
 
 REFINED = 4
-"""Sets of devices on which all shapes are tried."""
+"""Number of device sets on which all shapes are tried."""
 ALIKE = 0.02
-"""By how much each plan of a layout lets those that follow it wait: plans of one layout differ little."""
+"""Relative handicap of each further plan of a layout when plans are sorted. Plans of one layout differ little."""
 MOST_SIMULATED = 300
-"""Most structured plans that the simulator judges, the best by their estimates first."""
+"""Maximum number of structured plans that are simulated, the best by their estimates first."""
 TOO_HIGH = 0.9
-"""The simulator judges plans until the next estimate, times this, is above the best plan. On drawn clusters estimates
-of the best plans were up to 11 % too high, so that a plan that is as much faster may be left to annealing."""
+"""Plans are simulated until the next estimate, times this, is above the best plan. On random clusters, estimates of the
+best plans were up to 11 % too high. Annealing may still find a plan whose estimate is further off."""
 
 
 class StructuredPlans:
-    """The family of one request, estimated when first asked for and simulated best first."""
+    """The structured plans of one request, estimated first and then simulated, best first."""
 
     def __init__(self, request: SearchRequest, target: SearchTarget) -> None:
         self._request, self._target = request, target
@@ -281,7 +285,8 @@ class StructuredPlans:
 
     @cached_property
     def estimators(self) -> list[Estimator]:
-        """One for each degree of tensor parallelism, large groups first: they have the fewest devices."""
+        """One estimator for each degree of tensor parallelism, large groups first, because they have the fewest
+        devices."""
         request, found = self._request, []
         for degree in sorted(degrees_of(request.topology, request.job), reverse=True):
             try:
@@ -296,10 +301,10 @@ class StructuredPlans:
         return found
 
     def estimate(self, until: Callable[[], bool]) -> Iterator[int]:
-        """Estimate layouts until all are done, or ``until`` says so and a plan fits; yield after each.
+        """Estimate layouts until all are done, or until ``until`` is true and a plan fits. Yield after each layout.
 
-        Every set of devices is tried in a few shapes first, those with most FLOP/s before the others; then the most
-        promising sets in all shapes.
+        Every set of devices is first tried in a few shapes, the most promising sets first. Then the best ``REFINED``
+        sets are tried in all shapes.
         """
         self._best = math.inf
         for of, members in self._sets():
@@ -334,14 +339,14 @@ class StructuredPlans:
             yield layout
 
     def _sets(self) -> list[tuple[Estimator, IntArray]]:
-        """Sets of devices on every network of groups, the most promising first: all were it not for their links."""
+        """Return sets of devices on every network of groups, the most promising first (``Estimator.promise_s``)."""
         found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
         return sorted(found, key=lambda one: one[0].promise_s(one[1]))
 
     def simulated(self) -> Iterator[Candidate]:
-        """Yield the plans that fit, best estimates first, each as the simulator judges it.
+        """Yield the plans that fit, best estimates first, each priced by the simulator.
 
-        The best plan of every layout comes first, as plans of one layout are much alike.
+        The best plan of every layout comes first, because plans of one layout are much alike.
         """
         seen: set[tuple[bytes, Job]] = set()
         best = math.inf
@@ -368,20 +373,20 @@ class StructuredPlans:
         return [one for *_, one in sorted(ranked, key=lambda each: each[:2])]
 
     def _judged(self, one: LayoutEstimate, job: Job) -> Candidate | None:
-        """The plan as the simulator judges it; None where it does not fit or cannot be simulated."""
+        """Return the plan, priced by the simulator; None if it does not fit or cannot be simulated."""
         topology, request = one.tables.topology, self._request
         plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
         return candidate_of(plan, self._target, self.n_simulated, f"structured, {one.layout.order}", complete=False)
 
 
 def plan_of(candidate: Candidate, request: SearchRequest) -> Plan:
-    """Return the judged plan, to begin a search with."""
+    """Return a simulated candidate as a plan to begin a search with."""
     plan = unpriced_plan(candidate.topology, candidate.job, candidate.best, request.queueing, request.efficiency)
     return plan.changed(iteration_s=candidate.iteration_s)
 
 
 def job_of(one: LayoutEstimate, asked: Job) -> Job | None:
-    """Return the job with all that the estimate chose; None where it does not allow that."""
+    """Return the job with everything that the estimate chose; None if the job does not allow it."""
     n_stages, n_replicas = one.layout.shape
     job = one.tables.checkpointings[one.checkpointing]
     schedule = asked.schedule or ("1f1b" if one.warmups is None else "adaptive-1f1b")
@@ -411,7 +416,8 @@ def job_of(one: LayoutEstimate, asked: Job) -> Job | None:
 
 
 def _microbatch_counts(one: LayoutEstimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
-    """Micro-batches of each pipeline so that the last one ends as early as can be; even where devices are alike."""
+    """Return the micro-batches of each pipeline that let the last one end as early as possible. Equal devices get even
+    counts."""
     if len(one.period_s) == 1 or one.sharding in ("zero-2", "zero-3"):
         return even_shares(n_microbatches, n_replicas)
     microbatch_counts: IntArray = np.ones(n_replicas, dtype=np.int64)

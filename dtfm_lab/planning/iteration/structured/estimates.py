@@ -1,12 +1,12 @@
-"""Seconds of an iteration of every way to train on a layout, in closed form.
+"""Seconds of an iteration, in closed form, for every way to train on a layout.
 
-The iteration of a pipeline is the way of its first micro-batch there and back, a period for every further one, and the
-averaging of gradients. The period is that of the slowest stage, of the busiest link, or of a loop of neighbouring
-stages that wait for each other's messages; with more forwards in flight, such loops do not bind. The formulas are those
-of 1F1B on links of their own; waits for shared NICs are counted by how many messages share a NIC. The
-simulator judges the best of these plans, so an estimate only has to rank them.
+A pipeline's iteration is the path of its first micro-batch there and back, one period for every further micro-batch,
+and the averaging of gradients. The period is set by the slowest stage, the busiest link, or a loop of neighbouring
+stages that wait for each other's messages. With more micro-batches in flight, such loops do not bind. The formulas are
+those of 1F1B where every pair of devices has its own link. Waits for shared NICs are counted by the number of messages
+that share a NIC. The simulator prices the best of these plans, so an estimate only has to rank them.
 
-Arrays have the axes C (micro-batch and checkpointing), S (stages) and P (pipelines; one stands for all where devices
+Arrays have the axes C (micro-batch and checkpointing), S (stages) and P (pipelines, or a single one for all if devices
 are alike).
 """
 
@@ -38,23 +38,24 @@ from dtfm_lab.planning.iteration.structured.layouts import (
 )
 
 MOST_LOOKED_AT = 48
-"""Most devices of a set whose links are looked at before it is tried."""
+"""Maximum number of devices of a set whose links are examined before the set is tried."""
 SHARDINGS_TOGETHER = (("none", "zero-1"), ("zero-2",), ("zero-3",))
-"""Shardings whose passes take the same time."""
+"""Groups of shardings whose passes take the same time."""
 LONGEST_LOOP = 4
-"""Most neighbouring stages whose loops are priced, beside the loop of all stages: longer ones seldom bind."""
+"""Maximum number of neighbouring stages whose loops are priced, in addition to the loop of all stages. Longer ones
+seldom bind."""
 WARMUP_FACTOR = 1.25
-"""Forwards in flight, as a multiple of those that hide the messages of a steady pipeline: the waits for shared
+"""Micro-batches in flight, as a multiple of those that hide the messages of a steady pipeline. The waits for shared
 NICs, which the period does not count, need some more."""
 MOST_IN_FLIGHT = 10**6
-"""Only keeps what memory has room for in an integer."""
+"""Cap on micro-batches in flight, so that the number that memory has room for fits an integer."""
 KEPT_PER_SHARDING = 2
-"""Best ways of each layout and sharding that are kept for the simulator."""
+"""Number of best ways per layout and sharding that are kept for the simulator."""
 
 
 @dataclass(frozen=True, eq=False, order=False)
 class LayoutEstimate:
-    """A way to train on a layout, with its estimated objective: seconds, or dollars, of an iteration."""
+    """A way to train on a layout, with its estimated objective: seconds or dollars of an iteration."""
 
     value: float
     iteration_s: float
@@ -63,7 +64,7 @@ class LayoutEstimate:
     tables: StageTables = field(repr=False)
     microbatch: int
     checkpointing: int
-    """Index of ``StageTables.checkpointings``."""
+    """Index in ``StageTables.checkpointings``."""
     sharding: str
     synchronisation: str
     overlap: bool
@@ -71,21 +72,21 @@ class LayoutEstimate:
     period_s: FloatArray
     """(P,) seconds that each further micro-batch of a pipeline takes."""
     fill_s: FloatArray
-    """(P,) the rest of its seconds."""
+    """(P,) the rest of a pipeline's seconds."""
     warmups: IntArray | None
-    """(S,) forwards in flight before the first backward; None for those of 1F1B."""
+    """(S,) warm-up forwards before the first backward; None for those of 1F1B."""
 
     @property
     def choice(self) -> tuple[int, str, str, bool]:
-        """What a search for placements takes as given: tensor parallelism, sharding, averaging and its overlap."""
+        """The fields that annealing keeps fixed: tensor parallelism, sharding, averaging and its overlap."""
         return self.tables.job.tensor_parallel or 1, self.sharding, self.synchronisation, self.overlap
 
 
 class Estimator:
-    """Prices layouts of one network of groups."""
+    """Estimates layouts of one network of groups."""
 
     def __init__(self, topology: Topology, links: Links, tables: StageTables, job: Job, target: SearchTarget) -> None:
-        """``job`` is the job as it was asked for; ``tables`` has it with its tensor parallelism."""
+        """``job`` is the job as requested. The job of ``tables`` also has its tensor parallelism."""
         self.topology, self.links, self.tables, self.job, self.target = topology, links, tables, job, target
         self.combinations = [(m, c) for m in tables.microbatches for c in range(len(tables.checkpointings))]
         self.n_microbatches = np.array([job.global_batch // m for m, _ in self.combinations])
@@ -94,7 +95,7 @@ class Estimator:
 
     @cached_property
     def _stacked(self) -> tuple[FloatArray, ...]:
-        """(C, K, L + 1) forward and backward; (C, 2, 2, K) ends; (C, 4, L + 1) kept and again; (C, L + 1) hop bytes."""
+        """(C, K, L + 1) forward and backward, (C, 2, 2, K) ends, (C, 4, L + 1) kept and again, (C, L + 1) hop bytes."""
         passes = [self.tables.passes(*one) for one in self.combinations]
         held = [self.tables.held(*one) for one in self.combinations]
         problem = self.tables.problem(0, self.tables.shardings[0])
@@ -128,8 +129,11 @@ class Estimator:
         return place
 
     def promise_s(self, members: IntArray) -> float:
-        """Seconds of the passes, and of sending all gradients there and back over the slowest of the links that join
-        the devices: tells what to try first."""
+        """Return a rough time of an iteration on these devices, which decides what to try first.
+
+        It is the passes, plus sending all gradients there and back over the slowest link that is needed to join the
+        devices.
+        """
         some = members[np.linspace(0, len(members) - 1, min(len(members), MOST_LOOKED_AT)).astype(int)]
         if len(some) == 1:
             return self.least_s(members)
@@ -143,12 +147,13 @@ class Estimator:
         return float(self.tables.gradient_bytes(np.array([self.tables.n_blocks])).sum())
 
     def least_s(self, members: IntArray) -> float:
-        """Seconds in which these devices, never idle, do the passes of the batch at whichever micro-batch is best."""
+        """Return the seconds in which these devices, never idle, do the passes of the batch with the best micro-batch
+        size."""
         counts = np.bincount(self.tables.kind_of[members], minlength=len(self.tables.kinds))
         return float((self.n_microbatches / (counts / self._whole_s).sum(axis=1)).min())
 
     def cut(self, kind: IntArray) -> IntArray:
-        """(S,) blocks so that the slowest stage is as fast as can be; ``kind`` is (S, R)."""
+        """Return (S,) blocks that make the slowest stage as fast as possible. ``kind`` is (S, R)."""
         given = self.job.blocks_per_stage
         if given is not None:
             return np.array(given, dtype=np.int64)
@@ -164,11 +169,12 @@ class Estimator:
         return self._cuts[key]
 
     def hopeless(self, layout: GridLayout, best_s: float) -> bool:
-        """Whether the passes alone on free links, or the messages between stages alone, take longer than that."""
+        """Return True if the passes alone, or the messages between stages alone, take longer than ``best_s``."""
         n_stages, n_replicas = layout.shape
         if self.least_s(layout.grid.ravel()) > best_s:
             return True
         if self._alike:
+            # equal stages pass one micro-batch per round, and the last stage begins after n_stages - 1 rounds
             rounds = np.maximum(-(-self.n_microbatches // n_replicas), 1) + n_stages - 1
             if float((rounds * self._whole_s[:, 0]).min()) / n_stages > best_s:
                 return True
@@ -179,7 +185,7 @@ class Estimator:
 
     @cached_property
     def _crossing_bytes(self) -> float:
-        """Bytes of the whole batch over the boundary that least crosses."""
+        """Bytes of the whole batch over the stage boundary with the smallest messages."""
         return self.job.global_batch / self.combinations[0][0] * float(self._stacked[-1][0, 1:-1].min(initial=0.0))
 
     @cached_property
@@ -193,9 +199,9 @@ class Estimator:
         return np.asarray(forward[:, :, -1] + backward[:, :, -1] + ends.sum(axis=(1, 2)))
 
     def estimates(self, layout: GridLayout, *, coarse: bool = False) -> list[LayoutEstimate]:
-        """Return the best ways to train on a layout that fit its devices' memory, by the estimate.
+        """Return the best ways, by the estimate, to train on a layout that fit its devices' memory.
 
-        A ``coarse`` look leaves out replicas that pass sharded gradients on in pipelines, which seldom pays.
+        With ``coarse``, ZeRO-2 and ZeRO-3 in pipelines are left out, because they seldom pay.
         """
         kind = self.tables.kind_of[layout.grid]
         found = self._of_cut(layout, kind, self.cut(kind), coarse=coarse)
@@ -219,8 +225,10 @@ class Estimator:
         return found
 
     def _roomy_cut(self, layout: GridLayout, kind: IntArray) -> IntArray | None:
-        """(S,) blocks that fit each stage if it is trained as tightly as can be, the slowest stage as fast as they
-        allow; None where there is no such cut, or where the job gives one."""
+        """Return (S,) blocks that fit each stage in its tightest form, with the slowest stage as fast as that allows.
+
+        None if there is no such cut, or if the job gives one.
+        """
         n_stages, n_replicas = layout.shape
         if self.job.blocks_per_stage is not None:
             return None
@@ -234,8 +242,8 @@ class Estimator:
         return _evened(np.zeros(n_stages), self._block_s[kind].mean(axis=1), self.tables.n_blocks, room)
 
     def _least_bytes(self, n_replicas: int) -> FloatArray:
-        """(4, L + 1) bytes of a stage by its role and blocks, with one micro-batch under way, in whichever way holds
-        least."""
+        """Return (4, L + 1) bytes of a stage by its role and blocks, with one micro-batch in flight and the choices
+        that hold least."""
         *_, kept, again, crossing = self._stacked
         held = (kept + again).min(axis=0) + 2 * float(crossing.min())
         statics = [self.tables.static_bytes(one, n_replicas) for one in self.tables.shardings]
@@ -243,12 +251,12 @@ class Estimator:
 
     @cached_property
     def _block_s(self) -> FloatArray:
-        """(K,) seconds of a mean block's passes."""
+        """(K,) seconds of an average block's passes."""
         forward, backward, *_ = self._stacked
         return np.asarray((forward + backward)[0, :, -1] / self.tables.n_blocks)
 
     def _rows(self, layout: GridLayout, sharding: str, stage: _Stage, ends: IntArray) -> list[_Averaging]:
-        """The ways to average under a sharding, each with the seconds and the bytes of every stage."""
+        """Return the ways to average under a sharding, each with the seconds and bytes of every stage."""
         tables, job, n_replicas = self.tables, self.job, layout.shape[1]
         static = tables.static_bytes(sharding, n_replicas)
         if static is None:
@@ -274,7 +282,7 @@ class Estimator:
         return self._latest[1]
 
     def _best(self, layout: GridLayout, stage: _Stage, rows: list[_Averaging], priced: _Priced) -> list[LayoutEstimate]:
-        """The best few; ``priced.seconds`` is (V, C, Y, O)."""
+        """Return the best few ways. ``priced.seconds`` is (V, C, Y, O)."""
         seconds = priced.seconds
         value = seconds
         if self.target.limited or self.target.dollars:
@@ -320,7 +328,7 @@ class _Averaging(NamedTuple):
     how: str
     seconds: FloatArray
     latency_s: FloatArray
-    """Of them, latencies, which every bucket has."""
+    """The part of ``seconds`` that is latency. Every bucket has it."""
     gradient_bytes: FloatArray
     static_bytes: FloatArray
 
@@ -328,18 +336,21 @@ class _Averaging(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class _Priced:
     seconds: FloatArray
-    """(V, C, Y, O) seconds; infinite where memory is lacking. V: as 1F1B, or with as many forwards in
-    flight as help and as memory has room for; Y: ways to average; O: beside the last backward or not."""
+    """(V, C, Y, O) seconds; infinite if memory is lacking.
+
+    V: as 1F1B, or with as many micro-batches in flight as help and memory allows. Y: ways to average. O: averaging
+    overlaps the last backward or not.
+    """
     overlaps: list[bool]
     period_s: list[FloatArray]
     """By V, (C, P)."""
     fill_s: list[FloatArray]
     in_flight: list[IntArray]
-    """By V, (C, S) micro-batches under way."""
+    """By V, (C, S) micro-batches in flight."""
 
 
 class _Stage:
-    """The stages of one layout and cut, in all combinations of micro-batch and checkpointing."""
+    """The stages of one layout and cut, with all combinations of micro-batch size and checkpointing."""
 
     def __init__(
         self, of: Estimator, layout: GridLayout, kind: IntArray, blocks: IntArray, ends: IntArray, alike: bool
@@ -365,7 +376,7 @@ class _Stage:
 
         self.there_s = self.crossing[:, :, None] * reduce(hops.there_s_per_byte) + reduce(hops.there_latency_s)
         self.back_s = self.crossing[:, :, None] * reduce(hops.back_s_per_byte) + reduce(hops.back_latency_s)
-        if n > 1 and of.links.message_bytes is not None:  # measured messages may cost more than their bytes say
+        if n > 1 and of.links.message_bytes is not None:  # measured messages may take longer than bytes / bandwidth
             a, b = layout.grid[:-1], layout.grid[1:]
             sizes = [self.crossing[:, s, None] for s in range(n - 1)]
             for seconds, late, ends_of in (
@@ -383,13 +394,15 @@ class _Stage:
             self.receive_b[:, :-1] = receive[:, kind[:-1], ends[:-1, None]]
 
     def possible(self, sharding: str) -> BoolArray:
-        """(C,) whether there are micro-batches for every replica, equally many where replicas pass them together."""
+        """Return (C,) True if every replica gets a micro-batch, and all get equally many if replicas pass them
+        together."""
         n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
         enough = n >= n_replicas
         return np.asarray(enough & (n % n_replicas == 0) if sharding in ("zero-2", "zero-3") else enough)
 
     def _passes(self, sharding: str) -> tuple[FloatArray, FloatArray]:
-        """(C, S, P) forward and backward of one micro-batch, with the messages of sharded parameters."""
+        """Return (C, S, P) seconds of a forward and a backward of one micro-batch, with the messages of sharded
+        parameters."""
         n_replicas = self.layout.grid.shape[1]
         if sharding not in ("zero-2", "zero-3") or n_replicas == 1:
             return (
@@ -403,7 +416,7 @@ class _Stage:
         scatters = [late + per_byte * size for _, size in sizes]
         if sharding == "zero-2":
             gathers = [0.0 * one for one in gathers]
-            scattered = 1.0 - n_replicas / self.of.n_microbatches[:, None, None]  # the last are those of averaging
+            scattered = 1.0 - n_replicas / self.of.n_microbatches[:, None, None]  # the last scatters count as averaging
             scatters = [one * np.maximum(scattered, 0.0) for one in scatters]
         n, k = len(self.blocks), self.blocks[:, None].astype(float)
         first, last = np.zeros((n, 1)), np.zeros((n, 1))
@@ -418,12 +431,12 @@ class _Stage:
         return forward + self.receive_f, backward + self.receive_b
 
     def priced(self, rows: list[_Averaging], overlaps: list[bool]) -> _Priced:
-        """Seconds of an iteration in every combination."""
+        """Return the seconds of an iteration for every combination."""
         of, n, sharding = self.of, len(self.blocks), rows[0].sharding
         forward, backward = self._passes(sharding)
         both = forward + backward
         round_trip = self.there_s + self.back_s
-        if n > 1 and of.job.transport != "overlapped":  # a device waits until what it sends has arrived
+        if n > 1 and of.job.transport != "overlapped":  # a device waits until its message has arrived
             both[:, :-1] += self.there_s
             both[:, 1:] += self.back_s
         whole = both.sum(axis=1) + round_trip.sum(axis=1)  # (C, P)
@@ -433,7 +446,7 @@ class _Stage:
         variants: list[tuple[FloatArray, IntArray]] = [(slowest, deep + 1)]
         memory, last_b = self._memory(), backward.max(axis=2)
         static = np.array([row.static_bytes for row in rows])
-        before = np.zeros((len(whole), n))  # of each stage's last backward to the end of the first stage's
+        before = np.zeros((len(whole), n))  # from each stage's last backward to the end of the first stage's
         if n > 1:
             variants = [(np.maximum(slowest, self._loops(both, round_trip)), deep + 1)]
             before[:, 1:] = np.cumsum(backward[:, :-1] + self.back_s, axis=1).min(axis=2)
@@ -460,7 +473,7 @@ class _Stage:
             for overlap in overlaps:
                 after = end + average_s
                 if overlap:
-                    # rounds of later buckets follow in the gaps that latencies leave
+                    # later buckets send their rounds in the gaps that latencies leave
                     begun = end - (last_b * (1.0 - 1.0 / n_buckets))[:, None]
                     after = np.maximum(begun + average_s, end + (average_s - late_s) / n_buckets + late_s)
                 ways.append(np.where(fits, after.max(axis=2) + self._tied_s, np.inf))
@@ -470,25 +483,28 @@ class _Stage:
         return _Priced(np.array(seconds), overlaps, periods, fills, flights)
 
     def _away(self, both: FloatArray, round_trip: FloatArray) -> FloatArray:
-        """(C, S, P) seconds from a stage's forward of a micro-batch to the end of its backward, without any wait."""
+        """Return (C, S, P) seconds from a stage's forward of a micro-batch to the end of its backward, without any
+        wait."""
         away = both.copy()
         away[:, :-1] += round_trip
         return np.asarray(np.cumsum(away[:, ::-1], axis=1)[:, ::-1])
 
     def _deep(self, away: FloatArray, slowest: FloatArray, plain: IntArray) -> IntArray:
-        """(C, S) forwards ahead that hide the messages of a steady pipeline, falling along the pipeline."""
+        """Return (C, S) warm-up forwards that hide the messages of a steady pipeline. They never rise along the
+        pipeline."""
         wanted = np.ceil(WARMUP_FACTOR * (away / slowest[:, None]).max(axis=2)).astype(np.int64) - 1
         return np.asarray(np.maximum.accumulate(np.maximum(wanted, plain)[:, ::-1], axis=1)[:, ::-1])
 
     def _room_for(self, left_bytes: FloatArray) -> IntArray:
-        """(C, S) micro-batches that each stage can have under way in so many bytes, falling along the pipeline."""
+        """Return (C, S) micro-batches in flight that fit in ``left_bytes`` on each stage. They never rise along the
+        pipeline."""
         none = np.zeros(self.role.shape, dtype=np.int64)
         *_, kept, _, _ = self.of._stacked
         room = np.floor((left_bytes - self._held(none)) / np.maximum(kept[:, self.role, self.blocks], 1.0))
         return np.asarray(np.minimum.accumulate(np.clip(room, 0, MOST_IN_FLIGHT).astype(np.int64), axis=1))
 
     def _total(self, period: FloatArray, fill: FloatArray, whole: FloatArray, sharding: str) -> FloatArray:
-        """(C,) seconds until the last pipeline has passed its micro-batches."""
+        """Return (C,) seconds until the last pipeline has passed its micro-batches."""
         n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
         even = np.asarray((fill + -(-n // n_replicas)[:, None] * period).max(axis=1))
         if self.alike or sharding in ("zero-2", "zero-3") or self.of.job.microbatches_per_replica is not None:
@@ -498,7 +514,7 @@ class _Stage:
         return np.asarray(np.minimum(np.maximum(shared, whole.max(axis=1)), even))
 
     def _loops(self, both: FloatArray, round_trip: FloatArray) -> FloatArray:
-        """(C, P) seconds a micro-batch of the slowest loop of neighbouring stages under 1F1B."""
+        """Return (C, P) seconds per micro-batch of the slowest loop of neighbouring stages under 1F1B."""
         n = both.shape[1]
         found = (both.sum(axis=1) + round_trip.sum(axis=1)) / n
         loop = both
@@ -508,11 +524,11 @@ class _Stage:
         return np.asarray(found)
 
     def _memory(self) -> FloatArray:
-        """(S,) bytes of the smallest device of each stage."""
+        """Return (S,) bytes of the smallest device of each stage."""
         return np.asarray(self.of.tables.memory_bytes[self.kind].min(axis=1))
 
     def _held(self, in_flight: IntArray) -> FloatArray:
-        """(C, S) bytes of activations and messages with so many micro-batches under way."""
+        """Return (C, S) bytes of activations and messages with ``in_flight`` micro-batches in flight."""
         *_, kept, again, _ = self.of._stacked
         here = kept[:, self.role, self.blocks] * in_flight + again[:, self.role, self.blocks]
         here[:, 1:] += self.crossing
@@ -536,7 +552,8 @@ class _Stage:
 
 
 def _evened(taken: FloatArray, block_s: FloatArray, n_blocks: int, room: IntArray | None = None) -> IntArray:
-    """(S,) one block or more each, every further one where the stage then takes least, of those that have ``room``."""
+    """Return (S,) blocks, at least one per stage. Each further block goes to the stage that then takes least and has
+    ``room``."""
     n = len(taken)
     blocks = np.ones(n, dtype=np.int64)
     each = block_s.tolist()
@@ -553,7 +570,7 @@ def _evened(taken: FloatArray, block_s: FloatArray, n_blocks: int, room: IntArra
 
 
 def _joining_link(bandwidth: FloatArray) -> tuple[int, int]:
-    """The slowest link of the tree of fastest links that joins all devices, found as by Prim."""
+    """Return the slowest link of the maximum spanning tree by bandwidth, found with Prim's algorithm."""
     slowest, link = math.inf, (0, 1)
     reached, nearest = bandwidth[0].copy(), np.zeros(len(bandwidth), dtype=np.int64)
     inside = np.zeros(len(bandwidth), dtype=bool)
@@ -569,7 +586,7 @@ def _joining_link(bandwidth: FloatArray) -> tuple[int, int]:
 
 
 def _overlaps(job: Job, n_replicas: int, sharding: str) -> list[bool]:
-    """Whether averaging goes on beside the last backward: as the job says, or either."""
+    """Return whether averaging overlaps the last backward: as the job says, or both ways."""
     if job.overlap is not None:
         return [job.overlap]
     return [False] if n_replicas == 1 or sharding == "zero-3" else [False, True]

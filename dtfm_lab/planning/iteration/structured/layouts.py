@@ -1,7 +1,7 @@
-"""What structured plans are made of: choices, grids of devices, and the seconds and bytes that follow from each.
+"""The parts of structured plans: choices, grids of devices, and the seconds and bytes that follow from each.
 
-A layout is a grid of devices in rank order. ``averages`` says how long its replicas average, ``StageTables`` how long
-its stages compute and what they hold; ``estimates`` puts them together.
+A layout is a grid of devices in rank order. ``averages`` says how long its replicas average. ``StageTables`` says how
+long its stages compute and what they hold. ``estimates`` puts them together.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from dtfm_lab.planning.iteration.problem import (
 )
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The choices that a job leaves open and that annealing takes as given: tensor parallelism, sharding, averaging.
+# The choices that a job leaves open and that annealing keeps fixed: tensor parallelism, sharding, averaging.
 
 
 SHARDINGS_BEGUN = ("none", "zero-1", "zero-3", "zero-2")
-"""In the order in which they are begun: where time is short, the last may not be."""
+"""Shardings in the order in which annealing begins them. If time is short, the last may not get a turn."""
 OF_CHOICES = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""Fields that an annealing takes as given, so that each choice of them is annealed by itself."""
+"""Fields that annealing keeps fixed, so that each combination of them is annealed separately."""
 
 
 def leaves_open(job: Job) -> bool:
-    """Whether the job leaves tensor parallelism, sharding, or how replicas average to the planner."""
+    """Return True if the job leaves tensor parallelism, sharding, averaging or its overlap to the planner."""
     return any(getattr(job, what) is None for what in OF_CHOICES)
 
 
 def degrees_of(topology: Topology, job: Job) -> list[int]:
     """Return the degrees of tensor parallelism that the hosts and the model's heads allow, or the job's own.
 
-    Raises PlanError where none is possible.
+    Raises PlanError if none is possible.
     """
     heads, data = job.modelled().n_heads, job.data_gpus
     given = job.tensor_parallel
@@ -61,24 +61,25 @@ def degrees_of(topology: Topology, job: Job) -> list[int]:
 
 
 WAYS_TO_AVERAGE = ("ring", "sharded", "hierarchical")
-"""Ways to average that are tried where the job leaves them open. Sharded is the paper's; a ring suits hosts that share
-a NIC; hierarchical suits regions that are far apart."""
+"""Ways to average that are tried if the job leaves them open. Sharded is the paper's, a ring suits hosts that share
+a NIC, and hierarchical suits regions that are far apart."""
 
 
 def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
-    """The networks and jobs of all choices, large groups first. Raises PlanError where none is possible.
+    """Return the networks and jobs of all choices, large groups first. Raises PlanError if none is possible.
 
-    Averaging is overlapped where that is open: no plan is slower for it.
+    Averaging is overlapped if that is open, because overlap makes no plan slower.
     """
     degrees, data = degrees_of(topology, job), job.data_gpus
     shardings: tuple[str, ...] = SHARDINGS_BEGUN if job.sharding is None else (job.sharding,)
     if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):
         shardings = ("none",)
+    # local updates and streamed fragments need whole states on every replica, and one replica has nothing to split
     networks = {n: topology.grouped(n * data) for n in degrees}
     ways = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
     overlap = job.overlap is None or job.overlap
     found = []
-    for degree in sorted(degrees, reverse=True):  # fewer, larger devices: these searches are the quickest, too
+    for degree in sorted(degrees, reverse=True):  # large groups make few devices, whose searches are quickest
         for sharding in shardings:
             for way in ways[:1] if sharding == "zero-3" else ways:  # zero-3 averages in its passes
                 try:
@@ -97,27 +98,29 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
 
 
 ORDERS = ("dp-pp", "pp-dp")
-"""Ranks of a data-parallel group are neighbours (dp-pp, as Megatron-LM and DeepSpeed lay them), or those of a pipeline
-(pp-dp, as DT-FM does)."""
+"""Orders of ranks. With dp-pp, as in Megatron-LM and DeepSpeed, the ranks of a data-parallel group are neighbours. With
+pp-dp, as in DT-FM, the ranks of a pipeline are."""
 STAGES_UP_TO = 8
-"""Up to this many stages every number is tried; beyond, those that divide the blocks, and a geometric scale."""
+"""Up to this number of stages every number is tried. Beyond it, divisors of the number of blocks and a geometric
+scale."""
 STAGE_RATIO = 1.25
 COARSE_STAGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Numbers of stages that are tried on parts of a network; annealing tries those between."""
+"""Numbers of stages that are tried on parts of a network. Annealing tries those between."""
 FEWER = 3
-"""Halvings of the largest number of replicas that are tried: idle devices cost less than slow averaging."""
+"""Number of times that the maximum number of replicas is halved, since idle devices may cost less than slow
+averaging."""
 
 
 @dataclass(frozen=True, eq=False)
 class GridLayout:
-    """A grid on a network of groups; its links are counted once and shared by all ways to train on it."""
+    """A grid on a network of groups. Its links are counted once and shared by all ways to train on it."""
 
     links: Links
     grid: IntArray
     """(S, R) device indices."""
     order: str
     members: IntArray
-    """The set of devices that it is made of, in the order of their ranks; some may be idle."""
+    """The set of devices that it is made of, in the order of their ranks. Some may be idle."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -125,13 +128,13 @@ class GridLayout:
 
     @cached_property
     def hosts(self) -> IntArray:
-        """(S, R) the NIC of each device; devices without a shared one count their own."""
+        """(S, R) number of each device's NIC. A device that shares none counts as its own."""
         nic_of = self.links.nic_of
         return self.grid if nic_of is None else nic_of[self.grid]
 
     @property
     def shares_nics(self) -> bool:
-        """Whether messages of several devices wait for one NIC."""
+        """True if messages of several devices wait for one NIC."""
         return self.links.has_nics
 
     @cached_property
@@ -145,14 +148,14 @@ class NeighbourLinks:
     """Links between neighbouring stages, each (S - 1, R)."""
 
     there_s_per_byte: FloatArray
-    """Seconds a byte of an activation, with the wait for other pipelines that send at the same time."""
+    """Seconds per byte of an activation, including the wait for other pipelines that send at the same time."""
     back_s_per_byte: FloatArray
     there_latency_s: FloatArray
     back_latency_s: FloatArray
     alone_s_per_byte: FloatArray
-    """(R,) of each pipeline's slowest link, without any wait."""
+    """(R,) seconds per byte of each pipeline's slowest link, without any wait."""
     busiest_s_per_byte: float
-    """Seconds for which one micro-batch of every pipeline keeps the busiest link or NIC."""
+    """Seconds per byte for which one micro-batch of every pipeline occupies the busiest link or NIC."""
 
     @classmethod
     def of(cls, layout: GridLayout) -> NeighbourLinks:
@@ -178,7 +181,7 @@ class NeighbourLinks:
 
 
 def stage_counts(job: Job, n_devices: int, *, coarse: bool) -> list[int]:
-    """Return the numbers of stages that are tried, fewest first; ``coarse`` for a part of a network."""
+    """Return the numbers of stages to try, fewest first. ``coarse`` is for a part of a network."""
     most = min(job.modelled().n_blocks, n_devices)
     if job.n_stages is not None:
         return [job.n_stages] if job.n_stages <= most else []
@@ -193,9 +196,9 @@ def stage_counts(job: Job, n_devices: int, *, coarse: bool) -> list[int]:
 
 
 def replica_counts(job: Job, n_devices: int, n_stages: int, *, coarse: bool) -> list[int]:
-    """Return the numbers of replicas that are tried for so many stages, most first.
+    """Return the numbers of replicas to try for a number of stages, largest first.
 
-    Beside the most that there are devices for: the most that divide the batch, powers of two, and halves of these.
+    They are the maximum that the devices allow, the maximum that divides the batch, powers of two, and halves of these.
     """
     most = min(n_devices // n_stages, job.global_batch)
     if job.n_replicas is not None:
@@ -215,7 +218,7 @@ def in_order(job: Job, ranks: IntArray, order: str) -> IntArray:
     """Return the (stages, replicas) devices of a shaped job whose devices take ranks in a given order.
 
     ``dp-pp``: ranks of one data-parallel group are neighbours, and pipelines stride over them, as in Megatron-LM and
-    DeepSpeed; ``pp-dp``: ranks of one pipeline are neighbours, as in DT-FM.
+    DeepSpeed. ``pp-dp``: ranks of one pipeline are neighbours, as in DT-FM.
     """
     return grid_of(ranks, (job.n_stages, job.n_replicas), order)
 
@@ -229,7 +232,8 @@ def grid_of(ranks: IntArray, shape: tuple[int, int], order: str) -> IntArray:
 
 
 def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Iterator[GridLayout]:
-    """Yield the grids of one set of devices, whose order is that of their ranks; ``coarse`` for a part of a network."""
+    """Yield the grids of one set of devices, which come in the order of their ranks. ``coarse`` is for a part of a
+    network."""
     n = len(members)
     for n_stages in stage_counts(job, n, coarse=coarse):
         for n_replicas in replica_counts(job, n, n_stages, coarse=coarse):
@@ -242,29 +246,32 @@ def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Itera
 
 
 MOST_BY_PAIRS = 64
-"""Most replicas for which every pair's message is added up; with more, a ring is as good or better."""
+"""Up to this number of replicas every pair's message is added up. With more, a ring is as good or better."""
 
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """Averaging as bytes and latencies, so that any gradient on any stage is priced by one product. Each (S,)."""
+    """Averaging as latencies and seconds per byte, so that one product prices any gradient on any stage. Arrays are
+    (S,)."""
 
     how: str
     latency_s: FloatArray
-    """Seconds of latencies that follow each other, there and back."""
+    """Seconds of consecutive latencies, there and back."""
     there_s_per_byte: FloatArray
-    """Seconds for each byte of a stage's gradient."""
+    """Seconds per byte of a stage's gradient."""
     back_s_per_byte: FloatArray
-    """Seconds for each byte of what comes back: averages, or parameters."""
+    """Seconds per byte of what comes back: averages or parameters."""
 
     def seconds(self, gradient_bytes: FloatArray, back_bytes: FloatArray) -> FloatArray:
-        """(S,) seconds if all replicas begin at once."""
+        """Return (S,) seconds if all replicas begin at once."""
         return self.latency_s + gradient_bytes * self.there_s_per_byte + back_bytes * self.back_s_per_byte
 
 
 def averages(layout: GridLayout, topology: Topology, ways: tuple[str, ...]) -> list[Average]:
-    """Return the ways to average that suit a layout, of those allowed; the only one allowed is kept, and priced as the
-    most alike."""
+    """Return the allowed ways to average that suit a layout.
+
+    If only one way is allowed, it is kept even if it does not suit, and priced as the most similar one that does.
+    """
     n_replicas = layout.grid.shape[1]
     if n_replicas == 1:
         nothing = np.zeros(layout.grid.shape[0])
@@ -283,10 +290,10 @@ def averages(layout: GridLayout, topology: Topology, ways: tuple[str, ...]) -> l
 
 
 def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
-    """Ring all-reduce: 2 (R - 1) rounds of 1/R of the bytes, each as slow as the slowest link of the ring.
+    """Return a ring all-reduce: 2 (R - 1) rounds of 1/R of the bytes, each as slow as the slowest link of the ring.
 
-    Rings that leave a host by its one NIC at the same time share that NIC. With ``by_place``, (N,) the order in which
-    devices join a ring, rings go by that and not by the order of the replicas.
+    Rings that leave a host through its one NIC at the same time share that NIC. ``by_place``, (N,), is the order in
+    which devices join a ring. Without it, the replicas' order counts.
     """
     grid, links = layout.grid, layout.links
     hosts = layout.hosts
@@ -307,7 +314,8 @@ def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
 
 
 def _by_pairs(layout: GridLayout, how: str) -> Average:
-    """Every replica sends a shard to every other one, one after the other or all at once, and its average back."""
+    """Every replica sends a shard to every other one, one after another or all at once, and each sends an average
+    back."""
     grid, links = layout.grid, layout.links
     n = grid.shape[1]
     a, b = grid[:, :, None], grid[:, None, :]
@@ -328,9 +336,10 @@ def _by_pairs(layout: GridLayout, how: str) -> Average:
 
 
 def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
-    """Regions' first replicas gather, exchange shards, and send the average on; None where there is one region.
+    """The first replicas of the regions gather, exchange shards, and pass the average on. None if that needs no
+    hierarchy: one region, or one replica per region.
 
-    All stages average at the same time, so that messages of several stages wait for a NIC that they share.
+    All stages average at the same time, so messages of several stages wait for a NIC that they share.
     """
     links, shared = layout.links, layout.shares_nics
     n_hosts = int(layout.hosts.max()) + 1
@@ -364,7 +373,7 @@ class _Messages:
         self._rows: list[tuple[int, float, float, int, int]] = []
 
     def add(self, stage: int, a: int, b: int, host_a: int, host_b: int) -> None:
-        """A message from device ``a`` to device ``b``, on these hosts."""
+        """Add a message from device ``a`` to device ``b``, on these hosts."""
         s_per_byte = float(1.0 / self._links.bandwidth_bytes_per_s[a, b])
         self._rows.append((stage, s_per_byte, float(self._links.latency_s[a, b]), host_a, host_b))
         if host_a != host_b:
@@ -372,7 +381,8 @@ class _Messages:
             self._into[host_b] += s_per_byte
 
     def slowest(self, n_stages: int, *, shared: bool) -> tuple[FloatArray, FloatArray]:
-        """(S,) seconds a byte, and latency, of each stage's last message; ``shared`` where hosts have one NIC."""
+        """Return (S,) seconds per byte and (S,) latency of each stage's last message. ``shared`` if each host has
+        one NIC."""
         seconds, late = np.zeros(n_stages), np.zeros(n_stages)
         for stage, s_per_byte, latency_s, host_a, host_b in self._rows:
             if shared and host_a != host_b:  # what goes through a NIC goes one after the other
@@ -384,7 +394,7 @@ class _Messages:
 # ---------------------------------------------------------------------------------------------------------------------
 # Seconds and bytes of stages on each kind of device of a network, as prefix sums over blocks.
 #
-# A cluster has thousands of devices but few kinds of them. Whatever a stage takes on one kind is a difference of two
+# A cluster has thousands of devices but few kinds of them. A stage's cost on one kind is the difference of two
 # prefix sums, so thousands of plans are priced with a handful of array operations.
 
 
@@ -394,27 +404,27 @@ CHECKPOINTINGS = (
     {"checkpointing": "block"},
     {"checkpointing": "none", "recompute": True},
 )
-"""What is tried where the job leaves its checkpointing open; the least recomputation first."""
+"""Kinds of checkpointing that are tried if the job leaves it open, the least recomputation first."""
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 MOST_MICROBATCH = 256
-"""Largest micro-batch that is tried where it is open, in sequences: larger ones fit no device's memory."""
+"""Maximum sequences of a micro-batch whose size is open. Larger ones fit no device's memory."""
 APART = 2
-"""Two micro-batches differ by this factor at least."""
+"""Minimum ratio of two micro-batch sizes that are tried."""
 FIRST, MIDDLE, LAST, SOLE = range(4)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldTable:
-    """Bytes of a stage with k blocks, by its role: first, middle, last or only one. All (4, L + 1)."""
+    """Bytes of a stage with 0 to L blocks, by its role: first, middle, last or only one. Arrays are (4, L + 1)."""
 
     kept_bytes: FloatArray
-    """Of each micro-batch under way."""
+    """Bytes for each micro-batch in flight."""
     again_bytes: FloatArray
-    """In addition during one backward."""
+    """Bytes in addition during one backward."""
 
 
 class StageTables:
-    """All tables of one network of groups and one job, made when they are first asked for."""
+    """All tables of one network of groups and one job, made on first use."""
 
     def __init__(self, topology: Topology, job: Job, queueing: str, efficiency: GivenEfficiency) -> None:
         self.topology, self.job, self.efficiency = topology, job, efficiency
@@ -454,7 +464,7 @@ class StageTables:
 
     @cached_property
     def ends(self) -> list[list[Layer]]:
-        """The embedding and the head, each in a list that is empty where the model has none."""
+        """The embedding and the head, each in a list that is empty if the model has none."""
         layers = self.job.modelled().layers
         return [[x for x in layers if x.kind is kind][:1] for kind in (LayerKind.EMBEDDING, LayerKind.HEAD)]
 
@@ -472,7 +482,7 @@ class StageTables:
         return tuple(one for one in SHARDINGS if self.problem(0, one) is not None)
 
     def problem(self, checkpointing: int, sharding: str) -> IterationProblem | None:
-        """The problem of one device of each kind; None where the job does not allow the sharding."""
+        """Return the problem of one device of each kind; None if the job does not allow the sharding."""
         key = checkpointing, sharding
         if key not in self._problems:
             try:
@@ -484,7 +494,7 @@ class StageTables:
         return self._problems[key]
 
     def passes(self, microbatch: int, checkpointing: int) -> PassTable:
-        """Seconds of the passes of a micro-batch."""
+        """Return the seconds of the passes of a micro-batch."""
         key = microbatch, checkpointing
         if key not in self._passes:
             job = self.checkpointings[checkpointing].with_fields(microbatch=microbatch)
@@ -492,7 +502,7 @@ class StageTables:
         return self._passes[key]
 
     def held(self, microbatch: int, checkpointing: int) -> HeldTable:
-        """Bytes of activations, as ``fitting`` counts them for the blocks that need least."""
+        """Return the bytes of activations, counted as in ``fitting`` for the blocks that need least."""
         key = microbatch, checkpointing
         if key not in self._held:
             problem = self.problem(checkpointing, self._any_sharding)
@@ -514,7 +524,8 @@ class StageTables:
         return self.job.sharding or "none"
 
     def static_bytes(self, sharding: str, n_replicas: int) -> FloatArray | None:
-        """(4, L + 1) bytes of parameters, gradients and the optimiser's states; None where the job has none such."""
+        """Return (4, L + 1) bytes of parameters, gradients and optimizer states; None if the job does not allow the
+        sharding."""
         key = sharding, n_replicas
         if key not in self._static:
             problem = self.problem(0, sharding)
@@ -533,7 +544,8 @@ class StageTables:
         return np.array(rows)
 
     def parameters(self, ends: IntArray) -> FloatArray:
-        """(S,) parameters of stages that end behind these blocks, the embedding, the head and a tied copy included."""
+        """Return (S,) parameters of stages that end after these blocks, including the embedding, the head and a tied
+        copy."""
         problem = self.problem(0, self._any_sharding)
         assert problem is not None
         counts = np.diff(problem.block_parameters[np.concatenate([[0], ends])])
@@ -542,7 +554,7 @@ class StageTables:
         return np.asarray(counts)
 
     def gradient_bytes(self, ends: IntArray) -> FloatArray:
-        """(S,) bytes in messages of the gradients of the same stages, as compressed."""
+        """Return (S,) bytes sent for the gradients of the same stages, compressed."""
         return self._any_problem.gradient_bytes(self.parameters(ends))
 
     @property
@@ -552,7 +564,7 @@ class StageTables:
         return problem
 
     def message_bytes(self, sharding: str) -> list[tuple[float, float]]:
-        """Bytes that replicas gather, and scatter, of the first block, the embedding and the head."""
+        """Return the bytes that replicas gather and scatter, for the first block, the embedding and the head."""
         job = self.job.with_fields(sharding=sharding)
         layers = [self.blocks[:1], *self.ends]
         return [
@@ -561,11 +573,11 @@ class StageTables:
 
     @cached_property
     def memory_bytes(self) -> FloatArray:
-        """(K,) bytes that each kind of device has for plans."""
+        """(K,) bytes that a job may use on each kind of device."""
         problem = self.problem(0, self._any_sharding)
         assert problem is not None
         return problem.memory_bytes
 
 
 ROLES = ((1, 0), (0, 0), (0, 1), (1, 1))
-"""Of a first, middle, last and only stage: whether it has the embedding, and the head."""
+"""For a first, middle, last and only stage: 1 if it has the embedding, and 1 if it has the head."""
