@@ -129,17 +129,13 @@ def lower(
         A last REDUCE, in a round of its own, writes the averages into the parameters.
     sharding
         With ``zero-1`` and ``zero-2``, each replica steps the shard that it averages and sends the updated parameters
-        instead of the averages (Rajbhandari et al. 2020). A last REDUCE, in a round of its own, writes the
-        parameters from
-        the other replicas. The gradient of a tied embedding is exchanged before it is averaged. Requires a
-        synchronisation
-        of ``BY_SHARDS``, and not ``locally``. With ``zero-3`` the passes scatter the gradients, and nothing is
-        synchronised
-        after them. With a single replica nothing changes.
+        instead of the averages (Rajbhandari et al. 2020). A last REDUCE, in a round of its own, writes the parameters
+        from the other replicas. The gradient of a tied embedding is exchanged before it is averaged. Requires a
+        synchronisation of ``BY_SHARDS``, and not ``locally``. With ``zero-3`` the passes scatter the gradients, and
+        nothing is synchronised after them. With a single replica nothing changes.
     microbatch_counts
-        (replicas,) micro-batches of each pipeline; None for those of the schedule. A pipeline with fewer runs the
-        order of
-        the schedule without the last ones.
+        (replicas,) micro-batches of each pipeline; None for those of the schedule. A pipeline with fewer runs the order
+        of the schedule without the last ones.
     buckets
         By position, the parts of the gradient that are synchronised while the last backwards still run. Empty if
         synchronisation follows the last pass.
@@ -148,9 +144,8 @@ def lower(
     averaged
         Fraction of each device's parameters that is averaged after local updates.
     delayed
-        Average the changes up to the beginning of the iteration. They travel during all passes, and the average is
-        due at
-        the end.
+        Average the changes up to the beginning of the iteration. They travel during all passes, and the average is due
+        at the end.
     absent
         (position, replica) of devices that have left. Devices that hold the same stage share their passes: see
         ``sharing``. Requires sharding ``none``, no ``buckets``, and neither ``tied`` nor ``locally``.

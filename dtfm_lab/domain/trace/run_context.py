@@ -329,8 +329,7 @@ class RunContext:
         - ``pflops``: the model's FLOP per second in units of 1e15, nothing counted twice
         - ``mfu``: the same as a share of the peak of all the plan's devices (Chowdhery et al. 2022, appendix B)
         - ``price_per_iteration`` and ``price_per_million_tokens``: of all the plan's devices. Idle devices of the
-          network do
-          not count. Unknown if any device has no price.
+          network do not count. Unknown if any device has no price.
 
         Utilisation and prices are unknown if the seconds are those of the machine that ran it rather than of the
         specified devices (clocks ``virtual`` and ``real``). Everything is unknown if a stand-in model was trained.

@@ -51,9 +51,8 @@ def start(plan: Plan, schedule: str | Schedule | None = None, **options: Any) ->
     MissingExtra
         torch is not installed.
     UnknownName, JobError, LabError
-        The schedule or clock is unknown, an option is out of range, or the job has only message sizes, which no
-        worker can
-        compute.
+        The schedule or clock is unknown, an option is out of range, or the job has only message sizes, which no worker
+        can compute.
     TopologyError
         ``emulated`` has another number of devices.
     ScheduleError
