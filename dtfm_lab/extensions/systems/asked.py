@@ -1,4 +1,4 @@
-"""What each training system would do with a network and a job, and which is fastest where."""
+"""``lab.strategies``: what each training system would do with a network and a job, and which is fastest where."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Unpack, overload
@@ -39,7 +39,7 @@ USUAL, MOST_VALUES = 7, 1000
 
 @dataclass(frozen=True, kw_only=True)
 class CrossingOptions(StrategyOptions):
-    """Keywords of ``strategies`` over one quantity."""
+    """Keywords of ``strategies`` with ``over``: comparing systems along one quantity."""
 
     over: Annotated[str, Option(help="What varies: bandwidth, latency, batch or compute.", choices=AXES)]
     values: Annotated[
@@ -78,22 +78,25 @@ def strategies(
     executor: AnyExecutor | None = None,
     **options: Any,
 ) -> Outcomes | Crossings:
-    """What each training system would do with these devices: its best plan by the link model, and why it takes so long.
+    """Return what each training system would do with these devices: its best plan by the link model, and what takes the
+    time.
 
-    Every system trains the job's model on the job's batch; cut, placement, schedule and messages are its own, as
-    ``lab.systems.strategies`` models it. ``.sentence``, ``.to_frame()``, ``["megatron"].plan``; in a notebook it shows
-    itself, and ``lab.figures.strategies`` draws it. Some of the systems, or one with another assumption:
-    ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
+    Every system trains the job's model on the job's batch. It chooses its own cut, placement, schedule and messages, as
+    modelled in ``lab.systems.strategies``. The result has ``.sentence``, ``.to_frame()`` and ``["megatron"].plan``. It
+    displays itself in a notebook, and ``lab.figures.strategies`` draws it. To ask some systems, or one with another
+    assumption: ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems
+    so far.
 
-    ``flags`` is the text of a launch (``lab.systems.from_flags``): it is asked first, and every other system of
-    ``systems``, none by default, does what it launches, its model, batch and devices.
+    ``flags`` is the text of a launch (``lab.systems.from_flags``). It is asked first, with the model, batch and devices
+    that it launches. The systems of ``systems``, by default none, are then asked about the same work.
 
-    With ``over="bandwidth"``: at which bandwidth does which system win? ``.sentence``, ``.crossings``, ``.to_frame()``,
-    ``.plan("fsdp", 1.0)``, ``lab.figures.crossings``. ``over`` is bandwidth (Gbit/s) or latency (ms) of the median link
-    between hosts, all others of them in proportion, batch, or compute (times the devices' own speed). Every system
-    chooses its best plan anew at each of 7 ``values``, and crossings are bisected between. By default systems that
-    search are left out: name them, ``systems=["megatron", "dtfm-lab"]``. Those that change the mathematics are
-    computed, and never called the fastest unless ``mathematics=True``.
+    With ``over="bandwidth"``: which system wins at which bandwidth? The result has ``.sentence``, ``.crossings``,
+    ``.to_frame()`` and ``.plan("fsdp", 1.0)``, and ``lab.figures.crossings`` draws it. ``over`` is one of bandwidth
+    (Gbit/s) and latency (ms) of the median link between hosts, the other links in proportion; batch; or compute (a
+    multiple of the devices' speed). Every system chooses its best plan at each of 7 ``values``, and crossings between
+    them are found by bisection. By default systems with a search are left out. Name them to include them:
+    ``systems=["megatron", "dtfm-lab"]``. Systems that change the mathematics are computed, but count as the fastest
+    only with ``mathematics=True``.
     """
     if over is None:
         systems = options.pop("systems", None)

@@ -1,11 +1,11 @@
-"""Seconds that an iteration of a plan takes at least, without simulating it, and bytes that its devices hold at least:
-for leaving out what cannot be the best, and what cannot fit.
+"""Lower bounds of a plan's iteration time and memory, without simulating it.
 
-A device's first forward comes when the stages before it have passed one micro-batch on; from then on it computes all of
-its passes, and sends what holds it; behind its last backward the stages before it compute theirs, and the slowest
-group averages. A link carries a message of every micro-batch, and behind the last of them lies the rest of that
-micro-batch's way. Messages that wait for each other on a NIC, coding and the exchange of tied embeddings only add to
-that.
+``choosing`` uses them to drop plans that cannot be the best or cannot fit.
+
+A device starts its first forward once the stages before it have passed on one micro-batch. It then computes all of its
+passes, and waits for the sends that block it. After its last backward, the stages before it compute theirs, and the
+slowest group averages. A link carries one message per micro-batch, and the last micro-batch still has the rest of its
+way to go. Messages that queue for a NIC, coding, and the exchange of tied embeddings can only add to this.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.simulation.memory import memory
 
 IN_ORDER = ("gpipe", "1f1b", "adaptive-1f1b")
-"""Schedules with one stage a device and whole backwards."""
+"""Schedules with one stage per device and undivided backwards."""
 INTERLEAVED = "interleaved-1f1b"
 
 
 def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: str = "pairs") -> float:
-    """Seconds that no simulation of the plan goes below, links and efficiency being these; 0 where nothing is known, as
-    of a schedule of one's own.
+    """Return a lower bound of the simulated iteration time in seconds, for these links and this efficiency.
 
-    Raises what ``simulate`` raises for the job and the efficiency.
+    0 if no bound is known, as for a schedule that you registered. Raises what ``simulate`` raises for the job and the
+    efficiency.
     """
     job = plan.job
     in_order = job.schedule_name in IN_ORDER
@@ -65,11 +65,12 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
 
 
 def rounds_s(pass_s: FloatArray, hop_s: FloatArray, n_passes: FloatArray) -> FloatArray:
-    """(stages, replicas) seconds from a device's first forward to its last backward with 1F1B, at least.
+    """Return (stages, replicas): lower bound of the seconds from a device's first forward to its last backward with
+    1F1B.
 
-    A device holds as many micro-batches as there are stages from it on, and begins a further one when the oldest is
-    back: so many ways there and back follow each other. ``hop_s`` is an activation's way to the next stage and its
-    gradient's back, 0 for the last.
+    A device holds as many micro-batches as there are stages from it to the end. It starts another when the oldest
+    returns, so round trips follow each other. ``hop_s`` is the time of an activation to the next stage and of its
+    gradient back; it is 0 for the last stage.
     """
     n_stages = len(pass_s)
     there_and_back_s = np.cumsum((pass_s + hop_s)[::-1], axis=0)[::-1]
@@ -78,7 +79,7 @@ def rounds_s(pass_s: FloatArray, hop_s: FloatArray, n_passes: FloatArray) -> Flo
 
 
 def _passes(plan: Plan, n_stages: int, efficiency: GivenEfficiency, links: Links) -> tuple[FloatArray, FloatArray]:
-    """(stages, replicas) seconds of a forward and of a whole backward."""
+    """Return (stages, replicas): seconds of a forward, and of a whole backward."""
     shape = n_stages, plan.job.n_replicas
     found = {Kind.FORWARD: np.zeros(shape), Kind.BACKWARD: np.zeros(shape)}
     for row in pass_times(plan, n_stages, efficiency, links):
@@ -88,29 +89,31 @@ def _passes(plan: Plan, n_stages: int, efficiency: GivenEfficiency, links: Links
 
 
 def behind(seconds: FloatArray) -> FloatArray:
-    """(stages, replicas) sums over the stages before each."""
+    """Return (stages, replicas): for each stage, the sum over the stages before it."""
     return np.vstack([np.zeros((1, seconds.shape[1])), np.cumsum(seconds, axis=0)[:-1]])
 
 
 class NeighbourMessages(NamedTuple):
-    """Messages between a device of a pipeline and its neighbours; each (stages, replicas), 0 where there is none."""
+    """Messages between neighbouring devices of a pipeline. Each array is (stages, replicas) and 0 where there is no
+    message."""
 
     onward_s: FloatArray
-    """From stage s to s + 1, until it has arrived."""
+    """Seconds from stage s to s + 1, until the message has arrived."""
     back_s: FloatArray
-    """From stage s to s - 1."""
+    """Seconds from stage s to s - 1."""
     onward_moving_s: FloatArray
     """The part of ``onward_s`` for which the message occupies its link."""
     back_moving_s: FloatArray
 
     @property
     def back_after_s(self) -> FloatArray:
-        """From stage s + 1 to s."""
+        """Seconds from stage s + 1 to s."""
         return np.vstack([self.back_s[1:], np.zeros((1, self.back_s.shape[1]))])
 
     @classmethod
     def of(cls, devices: IntArray, n_bytes: float | FloatArray, links: Links) -> NeighbourMessages:
-        """The messages of so many bytes, or of (stages - 1, 1), between (stages, replicas) devices."""
+        """Return the messages of this size between (stages, replicas) devices. The size is a number or (stages - 1, 1)
+        bytes."""
         here, there = devices[:-1], devices[1:]
         none = np.zeros((1, devices.shape[1]))
         onward, back = links.moving_s(here, there, n_bytes), links.moving_s(there, here, n_bytes)
@@ -131,7 +134,8 @@ def _by_links(
     n_passes: FloatArray,
     average_s: FloatArray,
 ) -> float:
-    """From the first message of a pair of neighbours to its last, and the way of the micro-batch of that one."""
+    """Return the lower bound by links: from the first to the last message of two neighbours, plus what that last
+    micro-batch still has to do."""
     if job.n_stages == 1:
         return 0.0
     out_s, back_s = hops.onward_moving_s[:-1], hops.back_moving_s[1:]
@@ -150,12 +154,12 @@ def _by_links(
 
 
 def _synchronises(job: Job) -> bool:
-    """Whether every iteration ends with whole gradients averaged."""
+    """True if every iteration ends by averaging whole gradients."""
     return job.n_replicas > 1 and job.synchronise_every == 1 and way_of(job) != NOTHING
 
 
 def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
-    """(stages, replicas) seconds from a replica's last backward until its group has averaged, at least."""
+    """Return (stages, replicas): minimum seconds from a replica's last backward until its group has averaged."""
     shape = plan.placement.devices.shape
     if not _synchronises(job) or job.overlap or way_of(job) != RING:
         return np.zeros(shape)
@@ -177,7 +181,8 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
 
 
 def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray) -> float:
-    """From the beginning of the last backward, (stages, replicas), all buckets over one link of a ring."""
+    """Return the lower bound by overlapped averaging: the start of the last backward, then all buckets over one ring
+    link."""
     if not _synchronises(job) or not job.overlap or way_of(job) != RING:
         return 0.0
     here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
@@ -190,9 +195,9 @@ def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray)
 
 
 def fits(plan: Plan) -> bool:
-    """``memory(plan).fits``, found on as few micro-batches as have the same peak.
+    """Return ``memory(plan).fits``, computed with as few micro-batches as reach the same peak.
 
-    1F1B holds the most once its pipeline is full, and GPipe that flushes the most in each of its rounds.
+    1F1B holds the most once its pipeline is full. GPipe with flushes holds the most in each of its rounds.
     """
     if least_lacking_bytes(plan):
         return False
@@ -206,12 +211,12 @@ def fits(plan: Plan) -> bool:
 
 
 def least_lacking_bytes(plan: Plan) -> float:
-    """Bytes that the worst device lacks for the least that it holds; 0 where the plan may fit."""
+    """Return how many bytes the worst device lacks for its minimum; 0 if the plan may fit."""
     return float(_over(plan).max())
 
 
 def sentence_of(plan: Plan) -> str:
-    """What the worst device of a plan that does not fit needs and has."""
+    """Say what the worst device of a plan that does not fit needs, and what it has."""
     over = _over(plan)
     if not over.any():
         return memory(plan).sentence
@@ -226,7 +231,7 @@ def sentence_of(plan: Plan) -> str:
 
 
 def _over(plan: Plan) -> IntArray:
-    """(positions, replicas) bytes that devices lack for the least that they hold."""
+    """Return (positions, replicas): bytes that each device lacks for its minimum."""
     job = plan.job
     n_stages = job.n_stages * (job.stages_per_device if job.schedule_name == INTERLEAVED else 1)
     of = activation_memory(job, n_stages)
@@ -240,8 +245,11 @@ def _over(plan: Plan) -> IntArray:
 
 
 def _in_flight(job: Job, stage: int) -> int:
-    """Micro-batches whose activations a stage holds at the beginning of its first backward, of the shortest pipeline;
-    1 where the schedule is not known to hold more."""
+    """Return for how many micro-batches a stage holds activations when its first backward starts, in the shortest
+    pipeline.
+
+    1 for schedules that are not known to hold more.
+    """
     fewest = min(job.microbatch_counts)
     match job.schedule_name:
         case "1f1b":
