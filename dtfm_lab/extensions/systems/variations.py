@@ -73,7 +73,8 @@ class Axis:
     def middle(self, low: float, high: float) -> float | None:
         """Return the geometric mean of two values; None if no value is left between them.
 
-        A batch is rounded to a multiple of a power of two near a sixteenth of the lower value, so that it stays divisible.
+        A batch is rounded to a multiple of a power of two near a sixteenth of the lower value, so that it stays
+        divisible.
         """
         middle = math.sqrt(low * high)
         if self.grain:

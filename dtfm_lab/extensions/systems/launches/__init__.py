@@ -1,8 +1,8 @@
-"""What a user typed to launch a rival, as that system's strategy: Megatron-LM's flags or the script that gives them, a
-DeepSpeed or torchtitan configuration, or accelerate's.
+"""Read how a user launches another system, as that system's strategy.
 
-What changes no plan is left out and listed; a setting that would change one, and has no model here, is named, so that
-nobody compares with another plan than the one that was meant.
+A launch is Megatron-LM's flags or the script that passes them, or a configuration of DeepSpeed, torchtitan or
+accelerate. Settings that change no plan are ignored and listed. A setting that would change the plan, but has no model
+here, raises an error that names it. So nobody compares with a plan other than the intended one.
 """
 
 import re
@@ -17,16 +17,17 @@ from dtfm_lab.files.reading import reason_of
 YAML = re.compile(r"(?m)^(?:compute_environment|distributed_type|fsdp_config|deepspeed_config|mixed_precision)\s*:")
 
 MOST_CHARACTERS = 100_000
-"""Longest text of a launch. Some of what is looked for takes time that grows with the square of a text's length."""
+"""Maximum length of a launch's text. Some searches take time that grows with the square of the length."""
 
 
 def from_flags(text: str) -> Launch:
-    """The launch that a text describes.
+    """Return the launch that a text describes.
 
-    Flags of Megatron-LM, after ``torchrun`` and the script's name or not, or in a shell script; a DeepSpeed
-    configuration, from ``{`` on; a torchtitan configuration, from a ``[section]`` on, or as Python; accelerate's YAML.
+    The text is one of: flags of Megatron-LM, alone, after ``torchrun`` and a script's name, or in a shell script; a
+    DeepSpeed configuration, starting with ``{``; a torchtitan configuration, starting with a ``[section]``, or in
+    Python; accelerate's YAML.
 
-    Raises LabError that names the flags that are not known, what has no model, and values that are none.
+    Raises LabError that names unknown flags, settings without a model, and invalid values.
     """
     if not isinstance(text, str):
         raise LabError(f"flags are {shortened(text)}; wanted text")

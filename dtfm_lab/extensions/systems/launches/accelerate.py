@@ -1,4 +1,4 @@
-"""The configuration of accelerate, YAML, as the strategy that it starts: DDP, FSDP, DeepSpeed or Megatron-LM."""
+"""Read accelerate's YAML configuration as the strategy that it starts: DDP, FSDP, DeepSpeed or Megatron-LM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dtfm_lab.extensions.systems.strategy import TRIED
 KINDS = "NO, MULTI_GPU, FSDP, DEEPSPEED or MEGATRON_LM"
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
 SHARDINGS = {"FULL_SHARD": True, "1": True, "SHARD_GRAD_OP": False, "2": False}
-"""Names and numbers of FSDP's strategies, and whether parameters are dropped after the forward."""
+"""Names and numbers of FSDP's strategies; True if parameters are dropped after the forward."""
 ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
 TOP: tuple[str, ...] = (
     "distributed_type",
@@ -33,7 +33,7 @@ TOP += ("parallelism_config", "dynamo_config", "dynamo_backend", "fp8_config", "
 
 
 def read_text(text: str) -> Launch:
-    """The launch of a configuration's text."""
+    """Return the launch of a configuration's text."""
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -131,7 +131,7 @@ def _megatron(config: Mapping[str, Any], job: dict[str, Any], said: dict[str, An
 
 
 def _degrees(parallel: Mapping[str, Any]) -> int:
-    """GPUs that share each layer. Raises LabError for what has no model beside FSDP."""
+    """Return how many GPUs share each layer. Raises LabError for parallelism that has no model with FSDP."""
     if (replicas := _count(parallel, "dp_replicate_size")) > 1:
         raise LabError(
             f"parallelism_config_dp_replicate_size is {replicas}: shards over a part of the replicas (HSDP) have no "
@@ -152,7 +152,7 @@ def _count(given: Mapping[str, Any], name: str) -> int:
 
 
 def _stripped(section: Any, prefix: str) -> dict[str, Any]:
-    """A section's values, by names without its prefix."""
+    """Return a section's values, with this prefix removed from their names."""
     if section is None:
         return {}
     if not isinstance(section, Mapping):

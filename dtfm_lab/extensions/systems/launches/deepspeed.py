@@ -1,4 +1,4 @@
-"""DeepSpeed's configuration, JSON, as a strategy: ZeRO over one group of devices, or a pipeline."""
+"""Read DeepSpeed's JSON configuration as a strategy: ZeRO over one group of devices, or a pipeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTS = {
     "train_micro_batch_size_per_gpu": "microbatch",
     "gradient_accumulation_steps": None,
 }
-"""Sizes, and the job's fields that they are."""
+"""Keys that give sizes, and the job's fields that they set."""
 PRECISION = keys({"enabled": bool})
 CONFIGURATION = keys(
     {
@@ -32,14 +32,15 @@ CONFIGURATION = keys(
         **dict.fromkeys(("fp16", "bf16"), PRECISION),
     }
 )
-"""Keys of a DeepSpeed configuration that make a plan."""
+"""Keys of a DeepSpeed configuration that affect the plan."""
 OFF: tuple[Any, ...] = (None, False, 0, "none", "None", {}, [])
 ADAMS = {"adam", "adamw", "fusedadam", "deepspeedcpuadam", "lamb", "fusedlamb", "deepspeedcpuadamw", "torchadam"}
-"""Optimisers with the states of Adam, two numbers a parameter."""
+"""Optimizers with Adam's states: two numbers per parameter."""
 
 
 def read_text(text: str) -> Launch:
-    """The launch of a configuration's text, which may have comments and commas too many, as DeepSpeed reads Hjson."""
+    """Return the launch of a configuration's text. It may have comments and trailing commas, as DeepSpeed reads
+    Hjson."""
     bare = re.sub(r"(?m)^\s*(//|#).*$|(?<=[\s,{\[])(//|#)[^\"\n]*$", "", text)
     bare = re.sub(r",(\s*[}\]])", r"\1", bare)
     try:
@@ -50,7 +51,7 @@ def read_text(text: str) -> Launch:
 
 
 def read_config(config: Any) -> Launch:
-    """The launch of a configuration's values."""
+    """Return the launch of a configuration's values."""
     if not isinstance(config, Mapping):
         raise LabError(f"DeepSpeed configuration is {shortened(config)}; wanted an object in braces")
     ignored, notes, asked = list[str](), list[str](), list[str]()
@@ -96,7 +97,10 @@ def read_config(config: Any) -> Launch:
 
 
 def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> dict[str, Any]:
-    """What makes a plan. Raises LabError for what has no model; the rest is named in one of the lists."""
+    """Return the settings that affect the plan, and add the names of the others to one of the lists.
+
+    Raises LabError for a setting that has no model.
+    """
     kept: dict[str, Any] = {}
     if isinstance(config.get("zero_optimization"), bool):  # as DeepSpeed of 2020 has it
         config = {**config, "zero_optimization": {"stage": int(config["zero_optimization"])}}
@@ -129,7 +133,7 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
 
 
 SECTIONS = ("zero_optimization", "pipeline", "tensor_parallel", "fp16", "bf16", "optimizer", "data_types")
-"""Sections of which each key is looked at; of others the section as a whole is ignored, or refused where it is on."""
+"""Sections whose keys are read one by one. Any other section is ignored as a whole, or refused if it is on."""
 
 
 def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -143,7 +147,7 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_off(value: Any) -> bool:
-    """Whether a section switches nothing on: it is not enabled, or goes to no device."""
+    """True if a section switches nothing on: it is not enabled, or offloads to no device."""
     if not isinstance(value, Mapping):
         return False
     if "enabled" in value:

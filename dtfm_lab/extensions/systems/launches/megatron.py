@@ -1,4 +1,4 @@
-"""Megatron-LM's flags, or the script that gives them, as its strategy."""
+"""Read Megatron-LM's flags, or the script that passes them, as its strategy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FLAGS = keys(
     },
     strict=False,
 )
-"""Flags of Megatron-LM that make a plan."""
+"""Flags of Megatron-LM that affect the plan."""
 OLD = {
     "model-parallel-size": "tensor-model-parallel-size",
     "batch-size": "micro-batch-size",
@@ -76,17 +76,17 @@ OLD = {
     "num-key-value-heads": "num-query-groups",
     "use-rotary-position-embedding": "use-rotary-position-embeddings",
 }
-"""Names of other versions, and of DeepSpeed's launcher and its Megatron."""
+"""Names in other versions, in DeepSpeed's launcher and in Megatron-DeepSpeed, and today's name."""
 LAUNCHERS = ("nnodes", "nproc-per-node")
-"""What is read of the words before the script's name."""
+"""Flags that are read from the words before the script's name."""
 CONFIGURED = re.compile(r"--(?:deepspeed|deepspeed[-_]config|job\.config[-_]file)[= ]+([^\s-]\S*)")
-"""The file of DeepSpeed or torchtitan that a command names."""
+"""Matches the DeepSpeed or torchtitan file that a command names."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
-"""What ends a command's own words."""
+"""Prefixes of the words that end a command's own words."""
 PROGRAM = re.compile(r"(?:^|[\s\"'])([^\s\"'=]{0,400}?([\w-]{1,100})\.py)(?=[\s\"']|$)")
-"""A Python program. Paths and names are limited, so that a long word without a blank takes no long time."""
+"""Matches a Python program. Lengths are limited, so that a very long word without spaces stays quick to search."""
 AGAIN = re.compile(r"\s(?:torchrun|python3?|nsys|deepspeed|srun|accelerate)\s")
-"""What begins another command behind the first."""
+"""Matches the start of another command after the first."""
 OTHERS = {
     r"bert|biencoder|orqa|realm|ict|retriever": "an encoder such as BERT",
     r"t5|bart|enc_dec": "an encoder with a decoder such as T5",
@@ -98,12 +98,12 @@ OTHERS = {
     r"generat|server|eval|inference|infer|zeroshot": "nothing, it infers,",
     r"preprocess|convert|merge|export|checkpoint": "nothing, it prepares files,",
 }
-"""Programs that train no GPT, by their names."""
+"""Names of programs that do not train a GPT, and what they train."""
 UNKNOWN_VALUE = re.compile(r"\$\{?(\w+)\}?")
 
 
 def read_shell(text: str) -> Launch:
-    """The launch of a shell script."""
+    """Return the launch of a shell script."""
     script = read_script(text, lambda name: is_ignored("megatron", OLD.get(name, name)))
     if not script.command:
         runs = f"; it reads {', '.join(script.reads)}" if script.reads else ""
@@ -118,7 +118,8 @@ def read_shell(text: str) -> Launch:
 
 
 def read_words(text: str, script: Script | None = None, config: str | None = None) -> Launch:
-    """The launch of a command, or of flags alone; ``config`` is the text of a DeepSpeed configuration beside them."""
+    """Return the launch of a command, or of flags alone. ``config`` is the text of its DeepSpeed configuration, if
+    any."""
     ignored, notes = list[str](), list[str]()
     program = next((one for one in PROGRAM.finditer(text) if "train" in one[2]), None) or PROGRAM.search(text)
     if program:
@@ -164,7 +165,7 @@ def _given(
     notes: list[str],
     script: Script | None,
 ) -> dict[str, Any]:
-    """Flags that make a plan, checked."""
+    """Return the flags that affect the plan, checked. The names of the others go to ``ignored`` or ``notes``."""
     named: dict[str, Any] = {}
     for typed, value in [*((name, launcher[name]) for name in LAUNCHERS if name in launcher), *flags.items()]:
         name = OLD.get(typed, typed)
@@ -209,7 +210,7 @@ def _is_on(value: str | None) -> bool:
 
 
 def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | None:
-    """The stage of ZeRO where the flags are those of Megatron-DeepSpeed; None where they are Megatron-LM's."""
+    """Return ZeRO's stage if the flags belong to Megatron-DeepSpeed; None if they belong to Megatron-LM."""
     stage = flags.get("zero-stage")
     file = flags.get("deepspeed-config")
     if "deepspeed" not in flags and file is None:
@@ -303,7 +304,7 @@ def _job_of(given: Mapping[str, Any], expert_parallel: int) -> dict[str, Any]:
 
 
 def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parallel: int) -> None:
-    """Refuse ways to share experts that have no model."""
+    """Raise LabError for ways to share experts that have no model."""
     if expert_parallel == 1:
         return
     kind = given.get("moe_token_dispatcher_type", "alltoall")
@@ -318,7 +319,7 @@ def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parall
 
 
 def _attention_of(given: Mapping[str, Any]) -> str:
-    """Whether attention keeps its scores. Recomputing them alone leaves what a fused attention keeps."""
+    """Say whether attention keeps its scores. Recomputing only these keeps the same as a fused attention."""
     backend = given.get("attention_backend", "local" if given.get("transformer_impl") == "local" else "auto")
     again = given.get("recompute_activations") or given.get("recompute_granularity") == "selective"
     if given.get("use_flash_attn") or again:
@@ -366,7 +367,7 @@ def _gradient_dtype(given: Mapping[str, Any]) -> str:
 
 
 def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
-    """Whether blocks keep masks; a fused attention keeps none of its own."""
+    """True if blocks keep dropout masks. A fused attention keeps none of its own."""
     inside, behind = given.get("attention_dropout", 0.1), given.get("hidden_dropout", 0.1)  # as Megatron-LM has them
     if (inside > 0) != (behind > 0) and attention == "unfused":
         raise LabError(
@@ -377,8 +378,10 @@ def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
 
 
 def _flags(text: str) -> Iterator[tuple[str, str | None]]:
-    """Names of flags, dashes for underscores, and the first word up to the next; words before the first, and behind a
-    flag's value, are a launcher's."""
+    """Yield each flag, with dashes for underscores, and its value: the first word before the next flag.
+
+    Words before the first flag, and further words after a value, belong to the launcher and are skipped.
+    """
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=False)
     except ValueError:

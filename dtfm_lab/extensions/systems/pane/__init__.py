@@ -1,4 +1,4 @@
-"""The pane Systems: what each training system would do with the network that is drawn."""
+"""The pane Systems: what each training system would do with the lab's network."""
 
 from __future__ import annotations
 
@@ -61,38 +61,39 @@ OTHER = "the network or the job has changed"
 
 @dataclass(frozen=True, kw_only=True)
 class SystemsSettings:
-    """What the systems are asked with."""
+    """Settings of the comparison."""
 
     seconds: Annotated[float, Option(help="Of each system's search, where it has one.", least=0.1, most=600)] = 2.0
     seed: Annotated[int, Option(help="Of the searches.", most=2**31)] = 0
 
 
 class SystemsPanel(Panel):
-    """Asks every system that has a model, beside the page; ``outcomes`` are those so far.
+    """Asks every modelled system on a thread. ``outcomes`` has the results so far.
 
-    A click on one shows its plan on the network and why it takes so long; a button sets
+    Clicking a system shows its plan on the network and explains its iteration time. A button sets
     ``lab_state.topology``, ``job`` and ``plan`` to it.
     """
 
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None], names: Sequence[str] | None = None) -> None:
-        """``set_job`` makes a job the one that the lab's controls show; ``names`` are those asked, None for all."""
+        """``set_job`` makes a job the one that the lab's controls show. ``names`` are the systems to ask; None for
+        all."""
         self._lab_state, self._names = lab_state, names
         self._report_error = partial(lab_state.report_error, STEP)
         self.taking = Taking(lab_state, set_job)
         self.asking: Stream[Outcomes] | None = None
-        """What runs; None while nothing does."""
+        """The comparison that is running; None if none is."""
         self._asks: list[Strategy] = []
-        """The systems that what runs asks."""
+        """The systems of the running comparison."""
         self.outcomes: Outcomes | None = None
         self.question: SystemsQuestion | None = None
-        """What the outcomes answer."""
+        """The network and work that the outcomes belong to."""
         self.ungrouped: Topology | None = None
-        """Single GPUs that are asked about where the lab draws their groups: systems may group them otherwise."""
+        """The network of single GPUs, if the lab shows groups of them. Systems may group the GPUs otherwise."""
         self._changed = ChangedAssumptions()
         self._again: dict[str, Strategy] = {}
-        """Systems that are asked again once what runs has ended."""
+        """Systems to ask again when the running comparison ends."""
         self._asked_with: dict[str, Any] = {}
-        """Keywords of ``lab.strategies`` that the outcomes were asked with."""
+        """Keywords of ``lab.strategies`` that produced the outcomes."""
         self._edited: list[Callable[[], None]] = []
         self.start = button("Ask every system", "", "Predict the best plan of each system", "auto", style="primary")
         self.stop = button("Stop", "", "End after the system at hand and keep those so far", "auto", disabled=True)
@@ -132,7 +133,7 @@ class SystemsPanel(Panel):
         return super().settings() | {"assumptions": self._changed.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """Set the controls to saved values, and assumptions for the next question; nothing is asked."""
+        """Set the controls and the assumptions to saved values, without asking any system."""
         super().restore(settings)
         self._changed.restore(settings.get("assumptions"))
 
@@ -141,18 +142,18 @@ class SystemsPanel(Panel):
         self._edited.append(call)
 
     def result(self, _: LabState) -> str:
-        """The outcomes in a few words; empty while there are none."""
+        """Return the outcomes in a few words; empty if there are none."""
         return "" if self.outcomes is None or not len(self.outcomes) else self.outcomes.sentence
 
     def staleness(self, lab_state: LabState) -> str:
-        """Why the outcomes are out of date; empty where they are not."""
+        """Say why the outcomes are out of date; empty if they are not."""
         if self.question is None or not self.result(lab_state):
             return ""
         return "" if self.question.covers(lab_state.topology, lab_state.job) else OTHER
 
     @property
     def systems(self) -> list[Strategy]:
-        """Every system that has a model, the lab's own first, with the assumptions that were changed."""
+        """Every modelled system with its changed assumptions, the lab's own first."""
         names = list(strategies if self._names is None else self._names)
         return [self._changed.strategy(name) for name in sorted(names, key=lambda name: name != OURS)]
 
@@ -163,11 +164,11 @@ class SystemsPanel(Panel):
 
     @property
     def chosen(self) -> Outcome | None:
-        """The outcome that is chosen; None for none, and where it is not there yet."""
+        """The selected outcome; None if none is selected or it is not there yet."""
         return self._outcome(self.bars.chosen)
 
     def redo(self) -> None:
-        """Ask every system about what is drawn."""
+        """Ask every system about the lab's network and job."""
         topology, job = self._lab_state.topology, self._lab_state.job
         if self.start.disabled or topology is None or job is None:
             return
@@ -242,7 +243,7 @@ class SystemsPanel(Panel):
         self.bars.show(rows, self.staleness(self._lab_state))
 
     def _follow(self) -> None:
-        """Show what may be pressed, and what is out of date."""
+        """Enable the buttons that apply, and mark what is out of date."""
         state = self._lab_state
         is_stale = bool(self.staleness(state))
         disable(self.start, why_not_asked(state) or ("" if self.asking is None else "Systems are being asked"))
@@ -259,7 +260,7 @@ class SystemsPanel(Panel):
         self._follow()
 
     def _show_detail(self) -> None:
-        """Show the chosen outcome: in words, on the network, and what it assumes."""
+        """Show the selected outcome in words and on the network, and its assumptions."""
         outcome, name = self.chosen, self.bars.chosen
         show(self.detail, bool(name))
         mark(self.view, "dtfm-systems-split", bool(name))
@@ -270,7 +271,7 @@ class SystemsPanel(Panel):
         self._explain()
 
     def _preview(self) -> None:
-        """Show the chosen plan on the network, as long as this pane is on the screen and it is no other's."""
+        """Show the selected plan on the network while this pane is visible, unless it is the lab's own plan."""
         state, outcome = self._lab_state, self.chosen
         tasks: dict[str, list[int]] = {}
         note = ""
@@ -288,19 +289,19 @@ class SystemsPanel(Panel):
         self._explain()
 
     def _explain(self) -> None:
-        """Explain the chosen outcome where that is looked at."""
+        """Explain the selected outcome if the Why part is visible."""
         outcome = self.chosen if self.part.value == WHY else None
         self.why.explain(outcome, None if outcome is None else self._faster(outcome))
 
     def _faster(self, outcome: Outcome) -> Outcome | None:
-        """Return the lab's own where that is faster and of the same training; else none."""
+        """Return the lab's own outcome if it is faster; else None."""
         ours = self._outcome(OURS)
         if ours is None or ours.iteration_s is None or outcome.iteration_s is None:
             return None
         return ours if ours.iteration_s < outcome.iteration_s else None
 
     def _change(self, strategy: Strategy) -> None:
-        """Keep a system's changed assumptions, and ask it again where it was asked about what is drawn."""
+        """Keep a system's changed assumptions. Ask it again if it was already asked about this network and job."""
         self._changed.keep(strategy)
         for call in self._edited:
             call()
