@@ -1,4 +1,4 @@
-"""What others measured beside our predictions: published rows, their bands, the ledger, and your own rows."""
+"""Compare others' measurements with our predictions: published rows, their bands, the ledger, and your own rows."""
 
 from dtfm_lab.domain.extension import Extension
 

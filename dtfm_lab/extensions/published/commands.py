@@ -1,4 +1,4 @@
-"""The command that predicts what others measured, and lays the two beside each other."""
+"""The command that predicts what others measured, and compares the two."""
 
 import sys
 
@@ -59,9 +59,10 @@ def reproduce(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Lay each number that others published beside our prediction.
+    """Compare each number that others published with our prediction.
 
-    All sources, or some by name, or the rows of your own file; or rows that you have measured and we have not seen.
+    Predicts all sources, some by name, or the rows of your own file. Blind tests predict rows whose measurements only
+    you have.
     """
     if sum((bool(names or own), bool(blind), bool(opened), regret is not None)) > 1:
         raise LabError("sources or --own, --blind, --open and --regret are given together; wanted one of them")
@@ -90,7 +91,7 @@ def reproduce(
 
 
 def _choose(path: str | None, output: str | None, as_json: bool) -> None:
-    """Print how fast the configurations were that predictions choose."""
+    """Print how fast the configurations are that predictions choose."""
     n_rows = len(read_sweep(*filter(None, [path])))
     with row_progress("reproduce", lambda row: row.one.setting, "rows", n_rows) as show:
         found = choices.regret(path, progress=show)
