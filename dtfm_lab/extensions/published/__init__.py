@@ -13,7 +13,7 @@ EXTENSION = Extension(
     commands={
         "reproduce": (
             "dtfm_lab.extensions.published.commands:reproduce",
-            "Lay each number that others published beside our prediction.",
+            "Compare each number that others published with our prediction.",
         )
     },
     moved={"calibrate": "published.calibrate"},

@@ -213,7 +213,7 @@ def own_source(path: str | os.PathLike[str]) -> Source:
         rows = partial(sailor.rows_of, sailor_records.document_of(data, name))
     else:
         rows = partial(predict_rows, own_files.read_rows(path))
-    return Source(name=name, title="A file of one's own", cite=name, licence="", rows=rows)
+    return Source(name=name, title="Your own file", cite=name, licence="", rows=rows)
 
 
 GROUPS = ("published", "class", "rows inside", "mean error", "theirs", "farthest", "band")

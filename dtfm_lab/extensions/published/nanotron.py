@@ -342,9 +342,11 @@ class Predicted:
         """What a reader should know about this prediction."""
         said = []
         if self.one.is_slow:
-            said.append("most runs like it on 64 hosts were in the cluster's slow mode: 0.75 s a micro-batch more")
+            said.append("most runs like it on 64 hosts were in the cluster's slow mode: 0.75 s more per micro-batch")
         elif self.one.may_be_slow:
-            said.append("pipelines on so many hosts may be in the cluster's slow mode: 0.3 to 1.1 s a micro-batch more")
+            said.append(
+                "pipelines on this many hosts may be in the cluster's slow mode: 0.3 to 1.1 s more per micro-batch"
+            )
         if not self.fits:
             said.append("predicted not to fit: more than nine tenths of a GPU's memory")
         return tuple(said)

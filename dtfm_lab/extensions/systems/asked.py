@@ -22,7 +22,7 @@ from dtfm_lab.simulation.executors import AnyExecutor, opened
 class StrategyOptions(Budget):
     """Keywords of ``strategies``."""
 
-    systems: Annotated[Asked, Option(help="Systems by name, or with assumptions of one's own; all by default.")] = None
+    systems: Annotated[Asked, Option(help="Systems by name, or with your own assumptions; all by default.")] = None
     flags: Annotated[
         str | None,
         Option(
@@ -30,11 +30,11 @@ class StrategyOptions(Budget):
         ),
     ] = None
     progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
-    executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
+    executor: Annotated[AnyExecutor | None, Option(help="Chooses plans on its workers, as in ``sweep``.")] = None
 
 
 USUAL, MOST_VALUES = 7, 1000
-"""Values where none are given, and most that may be."""
+"""Number of values by default, and the maximum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +46,13 @@ class CrossingOptions(StrategyOptions):
         Any, Option(help="Values of what varies: a list, or a tuple of lowest, highest and how many.")
     ] = None
     between: Annotated[
-        str, Option(help="Which links bandwidth and latency are of; the others stay as they are.", choices=BETWEEN)
+        str, Option(help="Which links change their bandwidth or latency. The others stay as they are.", choices=BETWEEN)
     ] = "hosts"
     precision: Annotated[
-        float, Option(help="Crossings are bracketed to this share of their value.", above=0, most=1)
+        float, Option(help="Crossings are bracketed to within this share of their value.", above=0, most=1)
     ] = 0.05
     mathematics: Annotated[
-        bool, Option(help="Systems that change the training's mathematics may be the fastest, too.")
+        bool, Option(help="Let systems that change the training's mathematics count as the fastest, too.")
     ] = False
 
     def __post_init__(self) -> None:
@@ -105,11 +105,11 @@ def strategies(
             topology, job = launch.on(network, wanted)
             systems = [launch.strategy, *([] if systems is None else chosen(systems))]
         for name in options.keys() - Budget.__dataclass_fields__.keys():
-            raise LabError(f"{name} is given, and not over; wanted both, such as over='bandwidth'")
+            raise LabError(f"{name} is given without over; wanted both, such as over='bandwidth'")
         with opened(executor) as pool:
             return newest_of(models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool), progress)
     if flags is not None:
-        raise LabError("flags are given with over; wanted one of them")
+        raise LabError("flags and over are both given; wanted one of them")
     given = CrossingOptions(over=over, **options)
     network, wanted = nouns(topology, job)
     wanted.modelled()

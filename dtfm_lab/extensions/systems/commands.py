@@ -74,10 +74,10 @@ def _asked_systems(by_default: str) -> Decorator:
             multiple=True,
             metavar="SYSTEM.NAME=VALUE",
             shell_complete=_assumable,
-            help="Ask a system with another assumption, too: megatron.transport=overlapped. Several of one system hold "
-            "together.",
+            help="Also ask a system with a changed assumption: megatron.transport=overlapped. Repeat it to change "
+            "several of one system together.",
         )
-        help = f"Ask this one, again for each, or all; {by_default} where not given."
+        help = f"Ask this system. Repeat it for several, or give all. By default: {by_default}."
         return click.option("--system", "systems", multiple=True, shell_complete=system_names, help=help)(
             assume(command)
         )
@@ -91,7 +91,7 @@ def _asked_systems(by_default: str) -> Decorator:
 @click.option(
     "--flags",
     metavar="TEXT",
-    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON, torchtitan's TOML or accelerate's "
+    help="Ask a system as you launch it: Megatron-LM's flags, DeepSpeed's JSON, torchtitan's TOML or accelerate's "
     "YAML, or their file; or the shell script that launches Megatron-LM.",
 )
 @gathered(STRATEGIES, into="budget")
@@ -99,7 +99,7 @@ def _asked_systems(by_default: str) -> Decorator:
     "--why",
     metavar="SYSTEM",
     shell_complete=system_names,
-    help="Say what makes this one slower here, and what leads from it to the fastest that trains alike.",
+    help="Say what makes this system slower here, and what leads from it to the fastest that trains the same way.",
 )
 @executor_option
 @click.option("--plans", type=click.Path(file_okay=False), help="Write each system's plan into this folder.")
@@ -169,7 +169,9 @@ def strategies_command(
 @click.command(cls=_Listing)
 @work_options
 @click.option(
-    "--values", metavar="V,V...|LOW:HIGH:N", help="Its values: Gbit/s, ms, sequences, or times the devices' speed."
+    "--values",
+    metavar="V,V...|LOW:HIGH:N",
+    help="Values of what varies: Gbit/s, ms, sequences, or multiples of the devices' speed.",
 )
 @_asked_systems("all that need no search")
 @gathered(CROSSINGS, into="options", over="bandwidth")
@@ -204,7 +206,7 @@ def crossings_command(
     else:
         print_crossings(found)
     if not found.finished:
-        err.print("stopped; what was computed is kept")
+        err.print("stopped; the results so far are kept")
         sys.exit(130)
 
 

@@ -100,17 +100,30 @@ def priced(plan: Plan) -> Plan:
 class Budget:
     """How long a strategy with a search may search, and with which seed."""
 
-    seconds: Annotated[float, Option(help="Of each system's search, where it has one.", unit="s", above=0)] = 2.0
+    seconds: Annotated[float, Option(help="Search time of each system that searches.", unit="s", above=0)] = 2.0
     steps: Annotated[
-        int | None, Option(help="Generations instead of seconds: reproducible.", unit="generations", least=1)
+        int | None,
+        Option(
+            help="Generations of each search, instead of seconds. Makes results reproducible.",
+            unit="generations",
+            least=1,
+        ),
     ] = None
-    seed: Annotated[int, Option(help="Seed of the searches, and of what is drawn.", least=0)] = 0
+    seed: Annotated[int, Option(help="Seed of searches and of random choices.", least=0)] = 0
     efficiency: Annotated[
         float | None,
-        Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
+        Option(
+            help="Share of its peak that a device reaches. By default it follows from the GPU and the matrix shapes.",
+            above=0,
+            most=1,
+        ),
     ] = None
     queueing: Annotated[
-        str, Option(help="Which messages wait for each other, those of a pair or of a NIC.", choices=QUEUEING)
+        str,
+        Option(
+            help="Which messages wait for each other: those between the same two devices, or on the same NIC.",
+            choices=QUEUEING,
+        ),
     ] = "pairs"
     """The same default as ``lab.plan``, so that both predict the same seconds for a plan. Every pair of devices has its
     own link, unless the network says which NIC a device uses. A system that sends to many devices at once looks faster

@@ -241,8 +241,7 @@ def waterfall(
         The first is the start and names a strategy.
     published
         The published value for the last step, or its lowest and highest value. In seconds, or a multiple if a
-        switch names
-        a system to compare with.
+        switch names a system to compare with.
 
     Raises
     ------

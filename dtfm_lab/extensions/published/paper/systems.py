@@ -154,7 +154,7 @@ def papers_waterfall(layers: int = LAYERS[0], batch: int = BATCHES[0]) -> Waterf
     over, under = (setting.published_s(published_name(system, WORLDWIDE)) for system in ("megatron-random", "dt-fm"))
     if over is None or under is None:
         raise LabError(
-            f"{layers} layers with batch {batch} are no setting of the paper; wanted {_listed(LAYERS)} layers and "
+            f"the paper has no setting with {layers} layers and batch {batch}; wanted {_listed(LAYERS)} layers and "
             f"{_listed(BATCHES)}"
         )
     return waterfall(

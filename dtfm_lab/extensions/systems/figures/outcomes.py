@@ -137,7 +137,7 @@ def _break(figure: go.Figure, bar: Bar, row: int, axis_s: float) -> None:
 
 
 def _subtitle(displayed: Sequence[Bar]) -> str:
-    parts = ["critical path of an iteration, stacked by cause, of each system's fastest plan that fits"]
+    parts = ["each system's fastest plan that fits: critical path of an iteration, stacked by cause"]
     parts += [f"{CHANGES} changes the training itself: seconds alone do not compare it"] * any(
         bar.outcome.strategy.mathematics for bar in displayed
     )
@@ -200,7 +200,7 @@ def crossings(crossings: Crossings) -> go.Figure:
         figure.update_yaxes(title_text="seconds an iteration", **log_axis(min(seconds), max(seconds), 1.2))
     title = f"Which system is fastest, over {axis.noun}: {crossings.job.name} on {crossings.topology.name}"
     more_px = LEGEND_ROW_PX * len(crossings.systems)
-    note = f"{crossings.headline} · every system chooses anew at each marker, between two only the fastest do"
+    note = f"{crossings.headline} · every system chooses its plan at each marker; between two, only the fastest do"
     look = {"height": 470 + more_px, "showlegend": True, "margin_b": 100 + more_px}
     return titled(figure, title, note, alt=f"{title}. {crossings.sentence}.", **look)
 

@@ -35,7 +35,7 @@ def blocks_of(given: Mapping[str, Any], stages: int) -> tuple[int, ...] | None:
     rest = layers - (first or 0) - (last or 0)
     if rest < 0 or (others and rest % others) or (not others and rest):
         raise LabError(
-            f"--num-layers is {layers}, of which {rest} are left for {others} stages; wanted a multiple of {others}"
+            f"--num-layers is {layers}, which leaves {rest} for {others} stages; wanted a multiple of {others}"
         )
     middle = [rest // others] * others if others else []
     return (*([first] if first else []), *middle, *([last] if last else []))

@@ -282,7 +282,7 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
             ignored.append(written)
             continue
         if path == "optimizer.early_step_in_backward" and value:
-            raise LabError(f"{written} is true: steps beside the backward have no model here; wanted false")
+            raise LabError(f"{written} is true: optimizer steps during the backward have no model here; wanted false")
         if path == "parallelism.data_parallel_type":
             if value not in ("fsdp", "hsdp"):
                 raise LabError(f"{written} is {shortened(value)}; wanted fsdp")

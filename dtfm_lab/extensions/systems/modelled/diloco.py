@@ -53,8 +53,8 @@ class DiLoCoStrategy(LocalWorkers):
         super().__post_init__()
         if self.kind != "plain" and self.delay > self.steps:
             raise LabError(
-                f"system {self.name}: delay is {self.delay} with every {self.steps}; wanted at most {self.steps}, as a "
-                f"fragment is averaged once in so many iterations"
+                f"system {self.name}: delay is {self.delay} with every {self.steps}; wanted at most {self.steps}, the "
+                f"iterations between two averages of a fragment"
             )
 
     @property

@@ -63,8 +63,8 @@ OTHER = "the network or the job has changed"
 class SystemsSettings:
     """Settings of the comparison."""
 
-    seconds: Annotated[float, Option(help="Of each system's search, where it has one.", least=0.1, most=600)] = 2.0
-    seed: Annotated[int, Option(help="Of the searches.", most=2**31)] = 0
+    seconds: Annotated[float, Option(help="Search time of each system that searches.", least=0.1, most=600)] = 2.0
+    seed: Annotated[int, Option(help="Seed of the searches.", most=2**31)] = 0
 
 
 class SystemsPanel(Panel):
@@ -96,16 +96,16 @@ class SystemsPanel(Panel):
         """Keywords of ``lab.strategies`` that produced the outcomes."""
         self._edited: list[Callable[[], None]] = []
         self.start = button("Ask every system", "", "Predict the best plan of each system", "auto", style="primary")
-        self.stop = button("Stop", "", "End after the system at hand and keep those so far", "auto", disabled=True)
+        self.stop = button("Stop", "", "Finish the current system and keep the results so far", "auto", disabled=True)
         asked = controls_for(SystemsSettings)
         self.seconds, self.seed = asked.values()
         title = "What would each system do with these machines?"
         self.bars = SystemsView(title=title, not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
         self.summary = classed(w.HTML(), "dtfm-systems-told")
         self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
-        self.back = button("Back to mine", "undo", "The network, job and plan from before", "auto")
-        why = "What makes it slower here: one thing taken away at a time, each simulated"
-        self.part = segments(PARTS, ["What its model assumes, each with its source", why])
+        self.back = button("Back to mine", "undo", "Restore the network, job and plan from before", "auto")
+        why = "What makes it slower here: one cause removed at a time, each simulated"
+        self.part = segments(PARTS, ["The assumptions of its model, each with its source", why])
         self.why = WhyText(self._report_error)
         self.assumptions = AssumptionControls(self._change)
         self._controls: dict[str, w.ValueWidget] = {**asked, "part": self.part}
@@ -122,7 +122,7 @@ class SystemsPanel(Panel):
         self._follow()
 
     def _laid_out(self) -> tuple[w.VBox, w.VBox]:
-        more = more_menu([self.seconds, self.seed], "Budget", "Seconds of search for each system, and the seed")
+        more = more_menu([self.seconds, self.seed], "Budget", "Search time of each system, and the seed")
         row = toolbar(self.start, self.stop, spacer(), self.back, more)
         head = classed(w.HBox([self.part, spacer(), self.take]), "dtfm-systems-head")
         detail = classed(w.VBox([self.summary, head, self.why.view, self.assumptions.view]), "dtfm-systems-detail")

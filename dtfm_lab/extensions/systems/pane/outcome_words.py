@@ -32,7 +32,7 @@ class AssumptionControls:
         self.strategy: Strategy | None = None
         self.by_field: dict[str, w.ValueWidget] = {}
         self.problem = w.HTML()
-        self.reset = button("As modelled", "undo", "Every assumption as its source has it", "auto")
+        self.reset = button("As modelled", "undo", "Reset every assumption to the model's default", "auto")
         self.reset.on_click(lambda _: self._reset())
         self.view = classed(w.VBox(), "dtfm-assumptions")
 
@@ -62,7 +62,7 @@ class AssumptionControls:
             rows.append(classed(w.HBox([control, w.HTML(_assumption_html(one))]), "dtfm-assumption"))
             control.observe(lambda _: self._take(), "value")
         shown = w.HTML(_system(strategy))
-        nothing = [] if rows else [w.HTML(markup.line("Nothing of it is left to be assumed."))]
+        nothing = [] if rows else [w.HTML(markup.line("Its model has no assumptions to change."))]
         self.view.children = (shown, *nothing, *rows, w.HBox([self.reset, self.problem]))
 
     def _take(self) -> None:
@@ -153,9 +153,9 @@ def _assumption_html(one: Assumption) -> str:
 
 
 OWN_SECONDS = (
-    "Its seconds are of its own model: as the lab's plan, the same devices are predicted by the lab's schedules."
+    "Its seconds come from a formula of its own. If you take its plan, the lab predicts it by its schedule instead."
 )
-WAITS = "taking one thing away at a time"
+WAITS = "removing one cause at a time"
 
 
 def rows_of(outcomes: Outcomes | None, wanted: Sequence[Strategy], plan: Plan | None) -> list[dict[str, Any]]:
@@ -246,7 +246,7 @@ class WhyText:
             if explaining is self.explaining:
                 self.explaining, self.view.value = None, ""
                 raise
-            return  # nobody looks at it any more
+            return  # it is no longer shown
         if explaining is self.explaining and explaining.newest is not None:
             self.explaining, self.known[outcome] = None, explaining.newest
             self.view.value = why_html(explaining.newest)
