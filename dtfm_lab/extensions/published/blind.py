@@ -81,7 +81,7 @@ def opened(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> Le
     """Return the ledger of sealed predictions and the measurements of the same rows.
 
     ``measured`` is a CSV or JSON file with ``setting``, ``quantity`` and ``published``, or records in Sailor's format.
-    A ``unit`` must match that of the sealed prediction. The source's title says which rows were not measured, and which
+    A ``unit`` must match the sealed prediction's unit. The source's title says which rows were not measured, and which
     were not sealed. Raises FileError if the sealed file does not match its hash, or if no row was measured.
     """
     file, results = _file(path), _file(measured)
@@ -195,7 +195,7 @@ def _key(one: Prediction) -> Key:
 
 
 def _said(what: str, keys: Sequence[Key]) -> list[str]:
-    """Return a sentence part that names the first of these rows; nothing if there are none."""
+    """Return a sentence part that names the first of these rows; empty without rows."""
     named = [f"{setting} {quantity}" for setting, quantity in keys[:MOST_NAMED]]
     more = [f"{len(keys) - MOST_NAMED} more"] if len(keys) > MOST_NAMED else []
     return [f"{what}: {', '.join(named + more)}"] if keys else []

@@ -53,7 +53,7 @@ class MeasuredRow:
     efficiency: float
     """The efficiency that predicts this row exactly."""
     from_others: float | None = None
-    """The efficiency of this row according to all other rows; None if there are none."""
+    """The efficiency of this row according to all other rows; None for a single row."""
     predicted: float | None = None
     """The prediction at that efficiency."""
     factor: float | None = None
@@ -149,7 +149,7 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
     Raises
     ------
     LabError
-        There are no rows, a row is none of these, or no efficiency predicts its number.
+        There are no rows, a row has another type, or no efficiency predicts its number.
     """
     given: list[Any] = []
     if isinstance(measured, str | os.PathLike):
@@ -174,7 +174,7 @@ def _judged(rows: list[MeasuredRow], predict: list[Predict]) -> Calibration:
     """Return the fit to all rows, with each row predicted by the fit to all others."""
     own = [row.efficiency for row in rows]
     factors = [row.factor for row in rows if row.factor is not None]
-    scales = factors if len(factors) == len(rows) else own
+    scales = factors if len(factors) == len(rows) else own  # a factor holds for other shapes too, if all rows have one
     judged = rows
     if len(rows) > 1:
         judged = []

@@ -59,6 +59,7 @@ def own_factor(
             f"{measured:.4g} was measured, and efficiencies from {low:g} to {high:g} predict {ends[0]:.4g} to "
             f"{ends[1]:.4g}; wanted a number in that range"
         )
+    # on a log scale, where predictions are nearly straight lines
     return math.exp(scipy.optimize.brentq(error, math.log(low), math.log(high), xtol=CLOSE))
 
 

@@ -143,7 +143,7 @@ class Ledger:
         """
         match check_ending(path):
             case ".html":
-                text = as_page("Published numbers beside our predictions", report_of(self, rows=True))
+                text = as_page("Published numbers and our predictions", report_of(self, rows=True))
             case ".md":
                 text = as_markdown(report_of(self, rows=False))
             case ".csv":
@@ -229,9 +229,9 @@ def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
     yield f"**{ledger.headline}.**"
     if ledger.distances:
         yield _tallies("distance from what constants were fitted on", ledger.distances)
-        yield "The same rows by source, what misses most first:"
+        yield "The same rows by source, the worst first:"
         yield _tallies("published", ledger.counted)
-    yield "All rows by how much they prove:"
+    yield "All rows by class of evidence:"
     yield _tallies("class of evidence", ledger.classes)
     by_group = [
         (group, [row for row in ledger.rows if (row.source, row.group, row.quantity) == group.key])
@@ -240,7 +240,7 @@ def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
     yield Table(GROUPS, [_group(group, own) for group, own in by_group])
     if rows:
         yield from (_rows(group, own) for group, own in by_group)
-    yield f"Of all classes {ledger.sentence}.".replace("..", ".")
+    yield f"Over all classes, {ledger.sentence}.".replace("..", ".")
     if ledger.misses:
         yield ReportSection("Misses, the farthest first", [_miss(row) for row in ledger.misses], opened=True)
     if ledger.omitted:

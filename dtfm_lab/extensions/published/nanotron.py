@@ -99,8 +99,8 @@ Exceptions are runs with 32 GPUs per layer and few stages, and runs without pipe
 sharded.
 """
 MODEL_SPREAD = 0.12
-"""One standard deviation of the log seconds, apart from the network's: the lab's own for H100s, and that of the
-fits."""
+"""One standard deviation of the log seconds, apart from the network's: from the lab's H100s and from
+the fits."""
 CONFIDENCE_SPREADS = 1.645
 """Number of standard deviations to either side that covers 90 %."""
 
@@ -224,7 +224,9 @@ def job_of(one: Configuration) -> Job:
     blocks = cut_of(one.model, one.pp)
     return Job(
         name="nanotron",
-        model=model_of(one.model, tied=one.pp == 1),  # stages hold a copy each, whose exchange counts as nothing
+        model=model_of(
+            one.model, tied=one.pp == 1
+        ),  # in a pipeline both ends hold a copy, whose exchange is not counted
         n_stages=len(blocks),
         blocks_per_stage=blocks,
         n_replicas=one.dp,
@@ -253,7 +255,7 @@ def network_of(one: Configuration) -> Topology:
     """
     n_groups, n_hosts = one.n_gpus // one.tp, one.tp / PER_HOST
     inner = ALL_REDUCE_GB_PER_S[0]
-    if n_hosts > 1:  # sequence-parallel sums over hosts are a scatter and a gather
+    if n_hosts > 1:  # a sequence-parallel sum over hosts is a reduce-scatter and an all-gather
         inner = 2 / (1 / _at(ALL_GATHER_GB_PER_S, n_hosts) + 1 / _at(REDUCE_SCATTER_GB_PER_S, n_hosts))
     speed = {"inside_bytes_per_s": inner * GB, "between_bytes_per_s": inner * GB}
     devices = hosts_of(one.n_gpus, GPU, **speed, per_host=max(one.tp, PER_HOST)).grouped(one.tp).devices
@@ -374,7 +376,7 @@ def _memory_bytes(one: Configuration, plan: Plan) -> float:
     tokens = one.mbs * SEQUENCE
     for stage, layers in enumerate(job.stage_layers):
         n_blocks = sum(layer.kind is LayerKind.BLOCK for layer in layers)
-        in_flight = min(job.n_stages - stage, one.grad_acc)
+        in_flight = min(job.n_stages - stage, one.grad_acc)  # 1F1B holds one micro-batch per stage from here to the end
         held[stage] += WHOLE_GRADIENT_BYTES * job.stage_parameters[stage] / tp
         if tp > 1:
             held[stage] += GATHERED_BYTES[where] * tokens * job.modelled().d_model * n_blocks * in_flight

@@ -63,7 +63,7 @@ def evidence_of(row: OwnRow) -> Evidence:
         return Evidence.LEAVE_ONE_OUT
     if row.quantity == "memory":
         return Evidence.PURE
-    if row.efficiency is not None:  # whoever gives a number may have it from this very row
+    if row.efficiency is not None:  # the given number may come from this very row
         return Evidence.FITTED
     return Evidence.PURE if row.quantity == "bubble" else Evidence.TRANSFERRED
 

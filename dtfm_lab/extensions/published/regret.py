@@ -201,6 +201,7 @@ def _cell(kind: tuple[str, int], rows: Sequence[SweepRow], predicted: dict[Confi
     found = [predicted[row.one] for row in rows if row.failed or row.one in ran]
     choices = []
     for by, order in CHOOSERS.items():
+        # configurations that are predicted not to fit come last; those that failed count as tries before the choice
         ranked = sorted(found, key=lambda each: (not each.fits, order(each)))
         at = next(i for i, each in enumerate(ranked) if each.one in ran)
         choices.append(Choice(by, ranked[at].one, ran[ranked[at].one] / ran[best], at))

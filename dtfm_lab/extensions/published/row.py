@@ -206,7 +206,7 @@ class Row:
     """One published number and our prediction of it, in the publication's unit."""
 
     group: str
-    """Rows of one group are summarised together, such as those of a model or a cluster."""
+    """Rows of one group are summarised together: for example all rows of a model or a cluster."""
     setting: str
     """What was measured, in words. Unique within the source together with the quantity."""
     quantity: str
@@ -249,7 +249,7 @@ class Row:
             value = getattr(self, name)
             if not (math.isfinite(value) and (value > 0 or (value == 0 and self.band.absolute))):
                 raise LabError(f"{self.group}, {self.setting}: {name} is {shortened(value)}; wanted a number above 0")
-            object.__setattr__(self, name, float(value))  # of numpy's own numbers JSON knows nothing
+            object.__setattr__(self, name, float(value))  # JSON does not know numpy's numbers
 
     @property
     def key(self) -> tuple[str, str]:

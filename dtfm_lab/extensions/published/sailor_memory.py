@@ -36,7 +36,7 @@ PAIR_BYTES, GROUP_BYTES = 544e6, 688e6
 
 def model_of(name: str) -> ModelSpec | None:
     """Return a model of Sailor's evaluation by its name in the records; None if the name is unknown."""
-    # of their configurations: EleutherAI/gpt-neo-2.7B and facebook/opt-350m, with sequences of 2048 tokens
+    # from their configurations: EleutherAI/gpt-neo-2.7B and facebook/opt-350m, with sequences of 2048 tokens
     if name == "GPT-Neo-2.7":
         return gpt(name=name, n_layers=32, d_model=2560, n_heads=20, seq_len=2048, vocab_size=50257)
     if name == "OPT-350":

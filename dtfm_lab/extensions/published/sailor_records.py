@@ -126,7 +126,7 @@ class Record:
 
     @property
     def measured_s(self) -> float:
-        """Seconds of the measured iteration. Raises FileError if there are none."""
+        """Seconds of the measured iteration. Raises FileError if missing."""
         if self.measured_iteration_s is None:
             raise FileError(f"{self.case}: no measured_iteration_s; wanted one, or a blind prediction (--blind)")
         return self.measured_iteration_s
@@ -208,6 +208,7 @@ def plan_of(record: Record, message_bytes: Sequence[float], sharing: set[str]) -
         for j, there in enumerate(cells):
             if i != j and (seconds := _seconds(record, here, there, sharing)) is not None:
                 message_s[i, j] = seconds
+    # pairs without a curve exchange no messages: any bandwidth will do
     bandwidth = np.full((n, n), sizes[-1] / np.nanmin(message_s[:, :, -1])) if n > 1 else np.ones((n, n))
     known = ~np.isnan(message_s[:, :, -1])
     bandwidth[known] = sizes[-1] / message_s[:, :, -1][known]
@@ -265,7 +266,7 @@ def _seconds(
         return None
     sender, receiver = record.group[here], record.group[there]
     name = f"{sender.gpu} x1 -> {receiver.gpu} x1"
-    # where this pair was not measured, the slowest of those that the record names for the sender
+    # if this pair was not measured, take the slowest curve that the record names for the sender
     named = [record.curves[other] for other in sender.gradients if other in record.curves]
     slowest = max(named, key=lambda seconds: seconds[-1], default=None)
     curve = record.curves.get(name, record.curves.get(_back(name), slowest))

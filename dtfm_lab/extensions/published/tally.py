@@ -44,7 +44,7 @@ class Group:
 
     @property
     def reached(self) -> bool:
-        """True if the goal is reached or there is none."""
+        """True if the goal is reached, or if there is no goal."""
         return self.goal is None or self.mean_error <= self.goal
 
     @property

@@ -50,7 +50,7 @@ class Ablation:
     """The condition, after *if*: ``links had no latency``."""
     before_s: float
     outcome: Outcome
-    """The plan without it. Its communication cost is still that of the plan with it."""
+    """The plan without it. Its communication cost still includes it."""
 
     @property
     def iteration_s(self) -> float:
@@ -126,10 +126,11 @@ def _predicted(outcome: Outcome, trying: Trying) -> Iterator[tuple[str, Outcome]
     budget = outcome.budget
     try:
         for condition, plan in trying(outcome):
+            # an ablation of NICs is predicted with a link per pair, whatever the budget says
             alone = plan.queueing == "pairs" != outcome.plan.queueing
             try:
                 found = predicted(outcome.strategy, replace(budget, queueing="pairs") if alone else budget, plan)
-            except LabError:  # what this system's prediction does not know
+            except LabError:  # this system's prediction does not cover it
                 continue
             yield condition, found
     except LabError:  # the job, the network or the schedule does not allow it
@@ -199,7 +200,7 @@ def _nics(outcome: Outcome) -> Trials:
     topology = outcome.plan.topology
     if topology.nic_of is not None or outcome.budget.queueing != "pairs":
         apart = replace(topology, devices=tuple(replace(device, host="") for device in topology.devices))
-        yield "every pair of devices had a link of its own", outcome.plan.changed(topology=apart, queueing="pairs")
+        yield "every pair of devices had its own link", outcome.plan.changed(topology=apart, queueing="pairs")
 
 
 def _schedules(outcome: Outcome) -> Trials:

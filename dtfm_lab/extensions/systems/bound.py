@@ -44,7 +44,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     forward_s, backward_s = _passes(plan, n_stages, efficiency, links)
     n_passes = np.array(job.microbatch_counts, dtype=float)
     busy_s = n_passes * (forward_s + backward_s).reshape(-1, job.n_stages, job.n_replicas).sum(axis=0)
-    first = slice(0, job.n_stages)  # the first stages of all devices
+    first = slice(0, job.n_stages)  # each device's first stage
     n_bytes = np.array(boundary_bytes(job, n_stages))[1 : job.n_stages, None]
     hops = NeighbourMessages.of(plan.placement.devices, n_bytes, links)
     arrival_s = behind(forward_s[first] + hops.onward_s)
@@ -52,7 +52,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
         return float((arrival_s + busy_s).max())
     if job.transport != "overlapped":  # the device waits for what it sends
         busy_s += n_passes * hops.onward_s + (n_passes - 1) * hops.back_s
-    if job.schedule_name == "1f1b":
+    if job.schedule_name == "1f1b":  # few micro-batches are in flight, so round trips can take longer than the passes
         busy_s = np.maximum(busy_s, rounds_s(forward_s + backward_s, hops.onward_s + hops.back_after_s, n_passes))
     average_s = _average_s(job, plan, links)
     return float(
@@ -142,7 +142,7 @@ def _by_links(
     ready_s = (arrival_s + forward_s)[:-1]
     drain_s = behind(backward_s + hops.back_after_s)
     home_s = (hops.back_s - hops.back_moving_s)[1:] + backward_s[:-1] + drain_s[:-1] + average_s
-    # behind stage s: forwards to the end and backwards down to s + 1
+    # beyond stage s: forwards to the last stage and backwards down to s + 1
     round_s = forward_s + backward_s + hops.onward_s + hops.back_after_s
     beyond_s = round_s[::-1].cumsum(axis=0)[::-1][1:]
     onward = ready_s + (n_passes - 1) * out_s + hops.onward_s[:-1] + beyond_s + back_s + home_s
@@ -172,7 +172,7 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
     summed_s, spread_s = (links.moving_s(here, there, np.broadcast_to(size, shape)) for size in (sums, averages))
     rounds = ring_rounds(job.n_replicas)
     on_link_s = ring_link_s(job.n_replicas, summed_s, spread_s, latency_s)
-    # a shard goes round the ring to be summed, and round again: n - 1 hops each, from its own beginning
+    # a shard goes round the ring twice, to be summed and to be spread: n - 1 hops each, from its own start
     around = np.arange(rounds)[None, :] + np.arange(job.n_replicas)[:, None]
     summing_s = (summed_s + latency_s)[:, around % job.n_replicas].sum(axis=2)
     spreading_s = (spread_s + latency_s)[:, (around + rounds) % job.n_replicas].sum(axis=2)
@@ -189,7 +189,7 @@ def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray)
     n_bytes = ring_share(job.n_replicas) * (
         np.array(device_gradient_bytes(job, job.n_stages)) + np.array(device_average_bytes(job, job.n_stages))
     )
-    if links.message_bytes is not None:  # how long buckets take depends on their sizes
+    if links.message_bytes is not None:  # measured times depend on the sizes of buckets, which are unknown here
         return 0.0
     return float((last_backward_s + links.moving_s(here, there, n_bytes[:, None])).max())
 
@@ -204,7 +204,7 @@ def fits(plan: Plan) -> bool:
     job = plan.job
     n_full = {"1f1b": 2 * job.n_stages + 2, "gpipe": 2 * (job.flush_every or job.n_microbatches)}.get(job.schedule_name)
     uneven = len(set(job.microbatch_counts)) > 1
-    if n_full is None or uneven or n_full >= job.n_microbatches or job.n_stages == 1:  # whose graph is built already
+    if n_full is None or uneven or n_full >= job.n_microbatches or job.n_stages == 1:  # nothing to shorten
         return memory(plan).fits
     fewer = job.with_fields(global_batch=n_full * job.n_replicas * job.microbatch, microbatches_per_replica=None)
     return memory(plan.changed(job=fewer)).fits

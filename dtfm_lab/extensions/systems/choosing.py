@@ -44,7 +44,7 @@ def outcome_of(
     budget = Budget() if budget is None else budget
     work, began = work_of(job), time.perf_counter()
     branches, reason = _branches(strategy, topology, work, budget)
-    # what is open: its least seconds, where it was yielded, and a branch whose plans are not made yet, or a plan
+    # open items: lower bound, place in the order yielded, and a plan or a branch whose plans are not built yet
     queue: list[tuple[float, tuple[int, int], Plan | Branch]] = [
         (one.least_s if prune and isinstance(one, Branch) else 0.0, (number, -1), one)
         for number, one in enumerate(branches)
@@ -55,6 +55,7 @@ def outcome_of(
     simulated: list[tuple[float, tuple[int, int], Plan]] = []
     nearest: tuple[float, tuple[int, int], Plan | None] = (math.inf, (0, 0), None)
     try:
+        # the heap gives the lowest bound first: once it exceeds the best, no remaining plan can win
         while queue and queue[0][0] <= best[0] * (1 + ROUNDING):
             least_s, place, one = heapq.heappop(queue)
             if isinstance(one, Plan) and place[1] >= 0:
@@ -63,9 +64,10 @@ def outcome_of(
                 if this < best:
                     if fits(one):
                         best, found = this, one.changed(iteration_s=this[0])
-                    else:  # it lacks nothing for the least that it holds: none is nearer
+                    else:  # only its exact peak does not fit, so no other plan is nearer to fitting
                         nearest = min(nearest, (0.0, place, one), key=lambda each: each[:2])
                 continue
+            # its plans are built only now, and go back on the heap with their own bounds
             for at, plan in enumerate([one] if isinstance(one, Plan) else one.plans()):
                 plan = _queued(plan, budget)
                 if lacking := least_lacking_bytes(plan):
@@ -151,7 +153,7 @@ def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
     n_stages, each = getattr(strategy, "n_stages", None), getattr(strategy, "stages_per_device", 1)
     if n_stages is None:
         return ""
-    whole = each > 1 or strategy.name == "megatron"  # others may cut a model into unequal stages
+    whole = each > 1 or strategy.name == "megatron"  # other systems may cut a model into unequal stages
     if (
         whole
         and n_stages > 1

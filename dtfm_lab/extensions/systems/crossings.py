@@ -249,7 +249,7 @@ def stream_crossings(
             continue
         try:
             point = _between(found, middle, given, {*found.fastest(a), *found.fastest(b)}, budget)
-        except LabError:  # the job cannot be at this value: a batch that is no whole number of micro-batches
+        except LabError:  # the job cannot have this value: its micro-batches do not divide the batch
             continue
         stretches += [(a, point, given), (point, b, given)]
         latest = f"between {found.axis.text(a.value)} and {found.axis.text(b.value)}"

@@ -1,4 +1,4 @@
-"""Whether the ranking depends on links that nobody measured: systems are ranked again at both ends of the estimates."""
+"""Rank systems at both ends of the estimated links, to see if the ranking depends on links that were not measured."""
 
 import contextlib
 import math
@@ -51,7 +51,7 @@ def _seconds(ranked: Sequence[Outcome], topology: Topology, *, most: bool) -> di
     def keep_fastest(one: Outcome, plan: Plan) -> None:
         if found and time.thread_time() - began_s > MOST_S:
             return
-        with contextlib.suppress(LabError):  # a plan whose simulation is refused there says nothing
+        with contextlib.suppress(LabError):  # skip a plan that cannot be simulated there
             there = plan.changed(topology=at_their_ends(plan.topology, most=most))
             found[one.title] = min(found.get(one.title, math.inf), one.strategy.seconds(there, one.budget))
 

@@ -127,6 +127,7 @@ def grids(
                 if one.n_stages * one.n_replicas > len(taken):
                     continue
                 tried = ways(one)
+                # with a single stage or replica, both orders give the same grid
                 for order in orders if min(one.n_stages, one.n_replicas) > 1 else orders[:1]:
                     grid = in_order(one, taken, order)
                     if tried and (key := (one, grid.tobytes())) not in seen:
@@ -189,7 +190,7 @@ class GridBound:
         """
         pass_s = self._pass_s(job, grid, ways)
         n_passes = np.array(job.microbatch_counts, dtype=float)
-        if self.topology.message_s is not None:  # messages may take less than their bandwidth says
+        if self.topology.message_s is not None:  # measured times may be shorter than the bandwidth says
             return float((n_passes * pass_s).max())
         hops = NeighbourMessages.of(grid, job.least_activation_bytes, self._links)
         there_and_back_s = hops.onward_s + hops.back_after_s
@@ -215,7 +216,9 @@ class GridBound:
             self._speeds[job.microbatch] = np.array(speeds_of(job, self.topology.devices, self.efficiency))
         speed = self._speeds[job.microbatch][grid]
         flop = (1 + job.modelled().backward.whole) * job.microbatch * self._forward[n]
-        if any("blocks_per_stage" in one or "stages_per_device" in one for one in ways):  # other parts of the model
+        if any(
+            "blocks_per_stage" in one or "stages_per_device" in one for one in ways
+        ):  # stages hold other parts of the model
             shared: FloatArray = np.broadcast_to(flop.sum() / speed.sum(axis=0), speed.shape) * (speed > 0)
             least: FloatArray = np.where(np.arange(n)[:, None] == n - 1, shared, 0.0)
             return least
@@ -240,7 +243,9 @@ class GridBound:
         }
         least = np.min([sent[one.get("sharding", job.sharding)] for one in ways], axis=0)
         slowest = self._slowest(grid)
-        if any(one.get("sharding", job.sharding) in ("zero-2", "zero-3") for one in ways):  # rings by region and host
+        if any(
+            one.get("sharding", job.sharding) in ("zero-2", "zero-3") for one in ways
+        ):  # the simulator orders these rings by region and host
             place = self._places
             by_place = np.array([sorted(row, key=place.__getitem__) for row in grid.tolist()])
             slowest = np.maximum(slowest, self._slowest(by_place))

@@ -62,7 +62,7 @@ class Outcome:
 
     @property
     def plan(self) -> Plan:
-        """The best plan. Raises PlanError if there is none."""
+        """The best plan. Raises PlanError if no plan fits."""
         if self.found is None:
             raise PlanError(f"{self.title} has no plan here: {self.reason}")
         return self.found
@@ -99,6 +99,7 @@ class Outcome:
         if self.iteration_s is None:
             return None
         low_s, high_s = self.trace.interval()
+        # a closed form differs from the trace: its seconds get the trace's relative spread
         scale = self.iteration_s / self.trace.iteration_s if self.trace.iteration_s > 0 else 1.0
         return (low_s * scale, high_s * scale) if math.isfinite(high_s) else None
 
@@ -144,7 +145,7 @@ class Outcome:
         one, choice by choice (``.towards``, for ``lab.figures.waterfall``). ``progress`` is called with every
         explanation so far. Ctrl-C keeps it.
         """
-        return load("dtfm_lab.extensions.systems.why:why_of")(self, against, progress)  # which is made of outcomes
+        return load("dtfm_lab.extensions.systems.why:why_of")(self, against, progress)  # that module imports this one
 
     @property
     def sentence(self) -> str:
@@ -165,13 +166,13 @@ class Outcome:
 
     @property
     def choices(self) -> str:
-        """What its user chose besides the shape: ``micro-batch 2, zero-1, averages beside the last backward``."""
+        """What its user chose besides the shape: ``micro-batch 2, zero-1, averages during the last backward``."""
         if self.found is None:
             return ""
         job, idle = self.job, len(self.found.idle_devices)
         names = [f"micro-batch {job.microbatch}", "" if job.n_stages == 1 else f"{job.schedule_name}, {job.transport}"]
         names += [job.sharding or "", "" if job.checkpoints == "none" else f"checkpointing {job.checkpoints}"]
-        names += ["averages beside the last backward" if job.overlap and job.n_replicas > 1 else ""]
+        names += ["averages during the last backward" if job.overlap and job.n_replicas > 1 else ""]
         names += [f"{idle} of {counted(len(self.found.topology), 'device')} idle" if idle else ""]
         return ", ".join(name for name in names if name not in ("", "none"))
 
@@ -218,7 +219,7 @@ def predicted(strategy: Strategy, budget: Budget, plan: Plan) -> Outcome:
 def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEfficiency) -> dict[str, float]:
     """Return seconds of the critical path by cause, the longest first. They add up to ``iteration_s``.
 
-    If only some iterations synchronise, the path is that of a typical iteration, scaled to the average one.
+    If only some iterations synchronise, a typical iteration's path is scaled to the average iteration.
     """
     path = trace.critical_path()
     seconds = (path["end_s"] - path["start_s"]).to_numpy()

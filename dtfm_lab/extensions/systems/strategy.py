@@ -29,7 +29,7 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 TRIED = "tried"
 """The model tries every option that the system offers and takes the fastest one that fits."""
 ORDERS = ("dp-pp", "pp-dp")
-"""Which devices get neighbouring ranks: those of one data-parallel group (``dp-pp``) or of one pipeline (``pp-dp``)."""
+"""Which devices get neighbouring ranks: one data-parallel group's (``dp-pp``) or one pipeline's (``pp-dp``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Branch:
             try:
                 job = self.job.with_fields(**fields)
                 yield unpriced_plan(self.topology, job, self.grid)
-            except LabError as error:  # what the schedule, the sharding or the model does not allow
+            except LabError as error:  # the schedule, the sharding or the model does not allow it
                 self.refusals.append(str(error))
 
 
@@ -150,9 +150,9 @@ class Strategy(ABC):
     """Authors, venue and year."""
     url: ClassVar[str] = ""
     mathematics: ClassVar[str] = ""
-    """What it changes about the training itself, such as when replicas average. Empty if its losses are those of one
-    process. Otherwise its seconds alone do not compare with other systems': reaching a loss may need more iterations.
-    """
+    """What it changes about the training itself, such as when replicas average. Empty if its losses equal a single
+    process's. Otherwise its seconds alone do not compare with other systems': reaching a loss may need more
+    iterations."""
     searches: ClassVar[bool] = False
     """True if a search finds its plans within the budget's seconds or steps."""
 

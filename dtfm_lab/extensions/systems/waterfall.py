@@ -31,7 +31,7 @@ INSIDE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Switch:
-    """What changes from this step on. A field that is None stays as before. The first switch is the start."""
+    """What changes from this step on. None leaves a field as before. The first switch is the start."""
 
     sentence: str
     """What is now assumed, such as ``A stage waits until what it sends has arrived.``"""
@@ -90,14 +90,14 @@ class WaterfallStep:
 
     @property
     def change(self) -> float | None:
-        """The value minus that of the previous step; None for the first step."""
+        """The value minus the previous step's; None for the first step."""
         if self.before is None or self.before.value is None or self.value is None:
             return None
         return self.value - self.before.value
 
     @property
     def ratio(self) -> float | None:
-        """The value divided by that of the previous step; None for the first step."""
+        """The value divided by the previous step's; None for the first step."""
         if self.before is None or not self.before.value or self.value is None:
             return None
         return self.value / self.before.value

@@ -96,7 +96,7 @@ class Why:
 
     @property
     def times(self) -> float | None:
-        """Its seconds divided by those of the compared system."""
+        """Its seconds divided by the compared system's."""
         if self.against is None or not self.against.iteration_s or self.outcome.iteration_s is None:
             return None
         return self.outcome.iteration_s / self.against.iteration_s
@@ -213,7 +213,7 @@ def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = Non
     Raises
     ------
     LabError
-        ``against`` is none of these, has no plan, or is on other devices.
+        ``against`` has another type, has no plan, or is on other devices.
     """
     best = _best_of(outcome, against)
     return _stream(outcome, best)
@@ -291,7 +291,7 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
         waiting.append(words)
         try:
             changed = predicted(strategy, budget, outcome.plan.changed(job=outcome.job.with_fields(**fields)))
-        except LabError:  # not without the choice that follows: the next step has both
+        except LabError:  # impossible without the next choice: the next step combines both
             continue
         yield f"As {title}: {'; '.join(waiting)}.", changed
         before, waiting = changed, []
@@ -307,7 +307,7 @@ def _placed(outcome: Outcome, plan: Plan) -> Outcome | None:
     """Return the fastest placement of the plan's shape that short searches find; None if none is faster."""
     strategy, budget = outcome.strategy, outcome.budget
     found = [predicted(strategy, budget, plan)]
-    with suppress(LabError):  # a job that the search does not know
+    with suppress(LabError):  # the search does not support this job
         found += [predicted(strategy, budget, one) for one in placements(plan, budget)]
     least = min(found, key=lambda one: one.iteration_s or 0.0)
     return None if least.iteration_s == found[0].iteration_s else least

@@ -19,7 +19,7 @@ from dtfm_lab.extensions.published.row import document
 from dtfm_lab.extensions.systems.api import Budget, Outcome
 
 Seconds = Callable[[str, Setting], float | None]
-"""Returns the seconds of a system in a setting; None if there are none."""
+"""Returns the seconds of a system in a setting; None if missing."""
 
 
 @dataclass(frozen=True, kw_only=True)

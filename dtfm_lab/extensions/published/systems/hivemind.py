@@ -4,7 +4,7 @@ of 560 million parameters in data parallelism. Also predict what TCP streams rea
 A peer averages one part of the gradient for all others and streams the other parts to their peers, all at once
 (``sharded-at-once``). A part is averaged when every peer has sent it, and the next part waits for that
 (``TensorPartReducer`` of hivemind's averaging/partition.py). So all streams of a host keep step. A stream reads
-its own window as it comes in, then waits until the host has read those of its other peers. That delay adds to the
+its own window as it comes in, then waits until the host has read the other peers' windows. That delay adds to the
 round trip.
 """
 
@@ -207,7 +207,7 @@ def network(peers: list[Peer], software: Software) -> Topology:
                 continue
             first, second = sorted((a.place, b.place))
             alone = single_streams()[first, second]
-            here = a.place == b.place  # where a stream fills the link; elsewhere its window is what it had under way
+            here = a.place == b.place  # here a stream fills the link; elsewhere its window is what was in flight
             window_bytes = LINUX_WINDOW_BYTES if here else alone.bytes_per_s * alone.round_trip_s
             taken = min(software.taken_bytes_per_s.get(peer.host, math.inf) for peer in (a, b))
             others_s = (n - 2) * window_bytes / taken
@@ -259,7 +259,7 @@ class Fits:
     extras_s: Mapping[str, float]
     """Seconds that the rates do not explain, for the runs in ``NEAR``."""
     shares: Mapping[str, float]
-    """Share of its own speed that a host reaches with hivemind."""
+    """Speed of a host with hivemind, as a share of its speed without."""
 
     @classmethod
     def of(cls, measured: Sequence[HivemindRun]) -> "Fits":
@@ -349,6 +349,6 @@ def _stream_rows() -> Iterator[Row]:
 
 
 def _own_link(first: str, second: str) -> float:
-    """Return the bytes/s of the slower of two places' own links. Those of the premises are unknown."""
+    """Return the bytes/s of the slower of two places' own links. The premises' links are unknown."""
     within = (single_streams().get((place, place)) for place in (first, second))
     return min((each.bytes_per_s for each in within if each), default=math.inf)

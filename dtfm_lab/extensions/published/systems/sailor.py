@@ -85,7 +85,7 @@ def rows_of(records: Document) -> Iterator[Row]:
 
 
 def _row(record: Record, predicted: float, records: Sequence[Record], sharing: set[str]) -> Row:
-    nics = "one NIC a host" if {d.gpu for d in record.devices} & sharing else "a NIC of its own for each GPU"
+    nics = "one NIC per host" if {d.gpu for d in record.devices} & sharing else "one NIC per GPU"
     lacking = sailor_memory.unknown_because(record) if record.measured_memory_bytes else ""
     return Row(
         group=_group(record),

@@ -143,7 +143,7 @@ def _setting(line: dict[str, str]) -> str:
         "CP": int(line["context_parallel"]),
         "EP": int(line["expert_parallel"]),
         "PP": int(line["stages"]),
-        "DP": int(line["replicas"]) * int(line["expert_parallel"]),  # whose ranks are data-parallel, too
+        "DP": int(line["replicas"]) * int(line["expert_parallel"]),  # their ranks are also data-parallel
     }
     grid = " ".join(f"{word} {degree}" for word, degree in degrees.items() if word not in ("CP", "EP") or degree > 1)
     length = "" if line["sequence"] == "4096" else f"{int(line['sequence']):,} tokens, "

@@ -248,5 +248,5 @@ def _hover(crossings: Crossings, point: CrossingPoint, label: str) -> str:
         shape = f"{counted(plan.job.n_stages, 'stage')} x {counted(plan.job.n_replicas, 'replica')}"
         lines.append(f"{shape}, micro-batches {plan.job.microbatch}")
     elif point.refined:
-        lines.append("with the best of its plans of the values beside this one")
+        lines.append("with the best of its plans at the two neighbouring values")
     return "<br>".join(literal(line) for line in lines)

@@ -2,7 +2,7 @@
 
 A launch is Megatron-LM's flags or the script that passes them, or a configuration of DeepSpeed, torchtitan or
 accelerate. Settings that change no plan are ignored and listed. A setting that would change the plan, but has no model
-here, raises an error that names it. So nobody compares with a plan other than the intended one.
+here, raises an error that names it. So users never compare with a plan other than the intended one.
 """
 
 import re
@@ -39,7 +39,7 @@ def from_flags(text: str) -> Launch:
         raise
     except RecursionError:
         raise LabError("the launch is nested too deeply; wanted one that a person wrote") from None
-    except ValueError as error:  # such as a number of thousands of digits, or the 40th of a month
+    except ValueError as error:  # such as a number with thousands of digits, or an impossible date
         raise LabError(f"the launch cannot be read: {reason_of(error)}; wanted another value") from None
 
 
@@ -48,6 +48,7 @@ def _read(text: str) -> Launch:
     begin = re.sub(r"(?m)^\s*(#|//).*\n?", "", words).lstrip()
     if torchtitan.is_python(words):
         return torchtitan.read_python(words)
+    # a configuration whose values contain flags can look like a script, so its own marks count first
     if is_script(words) and not torchtitan.is_toml(begin) and not begin.startswith("{") and not YAML.search(begin):
         return megatron.read_shell(words)
     if begin.startswith("{"):

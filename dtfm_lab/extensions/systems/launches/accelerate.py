@@ -73,7 +73,12 @@ def _fsdp(config: Mapping[str, Any], job: dict[str, Any], shared: int, said: dic
     if _is_on(given.get("offload_params")):
         raise LabError("fsdp_offload_params is true: offloading to the host's memory has no model here; wanted false")
     reshards, how = given.get("reshard_after_forward"), str(given.get("sharding_strategy", "FULL_SHARD")).upper()
-    if str(reshards).upper() in (*SHARDINGS, "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"):  # FSDP1's, renamed
+    if str(reshards).upper() in (
+        *SHARDINGS,
+        "NO_SHARD",
+        "HYBRID_SHARD",
+        "HYBRID_SHARD_ZERO2",
+    ):  # FSDP1's strategies under a new key
         how, reshards = str(reshards).upper(), None
     if how in ("NO_SHARD", "3"):
         return Launch(strategy=DDP(devices="all"), job=job, **said)
@@ -101,7 +106,7 @@ def _deepspeed(config: Mapping[str, Any], job: dict[str, Any], said: dict[str, A
     if not isinstance(given, Mapping):
         raise LabError(f"deepspeed_config is {shortened(given)}; wanted keys, such as zero_stage")
     if file := given.get("deepspeed_config_file"):
-        raise LabError(f"the launch is told by {file}; wanted that file")
+        raise LabError(f"the launch is configured by {file}; wanted that file")
     for part in ("optimizer", "param"):
         if str(given.get(f"offload_{part}_device", "none")).lower() != "none":
             raise LabError(

@@ -61,9 +61,9 @@ def read_config(config: Any) -> Launch:
     job: dict[str, Any] = {field: given[name] for name, field in COUNTS.items() if field and name in given}
     accumulation = given.get("gradient_accumulation_steps")
     if accumulation is not None and not job and not asked:
-        raise LabError("gradient_accumulation_steps alone; wanted train_batch_size or the micro-batch beside it")
+        raise LabError("gradient_accumulation_steps alone; wanted train_batch_size or the micro-batch as well")
     if accumulation is None and "microbatch" in job and "global_batch" not in job and not asked:
-        accumulation = 1  # as DeepSpeed has it
+        accumulation = 1  # DeepSpeed's default
     if asked and "global_batch" not in job:
         asks = f"{asked[0]} is {AUTO!r}, which the program that trains fills in (Hugging Face's Trainer)"
     else:
@@ -84,9 +84,9 @@ def read_config(config: Any) -> Launch:
     shared = given.get("tensor_parallel", {}).get("autotp_size", 1)
     if (stages := given.get("pipeline", {}).get("stages", 1)) > 1:
         if stage > 1:
-            raise LabError(f"zero_optimization.stage is {stage} beside a pipeline; wanted 0 or 1")
+            raise LabError(f"zero_optimization.stage is {stage} with a pipeline; wanted 0 or 1")
         if shared > 1:
-            raise LabError(f"tensor_parallel.autotp_size is {shared} beside a pipeline; wanted 1")
+            raise LabError(f"tensor_parallel.autotp_size is {shared} with a pipeline; wanted 1")
         how["gradient_dtype"] = given.get("communication_data_type")
         piped = DeepSpeedPipeline(n_stages=stages, sharding="zero-1" if stage else "none", **how)
         return Launch(strategy=piped, of_a_replica=stages, **said)
@@ -102,7 +102,7 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
     Raises LabError for a setting that has no model.
     """
     kept: dict[str, Any] = {}
-    if isinstance(config.get("zero_optimization"), bool):  # as DeepSpeed of 2020 has it
+    if isinstance(config.get("zero_optimization"), bool):  # as in DeepSpeed of 2020
         config = {**config, "zero_optimization": {"stage": int(config["zero_optimization"])}}
     for path, value in _flat(config):
         if path in ("fp16.enabled", "bf16.enabled") and value == AUTO:

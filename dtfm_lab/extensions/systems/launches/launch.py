@@ -73,7 +73,7 @@ class Launch:
         """Return the job's fields with the batch and micro-batch of these replicas. ``otherwise`` is the job's own
         batch."""
         fields, times = dict(self.job), replicas * (self.accumulation or 1)
-        exact = self.accumulation is not None and "microbatch" in fields
+        exact = self.accumulation is not None and "microbatch" in fields  # together they determine the batch
         each = times * fields.get("microbatch", 1)
         batch = fields.setdefault("global_batch", each) if exact else fields.get("global_batch", otherwise)
         if batch % each or (exact and batch != each):

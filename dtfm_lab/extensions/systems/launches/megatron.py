@@ -112,7 +112,7 @@ def read_shell(text: str) -> Launch:
     config = script.files.get(configured_by[1].strip("\"'")) if configured_by else None
     if configured_by and not re.search(r"--(num[-_]layers|tensor[-_]model|micro[-_]batch[-_]size)", script.command):
         if config is None:
-            raise LabError(f"the script's launch is told by {configured_by[1]}; wanted that file")
+            raise LabError(f"the script's launch is configured by {configured_by[1]}; wanted that file")
         return deepspeed.read_text(config)
     return read_words(script.command, script, config)
 
@@ -177,7 +177,7 @@ def _given(
         elif name in ("checkpoint-activations", "recompute") and _is_on(value):
             named["recompute_granularity"] = "full"
             named.setdefault("recompute_method", "uniform")
-        elif key in FLAGS.model_fields:  # a variable without a value is no value of a switch
+        elif key in FLAGS.model_fields:  # a switch does not take an unknown variable as its value
             switch = FLAGS.model_fields[key].annotation is bool and (value or "").startswith("$")
             named[key] = None if switch else value
             if typed == "num-key-value-heads":
@@ -200,7 +200,7 @@ def _given(
         opened = next((one for one in map(str, named.values()) if UNKNOWN_VALUE.match(one)), "")
         if "$" not in str(error) or script is None or not opened:
             raise
-        name = UNKNOWN_VALUE.match(opened)[1]  # type: ignore[index]  # as the line above found one
+        name = UNKNOWN_VALUE.match(opened)[1]  # type: ignore[index]  # the line above found a match
         why = script.why_open.get(name, "an argument of the script" if name.isdigit() else "not set in the script")
         raise LabError(f"{error}, and ${name} is {why}") from None
 
@@ -222,7 +222,7 @@ def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | 
         return int(stage)
     if file is None:
         return 0
-    raise LabError(f"ZeRO's stage is told by {file}, which the script does not write; wanted --zero-stage, too")
+    raise LabError(f"ZeRO's stage is set in {file}, which the script does not write; wanted --zero-stage as well")
 
 
 def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Launch:
@@ -240,15 +240,15 @@ def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Lau
     overlapped = given.get("overlap_p2p_communication", True) and not given.get("no_overlap_p2p_communication")
     dtype, attention = job.get("dtype"), _attention_of(given)
     sharding = "zero-1" if given.get("use_distributed_optimizer") else "none"
-    if zero is not None:  # DeepSpeed's optimiser in bf16 splits its states at stage 0, too (BF16_Optimizer)
+    if zero is not None:  # DeepSpeed's bf16 optimizer also splits its states at stage 0 (BF16_Optimizer)
         sharding = "zero-1" if zero == 1 or (zero == 0 and dtype == "bf16" and stages > 1) else "none"
     checkpointing = _checkpointing_of(given, stages * interleaved)
     strategy: Strategy
     if zero is not None and zero > 1:
         if stages > 1:
-            raise LabError(f"ZeRO's stage is {zero} beside {stages} stages; wanted 0 or 1")
+            raise LabError(f"ZeRO's stage is {zero} with {stages} pipeline stages; wanted 0 or 1")
         if context_parallel * expert_parallel > 1:
-            raise LabError(f"ZeRO's stage is {zero} beside context or expert parallelism; wanted 0 or 1")
+            raise LabError(f"ZeRO's stage is {zero} with context or expert parallelism; wanted 0 or 1")
         strategy = DeepSpeedZero3(
             stage=zero,
             tensor_parallel=tensor_parallel,
@@ -293,11 +293,11 @@ def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Lau
 
 def _job_of(given: Mapping[str, Any], expert_parallel: int) -> dict[str, Any]:
     job: dict[str, Any] = {"microbatch": given.get("micro_batch_size"), "global_batch": given.get("global_batch_size")}
-    if job["microbatch"] is not None:  # of one GPU, not of all that share experts
+    if job["microbatch"] is not None:  # the flag is per GPU; here it covers all GPUs that share experts
         job["microbatch"] *= expert_parallel
     precision = "bf16" if given.get("bf16") else "fp16" if given.get("fp16") else None
     if precision is None and "num_layers" in given:
-        precision = "fp32"  # as Megatron-LM trains without either flag
+        precision = "fp32"  # Megatron-LM's precision without either flag
     job |= {"dtype": precision}
     job["model"] = model_of(given)
     return {name: value for name, value in job.items() if value is not None}
@@ -342,7 +342,7 @@ def _checkpointing_of(given: Mapping[str, Any], stages: int) -> str:
             raise LabError(f"--recompute-modules is {modules!r}; wanted core_attn, as others have no model here")
         return "none"
     own = -(-given["num_layers"] // stages) if "num_layers" in given else None
-    if method == "block":  # the first blocks of each stage, so many
+    if method == "block":  # recomputes the first N blocks of each stage
         if own is None or each < own:
             of = "all blocks" if own is None else f"all {own} blocks"
             raise LabError(
@@ -361,14 +361,14 @@ def _checkpointing_of(given: Mapping[str, Any], stages: int) -> str:
 
 
 def _gradient_dtype(given: Mapping[str, Any]) -> str:
-    if given.get("bf16") and given.get("grad_reduce_in_bf16"):  # wins over the other
+    if given.get("bf16") and given.get("grad_reduce_in_bf16"):  # takes precedence over fp32
         return "bf16"
     return "fp32" if given.get("accumulate_allreduce_grads_in_fp32") else BY_PRECISION
 
 
 def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
-    """True if blocks keep dropout masks. A fused attention keeps none of its own."""
-    inside, behind = given.get("attention_dropout", 0.1), given.get("hidden_dropout", 0.1)  # as Megatron-LM has them
+    """True if blocks keep dropout masks. A fused attention keeps no mask."""
+    inside, behind = given.get("attention_dropout", 0.1), given.get("hidden_dropout", 0.1)  # Megatron-LM's defaults
     if (inside > 0) != (behind > 0) and attention == "unfused":
         raise LabError(
             f"--attention-dropout is {inside:g} and --hidden-dropout {behind:g}; wanted both or neither 0 where "
@@ -386,14 +386,14 @@ def _flags(text: str) -> Iterator[tuple[str, str | None]]:
         words = shlex.split(text.replace("\\\n", " "), comments=False)
     except ValueError:
         try:
-            words = shlex.split(re.sub(r"[\"']", " ", text))  # a quote opens before this part of the command
+            words = shlex.split(re.sub(r"[\"']", " ", text))  # the quote was opened before this part of the command
         except ValueError as error:
             raise LabError(f"flags: {error}; wanted quotes in pairs") from None
-    # in an array a flag may stand beside its value within quotes
+    # in an array, a flag and its value may share one pair of quotes
     words = [part for word in words for part in (word.split() if re.match(r"\s*--[\w-]+\s", word) else [word])]
     name, value = "", None
     for word in [*words, "--"]:
-        ends = bool(name) and word.startswith(SHELL)  # what follows is of another command
+        ends = bool(name) and word.startswith(SHELL)  # the rest belongs to another command
         if word.startswith("--") or ends:
             if name:
                 yield name, value

@@ -199,13 +199,13 @@ def _moe(given: Mapping[str, Any], sizes: dict[str, Any], *, gated: bool) -> Mod
     else:
         attention["head_dim"] = given.get("kv_channels")
         if given.get("group_query_attention"):
-            attention["n_kv_heads"] = given.get("num_query_groups", 1)  # as Megatron-LM has it
+            attention["n_kv_heads"] = given.get("num_query_groups", 1)  # Megatron-LM's default
     return moe(
         **sizes,
         **attention,
         d_expert=given.get("moe_ffn_hidden_size", ff),
         n_experts=n,
-        experts_per_token=given.get("moe_router_topk", min(2, n)),  # as Megatron-LM has it
+        experts_per_token=given.get("moe_router_topk", min(2, n)),  # Megatron-LM's default
         n_dense=dense,
         d_ff=ff if dense else None,
         d_shared=given.get("moe_shared_expert_intermediate_size", 0),

@@ -63,7 +63,7 @@ def note_of(framework: str, name: str) -> str | None:
 def read(known: type[BaseModel], data: Any, what: str, named: Any = str) -> dict[str, Any]:
     """Return the given values, checked.
 
-    Raises LabError that names all unknown settings. If there are none, it names the first invalid value.
+    Raises LabError that names all unknown settings, or else the first invalid value.
     """
     try:
         return known.model_validate(data).model_dump(exclude_unset=True)
@@ -71,7 +71,7 @@ def read(known: type[BaseModel], data: Any, what: str, named: Any = str) -> dict
         found = error.errors(include_url=False)
     names = [named(".".join(map(str, one["loc"]))) for one in found]
     if unknown := [name for name, one in zip(names, found, strict=True) if one["type"] == "extra_forbidden"]:
-        unknown = " ".join(unknown).split()  # a script's may have several lines
+        unknown = " ".join(unknown).split()  # a script's names may span several lines
         raise LabError(f"{what} that are not known here: {', '.join(unknown)}; wanted the text without them")
     wanted = re.sub(r"^(Input|Value error,) (should be )?", "", found[0]["msg"]).replace("'", "")
     wanted = wanted.replace(" or instance of Keys", "")

@@ -131,7 +131,7 @@ def _step(text: str, at: int, stack: list[str]) -> int:
 def _parts(script: str) -> Iterator[tuple[str, str]]:
     """Yield each statement with its here-document. The patterns and ends of case branches are yielded too."""
     at, text, stack = 0, "", list[str]()
-    waiting: list[str] = []  # ends of here-documents that begin on the next line
+    waiting: list[str] = []  # end words of here-documents that start on the next line
     document = ""
     while at < len(script):
         letter, top = script[at], stack[-1] if stack else ""

@@ -22,7 +22,7 @@ OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,  # as a shell divides whole numbers
+    ast.Div: operator.floordiv,  # a shell divides whole numbers
     ast.Mod: operator.mod,
 }
 COMPARES: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
@@ -100,7 +100,7 @@ class Values:
                 continue
             piece, end = self._piece(text, at)
             made, at = made + piece, end
-            if len(made) > MOST_LETTERS:  # variables that double each other
+            if len(made) > MOST_LETTERS:  # variables can double each other's length
                 letters = counted(len(made), "letter")
                 raise LabError(f"a line of the script has {letters}; wanted {MOST_LETTERS:,} at most")
         return made
@@ -172,7 +172,7 @@ def unwrapped(value: str) -> str:
             return " ".join(inner.split())
     if value and not re.search(r"\s", value):
         return re.sub(r"(?<!\\)[\"']", "", value)
-    if len(value) > 1 and value[0] == value[-1] == '"':  # with quotes in it that are escaped, or of what was put in
+    if len(value) > 1 and value[0] == value[-1] == '"':  # inner quotes are escaped, or come from substituted values
         return " ".join(value[1:-1].split())
     return " ".join(value.split())
 

@@ -176,7 +176,7 @@ def _launch(config: Mapping[str, Any]) -> Launch:
         **pipeline,
     )
     sizes = {"microbatch": microbatch, "global_batch": training.get("global_batch_size")}
-    sizes["dtype"] = "fp32" if training.get("mixed_precision_param") == "float32" else "bf16"  # as torchtitan has it
+    sizes["dtype"] = "fp32" if training.get("mixed_precision_param") == "float32" else "bf16"  # torchtitan's default
     local = training.get("local_batch_size")
     accumulation = None
     if local is not None and sizes["global_batch"] is None:

@@ -71,7 +71,7 @@ class DDP(DataParallel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.compression != "none":  # of this one alone: gradients that are sent whole change nothing
+        if self.compression != "none":  # only for this instance: without compression the mathematics do not change
             object.__setattr__(self, "mathematics", f"gradients are rounded to {self.compression} before an average")
 
     def fields(self) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class DiLoCoStrategy(LocalWorkers):
         )
         if self.kind == "plain":
             return local
-        # H is kept a multiple of the delay: no fragment would be averaged in the last few iterations of a longer one
+        # round H down to a multiple of the delay: no fragment would be averaged in the iterations beyond it
         every = self.steps // max(self.delay, 1) * max(self.delay, 1)
         fragments = self.fragments(job.modelled().n_blocks)
         return local.with_fields(synchronise_every=every, fragments=fragments, fragment_delay=self.delay)
@@ -105,7 +105,7 @@ class DiLoCoStrategy(LocalWorkers):
             return super().seconds(plan, budget)
         trace = simulate(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
         first = trace.iteration == trace.iteration.min()
-        ends_s = np.zeros(plan.job.n_replicas)
+        ends_s = np.zeros(plan.job.n_replicas)  # each learner keeps its own pace, so each has its own end
         np.maximum.at(ends_s, trace.replica[first], trace.end_s[first])
         n_bytes = np.array(device_gradient_bytes(plan.job, plan.job.n_stages))[:, None] / plan.job.synchronise_every
         travel_s = np.max([n_bytes / line for line in lines_bytes_per_s(plan)], axis=0)

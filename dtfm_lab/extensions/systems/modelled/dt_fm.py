@@ -59,7 +59,7 @@ class GPipeOfDTFM(Strategy):
         size."""
         sizes = sizes_of(self.microbatches, found.job, MICROBATCHES) or ()
         for microbatch in dict.fromkeys((found.job.microbatch, *sizes)):
-            with suppress(LabError):  # one that does not divide the batch, or leaves too few for the replicas
+            with suppress(LabError):  # it does not divide the batch, or leaves too few micro-batches for the replicas
                 yield self._flushed(found.changed(job=found.job.with_fields(microbatch=microbatch)))
 
     def _flushed(self, found: Plan) -> Plan:
@@ -97,7 +97,7 @@ class DTFM(GPipeOfDTFM):
         for members, shaped in wanted:
             try:
                 found = self._placed(topology.subset(members), shaped, budget, share_s)
-            except LabError:  # a shape that no placement on these devices fits
+            except LabError:  # no placement on these devices fits this shape
                 continue
             if len(members) < len(topology):
                 ranks = Placement(np.array(members)[found.placement.devices]).rank_map(len(topology))
@@ -151,7 +151,7 @@ class DTFMRandom(GPipeOfDTFM):
         for shaped in self._shaped(len(topology), job):
             first = self._flushed(in_rank_order(topology, shaped, ranks[0], order="pp-dp"))
             if not fits(first):
-                yield first  # for the reason
+                yield first  # so that the outcome can say what does not fit
                 continue
             tried += [(self.seconds(one, budget), one.job, one) for one in self._sized(first) if fits(one)]
         if not tried:
@@ -173,6 +173,6 @@ def random_ranks(n_devices: int, n_draws: int, seed: int) -> list[IntArray]:
     maps = []
     for draw in range(n_draws):
         ranks = np.arange(1, n_devices)
-        np.random.RandomState(FIRST_SEED + seed + draw).shuffle(ranks)  # the generator of its script
+        np.random.RandomState(FIRST_SEED + seed + draw).shuffle(ranks)  # the same generator as in its script
         maps.append(np.argsort(np.concatenate([[0], ranks])))
     return maps

@@ -72,8 +72,8 @@ def exchange_s(
 ) -> float:
     """Return the seconds until every worker has what all others uploaded once to a storage.
 
-    Downloads start when all uploads are done, and share the worker's line. Arguments are those of one device, or arrays
-    over all devices.
+    Downloads start when all uploads are done, and share the worker's line. Arguments are for one device, or arrays over
+    all devices.
     """
     if n_workers < 2:
         return 0.0
@@ -93,6 +93,7 @@ def lines_bytes_per_s(plan: Plan) -> tuple[FloatArray, FloatArray]:
     between = np.where(worker[:, None] != worker[None, :], bandwidth[np.ix_(flat, flat)], 0.0)
     nic_of = plan.topology.nic_of
     sharing = np.ones(len(flat)) if nic_of is None else np.bincount(nic_of[flat])[nic_of[flat]]
+    # a device's line is as fast as its fastest link to another worker
     up, down = between.max(axis=1) / sharing, between.max(axis=0) / sharing
     return up.reshape(grid.shape), down.reshape(grid.shape)
 

@@ -111,13 +111,13 @@ class Megatron(GridStrategy):
         interleaved."""
         interleaved: dict[str, Any] = {}
         if self.stages_per_device > 1 and job.n_stages > 1:
-            if job.n_microbatches % job.n_stages:  # as Megatron's interleaving asks
+            if job.n_microbatches % job.n_stages:  # Megatron's interleaving requires it
                 return []
             interleaved = {"schedule": "interleaved-1f1b", "stages_per_device": self.stages_per_device}
         if self.blocks_per_stage is not None:
             interleaved["blocks_per_stage"] = self.blocks_per_stage
         overlaps = (False, True) if self.overlap is None else (self.overlap,)
-        if job.n_replicas == 1:  # which average nothing
+        if job.n_replicas == 1:  # nothing is averaged
             overlaps = overlaps[:1]
         return [
             {"checkpointing": kept, "sharding": sharding, "overlap": overlap, **interleaved}

@@ -15,12 +15,10 @@ from dtfm_lab.extensions.systems.strategy import TRIED, described, strategies
 @described
 @dataclass(frozen=True, kw_only=True)
 class Pluralis(RoutedPipelines):
-    """Pluralis: routed pipelines that send activations in a small subspace. Stages average some parameters now and
-    then.
+    """Pluralis: routed pipelines that send activations in a small subspace. Stages sometimes average some parameters.
 
     Passes, routing and the path of micro-batches follow SWARM's closed form. A job cannot express such messages.
-    So the plan's job says int8, the strongest compression a job has, but the seconds are those of the smaller
-    messages.
+    So the plan's job says int8, the strongest compression a job has, but the seconds use the smaller messages.
     """
 
     name: ClassVar[str] = "pluralis"

@@ -40,7 +40,7 @@ class SparseWorkers(LocalWorkers):
         job = plan.job
         n_bytes = self.bytes_per_parameter * np.array(device_gradient_elements(job, job.n_stages), dtype=float)[:, None]
         up, down = lines_bytes_per_s(plan)
-        if self.copies == "peers":
+        if self.copies == "peers":  # a worker uploads its choice once per other worker, not once in all
             up = up / max(job.n_replicas - 1, 1)
         there = plan.placement.devices.ravel()
         latency_s = float(plan.topology.latency_s[np.ix_(there, there)].max())
@@ -48,7 +48,7 @@ class SparseWorkers(LocalWorkers):
 
     @abstractmethod
     def _whole_s(self, passes_s: float, exchange_s: float) -> float:
-        """Return the seconds of an iteration from those of its passes and of one exchange."""
+        """Return the seconds of an iteration, given the seconds of its passes and of one exchange."""
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
         """Return the seconds of an iteration: the passes, simulated without averaging, plus what the exchange adds."""

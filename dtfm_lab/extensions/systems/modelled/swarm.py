@@ -78,8 +78,8 @@ class RoutedPipelines(GridStrategy):
         The pipelines are a closed network of queues in which ``trainers`` micro-batches per device circulate. Its
         throughput is taken to be the asymptotic bound: the busiest stage or link is never idle, and nothing else causes
         waiting (Denning and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys 1978).
-        The first micro-batch of every device passes without waiting. The last one's path is the longest expected among
-        those in flight, if their seconds are normally distributed. Then each stage averages.
+        The first micro-batch of every device passes without waiting. The last micro-batch takes the longest path
+        expected among those in flight, if their seconds are normally distributed. Then each stage averages.
         """
         links = Links.of(plan.topology, budget.queueing)
         return self._iteration_s(plan.topology, plan.job, plan.placement.devices, links, budget.efficiency)
@@ -113,11 +113,11 @@ class RoutedPipelines(GridStrategy):
         n_replicas, n_microbatches = grid.shape[1], sum(job.microbatch_counts)
         pass_s = _pass_s(topology, job, grid, efficiency)
         rate = 1 / pass_s if self.routing == "throughput" else np.ones(grid.shape)
-        share = rate / rate.sum(axis=1, keepdims=True)  # of the micro-batches of a stage, those that a device serves
+        share = rate / rate.sum(axis=1, keepdims=True)  # of a stage's micro-batches that each device gets
 
         onward, back = self.hops_bytes(job, len(grid))
         here, there = np.broadcast_arrays(grid[:-1, :, None], grid[1:, None, :])
-        taken = share[:-1, :, None] * share[1:, None, :]  # (stages - 1, replicas, replicas): of each link
+        taken = share[:-1, :, None] * share[1:, None, :]  # share of each link, (stages - 1, replicas, replicas)
         sender, receiver = np.concatenate([here, there]), np.concatenate([there, here])
         moving_s = links.moving_s(sender, receiver, np.concatenate([onward, back])[:, None, None])
         weighed_s = np.concatenate([taken, taken]) * moving_s
@@ -127,7 +127,7 @@ class RoutedPipelines(GridStrategy):
         through_s, spread_s = passing_s + sending_s, math.sqrt(pass_variance + hop_variance)
         in_flight = self.trainers * grid.size
         busiest_s = max((share * pass_s).max(), _busiest_s(links, sender, receiver, weighed_s))
-        every_s = max(busiest_s, through_s / in_flight)  # from one micro-batch's end to the next's
+        every_s = max(busiest_s, through_s / in_flight)  # between the ends of two micro-batches
         last_s = through_s + spread_s * math.sqrt(2 * math.log(min(n_microbatches, in_flight)))
         return float(self.joined_s(last_s, every_s, job, self.averages_s(job, grid, links), n_replicas))
 
@@ -163,7 +163,7 @@ class SwarmStrategy(RoutedPipelines):
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
         """Return the bytes of activations onward, and of gradients back with the inputs of the stage that they go
         to."""
-        inputs = np.array(boundary_bytes(job, n_stages))[:-1]  # of each stage; that of the first is tokens
+        inputs = np.array(boundary_bytes(job, n_stages))[:-1]  # of each stage; the first gets tokens, which are free
         inputs[0] = 0.0
         return inputs[1:], inputs[1:] + (inputs[:-1] if self.resends_inputs else 0.0)
 

@@ -142,7 +142,7 @@ class SystemsPanel(Panel):
         self._edited.append(call)
 
     def result(self, _: LabState) -> str:
-        """Return the outcomes in a few words; empty if there are none."""
+        """Return the outcomes in a few words; empty without outcomes."""
         return "" if self.outcomes is None or not len(self.outcomes) else self.outcomes.sentence
 
     def staleness(self, lab_state: LabState) -> str:
@@ -224,7 +224,7 @@ class SystemsPanel(Panel):
             return ""
         changes = any(one.strategy.mathematics and one.found is not None for one in self.outcomes)
         said = self.outcomes.sentence
-        if self.outcomes.stopped:  # it begins with how many were asked
+        if self.outcomes.stopped:  # it starts with how many systems were asked
             said = said[:1].upper() + said[1:]
         return f"{said}. {MATHEMATICS}" if changes else said
 

@@ -153,7 +153,7 @@ def _assumption_html(one: Assumption) -> str:
 
 
 OWN_SECONDS = (
-    "Its seconds come from a formula of its own. If you take its plan, the lab predicts it by its schedule instead."
+    "Its seconds come from its own formula. If you take its plan, the lab predicts it by its schedule instead."
 )
 WAITS = "removing one cause at a time"
 
