@@ -207,7 +207,7 @@ def _schedules(outcome: Outcome) -> Trials:
     job = outcome.job
     for name in SCHEDULES if job.n_stages > 1 else ():
         if name != job.schedule_name or job.flush_every is not None:
-            yield f"passes were in the order of {name}", _with(outcome.plan, schedule=name, flush_every=None)
+            yield f"passes followed the schedule {name}", _with(outcome.plan, schedule=name, flush_every=None)
 
 
 def _placement(outcome: Outcome) -> Trials:
@@ -251,9 +251,9 @@ ABLATIONS: dict[str, tuple[str, str, Trying]] = {
     "inner": ("ideal", "sums of layers within a host", _inner),
     "checkpointing": (
         "choice",
-        "activations computed again",
+        "recomputation",
         _job(
-            "no activation were computed again",
+            "nothing were recomputed",
             lambda job: job.checkpoints != "none",
             checkpointing="none",
             recompute=False,

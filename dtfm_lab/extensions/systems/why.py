@@ -51,9 +51,9 @@ AVERAGING = (
     "gradient_dtype",
 )
 IN_WORDS = {
-    "overlapped": "hold no stage",
-    "batched": "hold a stage, both directions at once",
-    "blocking": "hold a stage",
+    "overlapped": "do not block a stage",
+    "batched": "block a stage, both directions at once",
+    "blocking": "block a stage",
 }
 
 
@@ -153,7 +153,7 @@ class Why:
 
     def _causes(self) -> list[str]:
         if not self.causes:
-            return ["Nothing taken away alone saves a hundredth of it."] if self.ablations else []
+            return ["Removing any single cause saves less than a hundredth of it."] if self.ablations else []
         shown = [one.sentence for one in self.causes[:MOST_CAUSES]]
         if more := [one.noun for one in self.causes[MOST_CAUSES:]]:
             shown.append(f"Less each: {', '.join(more)}.")
@@ -161,7 +161,7 @@ class Why:
         if without:
             shown.append(f"Less than a hundredth each, or nothing: {', '.join(without)}.")
         if len(self.causes) > 1:
-            shown.append("Each is simulated alone: they hide each other, so their seconds do not add up.")
+            shown.append("Each is simulated alone. Causes can hide each other, so their seconds do not add up.")
         return shown
 
     def _rest(self) -> list[str]:
@@ -173,7 +173,7 @@ class Why:
         n = len(self.outcome.plan.topology)
         return [
             f"{text}: {format_s(self.computing_s)} of computing if all {counted(n, 'device')} shared it evenly; the "
-            "rest is computed twice, or stages that wait for each other, or devices that are idle or uneven."
+            "rest is recomputation, stages that wait for each other, or devices that are idle or uneven."
         ]
 
     def _towards(self) -> list[str]:
@@ -282,7 +282,7 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
         (TRANSPORT, f"messages that {IN_WORDS[other.transport]}"),
         (MEMORY, _memory(other)),
         (AVERAGING, _averaging(other)),
-        (SCHEDULE, f"passes in the order of {other.schedule_name}"),
+        (SCHEDULE, f"the schedule {other.schedule_name}"),
     ):
         differs = {name: getattr(other, name) for name in names if getattr(other, name) != getattr(outcome.job, name)}
         if not differs or (names is SCHEDULE and outcome.job.n_stages == 1):
@@ -314,7 +314,7 @@ def _placed(outcome: Outcome, plan: Plan) -> Outcome | None:
 
 
 def _memory(job: Job) -> str:
-    kept = "no activations computed again" if job.checkpoints == "none" else f"checkpointing by {job.checkpoints}"
+    kept = "no recomputation" if job.checkpoints == "none" else f"checkpointing by {job.checkpoints}"
     return f"sharding {job.sharding}, {kept}"
 
 

@@ -54,8 +54,7 @@ class DataParallel(GridStrategy, Freedoms):
 @described
 @dataclass(frozen=True, kw_only=True)
 class DDP(DataParallel):
-    """PyTorch's DistributedDataParallel: the whole model on every device, with gradients averaged during the
-    backward."""
+    """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged during the backward."""
 
     name: ClassVar[str] = "ddp"
 
@@ -84,8 +83,7 @@ class DDP(DataParallel):
 @described
 @dataclass(frozen=True, kw_only=True)
 class FSDP(DataParallel):
-    """PyTorch's FSDP: parameters, gradients and states are sharded over all devices, and the next layer is gathered
-    early.
+    """PyTorch's FSDP: parameters, gradients and states are sharded over all devices. Layers are gathered one ahead.
 
     There is one group of devices. It works like ZeRO-3, but exchanges gradients in fp32.
     """

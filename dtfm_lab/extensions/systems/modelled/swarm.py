@@ -136,8 +136,7 @@ class RoutedPipelines(GridStrategy):
 @described
 @dataclass(frozen=True, kw_only=True)
 class SwarmStrategy(RoutedPipelines):
-    """SWARM: pipelines whose stages run on many devices, with every micro-batch routed to one device of the next
-    stage."""
+    """SWARM: pipelines with many devices per stage. Each micro-batch is routed to one device of the next stage."""
 
     name: ClassVar[str] = "swarm"
 
