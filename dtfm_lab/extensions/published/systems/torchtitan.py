@@ -1,4 +1,6 @@
-"""torchtitan: Llama 3.1 8B with FSDP on H100s. Tokens per second and peak memory, with and without torch.compile.
+"""Rows of torchtitan: tokens per second and peak memory of Llama 3.1 8B with FSDP on H100s.
+
+They were measured with and without torch.compile.
 
 Devices reach the share of the data sheet's peak that other sources give. Without torch.compile, each operator between
 matrix products reads and writes memory (``memory_traffic``). With it they are fused into few, which count as nothing.
