@@ -1,4 +1,4 @@
-"""What others measured beside our predictions: published rows, their bands, the ledger, and your own rows."""
+"""Compare others' measurements with our predictions: published rows, their bands, the ledger, and your own rows."""
 
 from dtfm_lab.domain.extension import Extension
 
@@ -13,7 +13,7 @@ EXTENSION = Extension(
     commands={
         "reproduce": (
             "dtfm_lab.extensions.published.commands:reproduce",
-            "Lay each number that others published beside our prediction.",
+            "Compare each number that others published with our prediction.",
         )
     },
     moved={"calibrate": "published.calibrate"},

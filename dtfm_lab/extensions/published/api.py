@@ -1,4 +1,4 @@
-"""Published measurements laid beside our predictions of them, row by row: a ledger of where we agree and where not."""
+"""Published measurements compared with our predictions, row by row: a ledger of where we agree and where we do not."""
 
 from dtfm_lab.extensions.published import systems  # noqa: F401  its modules register the sources
 from dtfm_lab.extensions.published.calibrated import Calibration, calibrate

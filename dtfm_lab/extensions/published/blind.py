@@ -1,7 +1,9 @@
-"""Blind tests: predictions of rows whose measurements we do not have, sealed with a hash and opened against them later.
+"""Blind tests: predict rows whose measurements we do not have, seal the predictions with a hash, and compare them
+later.
 
-Whoever has measurements gives the rows without them. The sealed file holds every prediction, the rows' own hash and the
-versions that predicted; its hash can be published before the measurements are, and opening it checks that hash first.
+The owner of the measurements provides the rows without them. The sealed file holds every prediction, a hash of
+the rows, and the software versions. Its hash can be published before the measurements. Opening the file checks
+the hash first.
 """
 
 import hashlib
@@ -38,18 +40,18 @@ from dtfm_lab.files.reading import read_mapping, read_text, require_version, wri
 KEY = "dtfm_sealed"
 VERSIONED = ("dtfm-lab", "numpy", "scipy")
 MOST_NAMED = 5
-"""Rows that a sentence names."""
+"""Maximum number of rows that a sentence names."""
 Prediction = dict[str, Any]
 Key = tuple[str, str]
 """Setting and quantity."""
 
 
 def seal(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The sealed predictions of a file's rows: plain values, ready for JSON.
+    """Return the sealed predictions of a file's rows as plain values, ready for JSON.
 
-    The rows are those of ``own`` without ``published``, or records in Sailor's format or configurations in that of
-    ``nanotron.SWEEP`` without what was measured.
-    Raises FileError for a row that holds a measurement, stands twice, or cannot be predicted.
+    The rows are in the format of ``own`` without ``published``, or records in Sailor's format, or configurations in the
+    format of ``nanotron.SWEEP``, without measurements. Raises FileError for a row that holds a measurement, occurs
+    twice, or cannot be predicted.
     """
     file = _file(path)
     data = own_files.document_of(file)
@@ -76,11 +78,11 @@ def save_sealed(sealed: dict[str, Any], path: str | os.PathLike[str]) -> Path:
 
 
 def opened(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> Ledger:
-    """The ledger of sealed predictions beside what was measured.
+    """Return the ledger of sealed predictions and the measurements of the same rows.
 
     ``measured`` is a CSV or JSON file with ``setting``, ``quantity`` and ``published``, or records in Sailor's format.
-    A ``unit`` must be that of the sealed prediction; the title says what was not measured and what was not sealed.
-    Raises FileError where the sealed file is not what its hash says, or where not one row was measured.
+    A ``unit`` must match the sealed prediction's unit. The source's title says which rows were not measured, and which
+    were not sealed. Raises FileError if the sealed file does not match its hash, or if no row was measured.
     """
     file, results = _file(path), _file(measured)
     sealed = read_mapping(file)
@@ -193,7 +195,7 @@ def _key(one: Prediction) -> Key:
 
 
 def _said(what: str, keys: Sequence[Key]) -> list[str]:
-    """A part of a sentence that names the first of these rows; none where there are none."""
+    """Return a sentence part that names the first of these rows; empty without rows."""
     named = [f"{setting} {quantity}" for setting, quantity in keys[:MOST_NAMED]]
     more = [f"{len(keys) - MOST_NAMED} more"] if len(keys) > MOST_NAMED else []
     return [f"{what}: {', '.join(named + more)}"] if keys else []
@@ -211,7 +213,7 @@ def _refuse_unit(unit: str, sealed: str, where: str) -> None:
 
 
 def _measured(file: Path, units: dict[Key, str]) -> dict[Key, float]:
-    """Measured numbers by setting and quantity, in the units that were sealed."""
+    """Return measured numbers by setting and quantity, in the sealed units."""
     data = own_files.document_of(file)
     found: dict[Key, float] = {}
     if sailor_records.is_document(data):
@@ -252,5 +254,5 @@ def _measured(file: Path, units: dict[Key, str]) -> dict[Key, float]:
 
 
 def _hash(content: dict[str, Any]) -> str:
-    """SHA-256 of the content as JSON without spaces, keys in order."""
+    """Return the SHA-256 of the content as JSON without spaces, with sorted keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Efficiency of GPUs from measured rows, with its range, and how well it predicts rows that it was not fitted to."""
+"""Fit the efficiency of GPUs to measured rows, with its range, and test it on rows that it was not fitted to."""
 
 from __future__ import annotations
 
@@ -26,43 +26,42 @@ from dtfm_lab.extensions.published.own_predictions import located_plan, own_effi
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
-"""Quantities of an own file that an efficiency can be fitted to."""
+"""Quantities of your own file that an efficiency can be fitted to."""
 BY = ("gpu", "model", "size", "group")
 REPEATED = 0.035
-"""Standard deviation of one measurement: identical plans measured twice by Sailor's authors differ by 5 %."""
+"""Standard deviation of one measurement. Sailor's authors measured identical plans twice: the results differ by 5 %."""
 ONE_ROW = 0.06
-"""Standard deviation of the logarithm of another plan's seconds, calibrated with one row: between that of SC21
-rows on Selene, each predicted from one other, and that of Zero Bubble's."""
+"""Standard deviation of the log seconds of another plan, after calibrating with one row. It lies between the values for
+the SC21 rows on Selene and the Zero Bubble rows, each predicted from one other row."""
 Predict = Callable[[GivenEfficiency], float]
 Measured = Trace | tuple[Plan, float] | tuple[Plan, Trace] | OwnRow
 
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """A measured number, the efficiency at which it is predicted exactly, and its prediction from the other rows."""
+    """A measured number, the efficiency that predicts it exactly, and its prediction from the other rows."""
 
     name: str
     gpu: str
-    """Kinds of the GPUs that serve; empty where unknown."""
+    """Kinds of the GPUs in use; empty if unknown."""
     model: str
     size: str
-    """Parameters of the model, such as 1.3B; empty where unknown."""
+    """Parameters of the model, such as 1.3B; empty if unknown."""
     group: str
     unit: str
     measured: float
     efficiency: float
-    """At which this row alone is predicted exactly."""
+    """The efficiency that predicts this row exactly."""
     from_others: float | None = None
-    """The efficiency that all other rows say this one has; None where there are none."""
+    """The efficiency of this row according to all other rows; None for a single row."""
     predicted: float | None = None
     """The prediction at that efficiency."""
     factor: float | None = None
-    """On the efficiency of the lab's model, at which this row alone is predicted exactly; None where its plan is
-    unknown."""
+    """Factor on the efficiency of the lab's model that predicts this row exactly; None if its plan is unknown."""
 
     @property
     def error(self) -> float | None:
-        """Of the prediction that never saw this row: +0.03 is three per cent too much."""
+        """Relative error of the prediction from the other rows: +0.03 is three per cent too much."""
         return None if self.predicted is None else self.predicted / self.measured - 1
 
 
@@ -70,18 +69,19 @@ class MeasuredRow:
 class Calibration:
     """The share of their peak that devices reach, fitted to measured rows.
 
-    ``lab.simulate(plan, efficiency=calibration)`` predicts with the lab's efficiency by GPU and shapes times one
-    ``factor``, so that it holds for other micro-batches and models, too. Where no factor is known, it is the number.
+    ``lab.simulate(plan, efficiency=calibration)`` multiplies the lab's efficiency by GPU and shapes with one
+    ``factor``, so that it also holds for other micro-batches and models. If the factor is unknown, ``efficiency`` is
+    used as it is.
     """
 
     efficiency: float
-    """Median of the rows' own efficiencies in logarithms."""
+    """Median of the rows' own efficiencies on a log scale."""
     low: float
-    """Least efficiency of a row."""
+    """Lowest efficiency of a row."""
     high: float
     rows: tuple[MeasuredRow, ...]
     factor: float | None = None
-    """Median of the rows' own factors in logarithms; None where the plan of one is unknown."""
+    """Median of the rows' own factors on a log scale; None if the plan of any row is unknown."""
     _predict: tuple[Predict, ...] = field(default=(), compare=False)
 
     def __float__(self) -> float:
@@ -98,14 +98,14 @@ class Calibration:
 
     @property
     def spread(self) -> float:
-        """One standard deviation of the logarithm of seconds of another plan: of the rows, each from all others, and at
-        least of what one measurement tells."""
+        """One standard deviation of the log seconds of another plan. It follows from predicting each row from all
+        others, and is at least the spread of a single measurement."""
         errors = [math.log1p(row.error) for row in self.rows if row.error is not None]
         return max(ONE_ROW if not errors else REPEATED, float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0)
 
     @property
     def sentence(self) -> str:
-        """The efficiency, its range, and how well it predicts what it was not fitted to."""
+        """The efficiency, its range, and how well it predicts rows that it was not fitted to."""
         n = len(self.rows)
         line = f"efficiency {self.efficiency:.3g}"
         if self.mean_error is None:
@@ -116,7 +116,7 @@ class Calibration:
         )
 
     def by(self, what: str) -> Mapping[str, Calibration]:
-        """A calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows, judged within it.
+        """Return a calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows, judged within it.
 
         Raises LabError for another name.
         """
@@ -126,8 +126,8 @@ class Calibration:
         return {key: _judged([self.rows[i] for i in at], [self._predict[i] for i in at]) for key, at in parts.items()}
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each measured one: name, gpu, model, size, group, unit, measured, its own efficiency, that of all
-        others, the prediction from it, and its error."""
+        """Return one row per measured row: name, gpu, model, size, group, unit, measured, its own efficiency, the
+        efficiency from all others, the prediction from that, factor and error."""
         columns = [*MeasuredRow.__dataclass_fields__, "error"]
         return pd.DataFrame([{name: getattr(row, name) for name in columns} for row in self.rows])
 
@@ -137,19 +137,19 @@ class Calibration:
 
 
 def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibration:
-    """The efficiency at which measured rows are predicted best.
+    """Return the efficiency that predicts measured rows best.
 
     Parameters
     ----------
     measured
-        Traces of real runs, of which the time that they computed is taken, alone or in pairs with their plans; pairs
-        of a plan and the seconds of its measured iteration; or a file of one's own rows, as ``reproduce`` takes it.
-        A run on the virtual clock may give more than 1, where this machine is faster than the specified devices.
+        One of: traces of real runs, alone or paired with their plans, which contribute their computing time; pairs of a
+        plan and its measured seconds per iteration; a file of your own rows, as for ``reproduce``. A run on the virtual
+        clock can give more than 1, if this machine is faster than the specified devices.
 
     Raises
     ------
     LabError
-        There are no rows, a row is none of these, or its number can be reached at no efficiency.
+        There are no rows, a row has another type, or no efficiency predicts its number.
     """
     given: list[Any] = []
     if isinstance(measured, str | os.PathLike):
@@ -171,10 +171,10 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
 
 
 def _judged(rows: list[MeasuredRow], predict: list[Predict]) -> Calibration:
-    """The fit to all rows, each judged by the fit to all others."""
+    """Return the fit to all rows, with each row predicted by the fit to all others."""
     own = [row.efficiency for row in rows]
     factors = [row.factor for row in rows if row.factor is not None]
-    scales = factors if len(factors) == len(rows) else own
+    scales = factors if len(factors) == len(rows) else own  # a factor holds for other shapes too, if all rows have one
     judged = rows
     if len(rows) > 1:
         judged = []
@@ -223,14 +223,15 @@ def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Predict]:
 
 
 def _factor(predict: Predict, plan: Plan, measured: float) -> float:
-    """The factor on the lab's efficiency at which what was measured is predicted."""
+    """Return the factor on the lab's efficiency that predicts the measured number."""
     used = {int(i) for i in plan.placement.devices.flat}
     least = min(share_of(plan.job, plan.topology.devices[i]) for i in used)
     return own_factor(lambda factor: predict(ShareFactor(factor)), measured, high=1 / least)
 
 
 def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
-    """A run's efficiency: its FLOP over what its devices would do at their peak in the time that they computed."""
+    """Return a run's efficiency: its FLOP, divided by what its devices could do at their peak in their computing
+    time."""
     context = trace.context
     if context.source != "measured":
         raise TraceError(f"row {number} is a simulated trace; wanted a measured one")
@@ -251,7 +252,7 @@ def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
 
 
 def _kinds(plan: Plan) -> tuple[str, str, str]:
-    """GPUs, model and size of a plan."""
+    """Return GPUs, model and size of a plan."""
     used = {plan.topology.devices[int(i)].gpu for i in plan.placement.devices.flat}
     model = plan.job.modelled()
     return ", ".join(sorted(used)), model.name, f"{model.parameters / 1e9:.2g}B"

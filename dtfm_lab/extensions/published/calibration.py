@@ -1,7 +1,7 @@
-"""One factor from measured rows: what it is, how far the rows spread, and predictions that never saw their own row.
+"""Fit one factor to measured rows: its value, its spread, and predictions of each row from the others.
 
-Each row has a factor of its own, that which makes its prediction equal to what was measured. The fit is their median in
-logarithms, so one row that is far off does not move it.
+Each row has its own factor, which makes its prediction equal the measurement. The fit is their median on a log scale,
+so a single outlier does not move it.
 """
 
 import math
@@ -21,9 +21,9 @@ LEAST_FACTOR, MOST_FACTOR = 1e-3, 1.0
 
 
 def median(factors: Sequence[float]) -> float:
-    """The median in logarithms, the geometric mean of the middle two where their number is even.
+    """Return the median on a log scale; for an even number of factors, the geometric mean of the middle two.
 
-    Raises LabError where there are none.
+    Raises LabError if there are no factors.
     """
     if not factors:
         raise LabError("no measured row to fit a factor to; wanted one or more")
@@ -31,7 +31,7 @@ def median(factors: Sequence[float]) -> float:
 
 
 def leave_one_out(factors: Sequence[float]) -> list[float]:
-    """For each row the factor that is fitted to all others. Raises LabError where there is one row only."""
+    """Return, for each row, the factor fitted to all others. Raises LabError for fewer than two rows."""
     if len(factors) < 2:
         raise LabError(f"{len(factors)} measured row to leave one out of; wanted two or more")
     return [median([*factors[:one], *factors[one + 1 :]]) for one in range(len(factors))]
@@ -40,9 +40,9 @@ def leave_one_out(factors: Sequence[float]) -> list[float]:
 def own_factor(
     predict: Callable[[float], float], measured: float, low: float = LEAST_FACTOR, high: float = MOST_FACTOR
 ) -> float:
-    """The factor in [low, high] at which ``predict(factor)`` is what was measured.
+    """Return the factor in [low, high] at which ``predict(factor)`` equals the measurement.
 
-    ``predict`` is monotone: seconds that fall with an efficiency, or a throughput that rises. Raises LabError where no
+    ``predict`` is monotone: seconds that fall with the efficiency, or a throughput that rises. Raises LabError if no
     factor in the range gives the measured number.
     """
 
@@ -59,28 +59,28 @@ def own_factor(
             f"{measured:.4g} was measured, and efficiencies from {low:g} to {high:g} predict {ends[0]:.4g} to "
             f"{ends[1]:.4g}; wanted a number in that range"
         )
+    # on a log scale, where predictions are nearly straight lines
     return math.exp(scipy.optimize.brentq(error, math.log(low), math.log(high), xtol=CLOSE))
 
 
 class SecondsLine(NamedTuple):
-    """Seconds of an iteration as a line in one over the efficiency: to a tenth of a per cent they are, as long as the
-    order of passes stays."""
+    """Seconds of an iteration as a line in 1 / efficiency. This holds to 0.1 % as long as the order of passes stays."""
 
     fixed_s: float
     slope_s: float
-    """Seconds that the efficiency divides."""
+    """Seconds that are divided by the efficiency."""
 
     @classmethod
     def of(cls, plan: Plan, tried: tuple[float, float]) -> "SecondsLine":
-        """The line through the simulated seconds at two efficiencies."""
+        """Return the line through the simulated seconds at two efficiencies."""
         (x0, s0), (x1, s1) = ((1 / one, iteration_seconds(plan, efficiency=one)) for one in tried)
         slope_s = (s1 - s0) / (x1 - x0)
         return cls(s0 - slope_s * x0, slope_s)
 
     def seconds(self, efficiency: float) -> float:
-        """Seconds at an efficiency."""
+        """Return the seconds at an efficiency."""
         return self.fixed_s + self.slope_s / efficiency
 
     def efficiency(self, measured_s: float) -> float:
-        """The efficiency at which these seconds are predicted."""
+        """Return the efficiency that predicts these seconds."""
         return self.slope_s / (measured_s - self.fixed_s)

@@ -1,4 +1,4 @@
-"""The command that predicts what others measured, and lays the two beside each other."""
+"""The command that predicts what others measured, and compares the two."""
 
 import sys
 
@@ -27,7 +27,7 @@ from dtfm_lab.files.reading import write_text
 @click.option(
     "--blind",
     type=click.Path(dir_okay=False),
-    help="A file of rows without measurements: predict them and seal the predictions with a hash (-o sealed.json).",
+    help="A file of rows without measurements. Predicts them and seals the predictions with a hash (-o sealed.json).",
 )
 @click.option(
     "--open",
@@ -35,7 +35,7 @@ from dtfm_lab.files.reading import write_text
     nargs=2,
     type=click.Path(dir_okay=False),
     metavar="SEALED MEASURED",
-    help="A sealed file and the measurements of its rows: check its hash and lay the two beside each other.",
+    help="A sealed file and the measurements of its rows: check its hash and compare the two.",
 )
 @click.option(
     "--regret",
@@ -43,10 +43,10 @@ from dtfm_lab.files.reading import write_text
     flag_value="",
     type=click.Path(dir_okay=False),
     metavar="[SWEEP]",
-    help="Choose among configurations that were measured, and say how fast the choice was; of the Ultra-Scale "
-    "Playbook's sweep, or of your CSV file with its columns.",
+    help="Choose among measured configurations, and say how fast the choice was. Uses the Ultra-Scale Playbook's "
+    "sweep, or your CSV file with the same columns.",
 )
-@click.option("--strict", is_flag=True, help="Exit with status 1 where a row leaves its band that is no known miss.")
+@click.option("--strict", is_flag=True, help="Exit with status 1 if a row is outside its band and not a known miss.")
 @file_option("-o", "--output", help="Write the ledger to this file: .html, .md, .csv or .json.")
 @json_option
 def reproduce(
@@ -59,9 +59,10 @@ def reproduce(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Lay each number that others published beside our prediction.
+    """Compare each number that others published with our prediction.
 
-    All sources, or some by name, or the rows of your own file; or rows that you have measured and we have not seen.
+    Predicts all sources, some by name, or the rows of your own file. Blind tests predict rows whose measurements only
+    you have.
     """
     if sum((bool(names or own), bool(blind), bool(opened), regret is not None)) > 1:
         raise LabError("sources or --own, --blind, --open and --regret are given together; wanted one of them")
@@ -90,7 +91,7 @@ def reproduce(
 
 
 def _choose(path: str | None, output: str | None, as_json: bool) -> None:
-    """Print how fast the configurations were that predictions choose."""
+    """Print how fast the configurations are that predictions choose."""
     n_rows = len(read_sweep(*filter(None, [path])))
     with row_progress("reproduce", lambda row: row.one.setting, "rows", n_rows) as show:
         found = choices.regret(path, progress=show)

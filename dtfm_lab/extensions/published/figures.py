@@ -1,4 +1,4 @@
-"""Published numbers against our predictions of them: each group's ratios on its bands."""
+"""Figure of published numbers and our predictions: each group's ratios on their bands."""
 
 import math
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ LEAST_PX = 360
 BAND = "rgba(128, 128, 128, 0.30)"
 BAND_WIDTH_PX = 12
 PALE = 0.4
-"""Opacity of what was fitted to its source, or follows from other numbers."""
+"""Opacity of rows that were fitted to their source, or follow from other numbers."""
 FARTHEST = 2.0
-"""Ratios beyond this, or below one over it, are drawn at the edge; the hover text has them."""
+"""Ratios beyond this value or below its inverse are drawn at the edge. The hover text has them."""
 DIGITS = 3
-"""Digits of a ratio that are drawn: a saved notebook has thousands of them."""
+"""Digits of a drawn ratio. A saved notebook holds thousands of them."""
 GROUP = "<b>%{y}</b>"
-"""The beginning of every hover text: what is named at the left of the row. Texts of their own leave it out."""
+"""First line of every hover text: the name at the left of the row. Each point's own text leaves it out."""
 LETTERS_A_LINE = 70
 TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
 
 @figure_of(Ledger)
 def ledger(ledger: Ledger) -> go.Figure:
-    """The ratio of predicted to published numbers, a line of dots for each group.
+    """Return the ratio of predicted to published numbers, with one line of dots per group.
 
-    What is outside of its band is a red cross, known or not; the system's own predictions are hollow diamonds. Grey are
-    the bands that are stated; pale is what was fitted to its source, or follows from other numbers. Hover
-    texts have the assumptions.
+    A red cross is outside its band, whether the miss is known or not. Hollow diamonds are the system's own predictions.
+    Grey bars are the stated bands. Pale points were fitted to their source or follow from other numbers. Hover texts
+    have the assumptions.
     """
     groups = ledger.groups
     figure = go.Figure()
@@ -108,7 +108,7 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
 
 
 def _band_of(row: Row) -> tuple[float, float]:
-    """The band of a row as ratios."""
+    """Return the band of a row as ratios."""
     if not row.band.absolute:
         return row.band.low, row.band.high
     return max(1 / FARTHEST, 1 + row.band.low / row.published), 1 + row.band.high / row.published
@@ -128,7 +128,7 @@ def _hover(row: Row) -> str:
 
 
 def _of_many(row: Row) -> str:
-    """What the hover text of a row ends with. Rows with the same end are one trace, which has it once."""
+    """Return the end of a row's hover text. Rows with the same end share a trace, which stores it once."""
     evidence = f"{row.evidence.words}{'' if row.measured else ', not a measurement'}; band {row.band}"
     assumed = f"assumed: {'; '.join(row.assumptions)}" if row.assumptions else ""
     return "<br>".join([evidence, *_wrapped(assumed, row.cite)])

@@ -1,5 +1,7 @@
-"""The ledger: published rows beside our predictions, summed up by group, misses included; of some sources by name, of
-all, or of one's own file."""
+"""The ledger: published rows, our predictions, and summaries by group, misses included.
+
+It covers sources by name, all sources, or your own file.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ ENDINGS = (".html", ".md", ".csv", ".json")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ledger:
-    """Published rows beside our predictions, in the order of their sources."""
+    """Published rows with our predictions, in the order of their sources."""
 
     rows: tuple[Row, ...]
     sources: tuple[Source, ...] = field(default=())
     stopped: bool = False
-    """Whether it was interrupted before all rows were predicted."""
+    """True if it was interrupted before all rows were predicted."""
 
     def __repr__(self) -> str:
         return f"<Ledger: {self.headline}>"
@@ -49,12 +51,12 @@ class Ledger:
 
     @property
     def misses(self) -> tuple[Row, ...]:
-        """All rows outside of their bands, known or not, the farthest first."""
+        """All rows outside their bands, known or not, the farthest first."""
         return tuple(sorted((row for row in self.rows if not row.inside), key=lambda row: -abs(row.error)))
 
     @property
     def failures(self) -> tuple[Row | Group, ...]:
-        """Rows and goals that are missed without a reason on record, or by more than on record."""
+        """Rows and goals that are missed without a recorded reason, or by more than recorded."""
         goals = [group for group in self.groups if group.verdict == "miss"]
         return (*(row for row in self.rows if row.verdict == "miss"), *goals)
 
@@ -65,28 +67,29 @@ class Ledger:
 
     @property
     def classes(self) -> tuple[Tally, ...]:
-        """Rows counted by class of evidence, the hardest first."""
+        """Tallies of rows by class of evidence, the strongest evidence first."""
         return by_class(self.rows)
 
     @property
     def distances(self) -> tuple[Tally, ...]:
-        """Measured rows counted by distance from what constants were fitted on, the farthest first."""
+        """Tallies of measured rows by their distance from what constants were fitted on, the farthest first."""
         return by_distance(self.rows)
 
     @property
     def counted(self) -> tuple[Tally, ...]:
-        """The rows that the headline counts, by class of distance, source and quantity; what misses most first."""
+        """Tallies of the rows in the headline by class of distance, source and quantity. In each class the worst comes
+        first."""
         return counted_by_source(self.rows, self.sources)
 
     @property
     def omitted(self) -> tuple[tuple[str, Omission], ...]:
-        """What the sources publish and we do not predict, with the name of each source, and why."""
+        """Published numbers that we do not predict: the source's name, and what is left out and why."""
         return tuple((source.name, omission) for source in self.sources for omission in source.omitted)
 
     @property
     def headline(self) -> str:
-        """How well measured numbers are predicted, by how far they are from what constants were fitted on; nothing
-        else counts here."""
+        """How well measured numbers are predicted, by their distance from what constants were fitted on. Only these
+        rows count."""
         if not self.distances:
             return "no measured number is predicted here"
         n = sum(each.n for each in self.distances)
@@ -96,7 +99,7 @@ class Ledger:
 
     @property
     def sentence(self) -> str:
-        """How many rows of all classes are inside their bands, and which is the farthest outside."""
+        """How many rows of all classes are inside their bands, and which row is farthest outside."""
         if not self.rows:
             return "no rows"
         inside = sum(row.inside for row in self.rows)
@@ -107,15 +110,16 @@ class Ledger:
         return line + ("; stopped before all were predicted" if self.stopped else "")
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each row: source, group, setting, quantity, unit, class, distance, measured, published, predicted,
-        low, high, ratio, theirs, band, verdict, assumptions, fitted, note and cite."""
+        """Return one row per published row: source, group, setting, quantity, unit, class, distance, measured,
+        published, predicted, low, high, ratio, theirs, band, verdict, assumptions, fitted, note and cite."""
         return pd.DataFrame([row.to_dict() for row in self.rows])
 
     def _repr_html_(self) -> str:
         return as_html(report_of(self, rows=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """The ledger as plain values for JSON: headline, sentence, tallies, omissions, sources, groups and rows."""
+        """Return the ledger as plain values for JSON: headline, sentence, tallies, omissions, sources, groups and
+        rows."""
         return {
             "headline": self.headline,
             "sentence": self.sentence,
@@ -133,13 +137,13 @@ class Ledger:
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as a page (.html), a table of groups (.md) or of rows (.csv), or all of it (.json).
+        """Write a page (.html), a table of groups (.md), a table of rows (.csv), or everything (.json).
 
         Raises FileError for another ending.
         """
         match check_ending(path):
             case ".html":
-                text = as_page("Published numbers beside our predictions", report_of(self, rows=True))
+                text = as_page("Published numbers and our predictions", report_of(self, rows=True))
             case ".md":
                 text = as_markdown(report_of(self, rows=False))
             case ".csv":
@@ -150,7 +154,7 @@ class Ledger:
 
 
 def check_ending(path: str | os.PathLike[str]) -> str:
-    """The ending of a file that a ledger can be written to. Raises FileError for another."""
+    """Return the ending of a file that a ledger can be written to. Raises FileError for another ending."""
     return ending_of(path, ENDINGS)
 
 
@@ -160,10 +164,10 @@ def reproduce(
     own: str | os.PathLike[str] | None = None,
     progress: Callable[[Row], None] | None = None,
 ) -> Ledger:
-    """The ledger of these sources, by name or as they are; of all where there is neither one nor an own file.
+    """Return the ledger of these sources, given by name or as Sources. By default, without ``own``, all are predicted.
 
-    ``progress`` is called with every row as it comes; Ctrl-C keeps the rows so far. Raises UnknownName for a source
-    that is not known, and FileError for a file whose row cannot be read or predicted.
+    ``progress`` is called with every row. Ctrl-C keeps the rows so far. Raises UnknownName for an unknown source, and
+    FileError for a file whose row cannot be read or predicted.
     """
     if isinstance(names, str | Source) or not isinstance(names, Iterable):
         raise LabError(f"sources are {shortened(names)}; wanted names or Sources in a list")
@@ -188,7 +192,7 @@ def reproduce(
 
 
 def _source(name: object) -> Source:
-    """A source by its name, or as it is. Raises LabError for what is neither, such as a list of names."""
+    """Return a source, given by name or as a Source. Raises LabError for anything else, such as a list of names."""
     if isinstance(name, Source):
         return name
     if not isinstance(name, str):
@@ -197,9 +201,9 @@ def _source(name: object) -> Source:
 
 
 def own_source(path: str | os.PathLike[str]) -> Source:
-    """A file of one's own as a source; it is read at once and predicted when its rows are asked for.
+    """Return your own file as a source. It is read at once, and predicted when its rows are requested.
 
-    It holds rows as ``own`` describes them, or records in Sailor's format, as the packaged ones are.
+    It holds rows in the format of ``own``, or records in Sailor's format like the packaged ones.
     """
     if not isinstance(path, str | os.PathLike):
         raise FileError(f"own is {shortened(path)}; wanted a path of a CSV or JSON file")
@@ -209,7 +213,7 @@ def own_source(path: str | os.PathLike[str]) -> Source:
         rows = partial(sailor.rows_of, sailor_records.document_of(data, name))
     else:
         rows = partial(predict_rows, own_files.read_rows(path))
-    return Source(name=name, title="A file of one's own", cite=name, licence="", rows=rows)
+    return Source(name=name, title="Your own file", cite=name, licence="", rows=rows)
 
 
 GROUPS = ("published", "class", "rows inside", "mean error", "theirs", "farthest", "band")
@@ -218,16 +222,16 @@ ROWS = ("setting", "published", "ours", "ratio", "theirs", "band")
 
 
 def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
-    """The headline, tallies and groups, what is missed in bold; then misses, omissions and sources.
+    """Yield the headline, tallies and groups, with misses in bold. Then misses, omissions and sources.
 
-    With ``rows`` those of every group, too.
+    With ``rows``, every group's rows too.
     """
     yield f"**{ledger.headline}.**"
     if ledger.distances:
         yield _tallies("distance from what constants were fitted on", ledger.distances)
-        yield "The same rows by source, what misses most first:"
+        yield "The same rows by source, the worst first:"
         yield _tallies("published", ledger.counted)
-    yield "All rows by how much they prove:"
+    yield "All rows by class of evidence:"
     yield _tallies("class of evidence", ledger.classes)
     by_group = [
         (group, [row for row in ledger.rows if (row.source, row.group, row.quantity) == group.key])
@@ -236,7 +240,7 @@ def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
     yield Table(GROUPS, [_group(group, own) for group, own in by_group])
     if rows:
         yield from (_rows(group, own) for group, own in by_group)
-    yield f"Of all classes {ledger.sentence}.".replace("..", ".")
+    yield f"Over all classes, {ledger.sentence}.".replace("..", ".")
     if ledger.misses:
         yield ReportSection("Misses, the farthest first", [_miss(row) for row in ledger.misses], opened=True)
     if ledger.omitted:
@@ -277,7 +281,7 @@ def _group(group: Group, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
-    """The rows of a group, and what all of them and single ones assume."""
+    """Return the rows of a group, with the assumptions that all share and those of single rows."""
     words = [_words(row) for row in rows]
     shared = [each for each in words[0] if all(each in others for others in words)]
     lines = [
@@ -299,7 +303,7 @@ def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
 
 
 def _words(row: Row) -> list[str]:
-    """The class, what was assumed and fitted, and the note."""
+    """Return the class of a row, what was assumed and fitted, and its note."""
     kind = row.evidence.words if row.measured else f"{row.evidence.words}, not a measurement"
     return [kind, *row.assumptions, *filter(None, [row.fitted, row.note])]
 
@@ -314,5 +318,5 @@ def _marked(text: str, good: bool) -> str:
 
 
 def number(value: float) -> str:
-    """Four figures, thousands apart, without an exponent."""
+    """Format a number with four figures and thousands separators, without an exponent."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

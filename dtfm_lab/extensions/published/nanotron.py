@@ -1,11 +1,12 @@
-"""Llama-like models trained by nanotron on hosts of eight H100s: a configuration, its prediction, and the sweep's file.
+"""Llama-like models trained by nanotron on hosts of eight H100s: configurations, their predictions, and the sweep's
+file.
 
-The sweep is of Hugging Face's Ultra-Scale Playbook (Tazi et al. 2025). Its rows of the models 1B and 3B are
-``data/ultra_scale_sweep.csv``; those of 8B and 80B were not looked at. Shapes and the batch are in that file's head, as
-are the collectives that the authors measured on the same cluster.
+The sweep is from Hugging Face's Ultra-Scale Playbook (Tazi et al. 2025). Its rows of the models 1B and 3B are
+``data/ultra_scale_sweep.csv``. The rows of 8B and 80B have not been looked at. The head of that file gives the
+shapes, the batch, and the collectives that the authors measured on the same cluster.
 
-Constants of the framework are medians over the rows of 1B and 3B, so these say how well they fit; rows of other models
-say how well they transfer.
+Constants of the framework are medians over the rows of 1B and 3B. So these rows only show how well the constants
+fit; rows of other models show how well they transfer.
 """
 
 from __future__ import annotations
@@ -37,68 +38,76 @@ from dtfm_lab.simulation.memory import memory
 SWEEP = DATA / "ultra_scale_sweep.csv"
 SEQUENCE, VOCABULARY, PER_HOST, GPU = 4096, 131072, 8, "H100"
 ONE_GPU = Device(name=GPU, gpu=GPU)
-"""With the peak and the memory of the table of hardware."""
+"""Peak and memory come from the hardware table."""
 SHAPES = {
     "1B": (16, 2048, 32, 8192),
     "3B": (28, 3072, 32, 8192),
     "8B": (32, 4096, 32, 14336),
     "80B": (80, 8192, 64, 28672),
 }
-"""Layers, width, heads and width of the MLP, by the name of a model."""
+"""Layers, width, heads and MLP width, by model name."""
 FITTED = ("1B", "3B")
-"""Models to whose rows constants of the framework were fitted."""
+"""Models whose rows the framework's constants were fitted to."""
 TIED_BELOW = 10_000
-"""Width of the MLP below which the embedding is tied."""
+"""MLP width below which the embedding is tied."""
 
 HOSTS = (1, 2, 4, 8, 16, 32, 64)
 ALL_REDUCE_GB_PER_S = (436.0, 361.7, 160.1, 99.6, 84.7, 64.9, 32.9)
 ALL_GATHER_GB_PER_S = (249.8, 184.6, 119.0, 69.0, 55.0, 28.0, 11.0)
 REDUCE_SCATTER_GB_PER_S = (249.7, 181.6, 115.8, 68.6, 54.5, 27.9, 11.1)
 ALL_REDUCE_BAND = ((422, 462), (302, 436), (45, 219), (42, 193), (31, 188), (25, 194), (12, 177))
-"""Measured on the cluster with 256 MB, by the number of hosts; of all-reduce also the 5th and the 95th percentile."""
+"""Measured on the cluster with 256 MB, by number of hosts. For all-reduce also the 5th and 95th percentile."""
 SEND_GB_PER_S = {"inside": 200.0, "between": 50.0}
-"""Of a message from one GPU to another: about half of NVLink's 450 GB/s, and a GPU's own NIC of 400 Gbit/s."""
+"""Bandwidth of a message between two GPUs: about half of NVLink's 450 GB/s, and a GPU's own NIC of 400 Gbit/s."""
 LATENCY_S = 10e-6
-"""Of a message: a guess, of little weight where messages are large."""
+"""Latency of a message. A guess, which matters little for large messages."""
 SHARED_EXPONENT = 0.6
-"""Several groups on a host, of k GPUs each, reach (k / 8) to this power of what one of eight GPUs does: fitted."""
+"""If several groups of k GPUs share a host, they reach (k / 8) to this power of one group of eight. Fitted."""
 
 LAUNCH_S = {1: 3.0e-3, 2: 4.4e-3, 4: 4.4e-3, 8: 4.4e-3, 16: 8.0e-3, 32: 16.0e-3}
+"""Minimum seconds of a block's forward and backward by tensor-parallel degree. Medians of rows that compute faster."""
 LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-3, 32: 120.0e-3}
-"""Least seconds of a block's forward and backward by tensor parallelism, alone and in pipelines that span hosts, where
-blocking sends keep launches from running ahead: medians of rows whose blocks compute in less."""
+"""The same in pipelines that span hosts, where blocking sends keep kernel launches from running ahead."""
 
 MOST_TENSOR = 32
-"""GPUs a layer of the widest groups that were measured."""
+"""GPUs per layer in the widest measured groups."""
 
 GATHERED_BYTES = {"alone": 4.0, "pipeline": 0.5}
-"""Bytes a token, width and block that each GPU of a tensor-parallel group keeps of inputs that it gathered: the inputs
-of the two products, where nothing is sent in between; in pipelines hardly any (fitted)."""
+"""Bytes per token, width and block that each GPU of a tensor-parallel group keeps of gathered inputs.
+
+Without pipelines these are the inputs of the two products. With pipelines almost nothing is kept (fitted).
+"""
 LOGITS_BYTES = {"alone": 6.0, "pipeline": 2.0}
-"""Bytes a logit beside the four that the lab counts: fitted."""
+"""Bytes per logit in addition to the four that the lab counts. Fitted."""
 MOST_OF_MEMORY = 0.9
-"""Share of a GPU's memory above which allocators free and ask again, and runs take 5 to 10 times longer."""
+"""Share of a GPU's memory above which allocators keep freeing and reallocating, and runs take 5 to 10 times as long."""
 WHOLE_GRADIENT_BYTES = 2
-"""Beside the gradients that are accumulated in fp32, nanotron holds those of every parameter in bf16."""
+"""Bytes per parameter of the bf16 gradients that nanotron keeps in addition to those accumulated in fp32."""
 
 SLOW_MODE_S = 0.75
-"""Median seconds that a micro-batch takes longer in the cluster's slow mode (5 to 95 %: 0.3 to 1.1)."""
+"""Median extra seconds per micro-batch in the cluster's slow mode (5 to 95 %: 0.3 to 1.1)."""
 SLOW_MODE_MOST_S = 1.1
+"""Its 95th percentile."""
 SLOW_FROM_HOSTS = {0: 2, 1: 16}
+"""Number of hosts from which pipelines were often in slow mode, by ZeRO stage."""
 SLOW_SHARE = {0: 0.25, 1: 0.15}
-"""Hosts from which pipelines were often in it, by the stage of ZeRO, and the share of rows that were."""
+"""Share of these rows that were in slow mode, by ZeRO stage."""
 ALWAYS_SLOW_FROM_HOSTS = 64
-"""Hosts from which most runs were in it, pipelines or not: all but those of 32 GPUs a layer and few stages, and those
-without pipelines whose optimiser states are sharded."""
+"""Number of hosts from which most runs were in slow mode, with or without pipelines.
+
+Exceptions are runs with 32 GPUs per layer and few stages, and runs without pipelines whose optimizer states are
+sharded.
+"""
 MODEL_SPREAD = 0.12
-"""One standard deviation of the logarithm of seconds beside the network's: the lab's own of H100s, and of the fits."""
+"""One standard deviation of the log seconds, apart from the network's: from the lab's H100s and from
+the fits."""
 CONFIDENCE_SPREADS = 1.645
-"""Standard deviations to either side that hold nine of ten."""
+"""Number of standard deviations to either side that covers 90 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """How a model is trained on so many hosts of eight H100s."""
+    """How a model is trained on ``nodes`` hosts of eight H100s."""
 
     model: str
     nodes: int
@@ -136,7 +145,7 @@ class Configuration:
 
     @property
     def batch(self) -> int:
-        """Sequences of an iteration."""
+        """Sequences per iteration."""
         return self.dp * self.mbs * self.grad_acc
 
     @property
@@ -145,35 +154,35 @@ class Configuration:
 
     @property
     def slots(self) -> int:
-        """Micro-batches that a pipeline passes one after the other, its filling and emptying counted."""
+        """Micro-batches that a pipeline processes one after another, including filling and draining."""
         return self.grad_acc + self.pp - 1
 
     @property
     def in_pipeline(self) -> bool:
-        """Whether stages lie on several hosts."""
+        """True if stages are on several hosts."""
         return self.pp > 1 and self.nodes > 1
 
     @property
     def may_be_slow(self) -> bool:
-        """Whether runs like it were often in the cluster's slow mode."""
+        """True if runs like it were often in the cluster's slow mode."""
         return self.is_slow or (self.in_pipeline and self.nodes >= SLOW_FROM_HOSTS[self.zero])
 
     @property
     def is_slow(self) -> bool:
-        """Whether most runs like it were in the cluster's slow mode."""
+        """True if most runs like it were in the cluster's slow mode."""
         if self.nodes < ALWAYS_SLOW_FROM_HOSTS:
             return False
         few_messages = self.tp == MOST_TENSOR and self.pp <= 2
         return not few_messages if self.pp > 1 else self.zero == 0 and self.tp < MOST_TENSOR
 
     def tokens_per_s_per_gpu(self, iteration_s: float) -> float:
-        """The throughput of iterations of so many seconds, and the other way round."""
+        """Return the throughput for these seconds per iteration. The same formula turns a throughput into seconds."""
         return self.batch * SEQUENCE / iteration_s / self.n_gpus
 
 
 @cache
 def model_of(name: str, *, tied: bool = False) -> ModelSpec:
-    """The shape of a model of the sweep: no grouped queries."""
+    """Return the shape of a model of the sweep. It has no grouped queries."""
     n_layers, width, heads, inner = SHAPES[name]
     return llama(
         name=name,
@@ -189,10 +198,11 @@ def model_of(name: str, *, tied: bool = False) -> ModelSpec:
 
 
 def cut_of(name: str, n_stages: int) -> tuple[int, ...]:
-    """Blocks of each stage, as nanotron cuts: stages of equal multiplications, the head counted, the embedding not.
+    """Return the blocks of each stage, as nanotron cuts the model: equal multiplications, with the head but not the
+    embedding.
 
-    A stage takes layers until it has more than its part. Stages behind the head stay empty and are left out; the last
-    one that is not may have no block.
+    A stage takes layers until it exceeds its part. Stages after the head would be empty and are left out. The last
+    stage may have no block.
     """
     n_layers, width, _, inner = SHAPES[name]
     of_block = 4 * width * width + 3 * width * inner
@@ -209,12 +219,14 @@ def cut_of(name: str, n_stages: int) -> tuple[int, ...]:
 
 
 def job_of(one: Configuration) -> Job:
-    """The job of a configuration, as nanotron trains it."""
+    """Return the job of a configuration, as nanotron trains it."""
     launches = LAUNCH_IN_PIPELINE_S if one.in_pipeline else LAUNCH_S
     blocks = cut_of(one.model, one.pp)
     return Job(
         name="nanotron",
-        model=model_of(one.model, tied=one.pp == 1),  # stages hold a copy each, whose exchange counts as nothing
+        model=model_of(
+            one.model, tied=one.pp == 1
+        ),  # in a pipeline both ends hold a copy, whose exchange is not counted
         n_stages=len(blocks),
         blocks_per_stage=blocks,
         n_replicas=one.dp,
@@ -236,14 +248,14 @@ def job_of(one: Configuration) -> Job:
 
 
 def network_of(one: Configuration) -> Topology:
-    """The groups of a configuration as devices, ranks in nanotron's order: tensor, then data, then pipeline.
+    """Return the tensor-parallel groups as devices, with ranks in nanotron's order: tensor, then data, then pipeline.
 
-    Links within a stage carry what the collectives of as many hosts reached, those between stages what one message
-    does.
+    Links within a stage have the speed of measured collectives over the same number of hosts. Links between stages have
+    the speed of a single message.
     """
     n_groups, n_hosts = one.n_gpus // one.tp, one.tp / PER_HOST
     inner = ALL_REDUCE_GB_PER_S[0]
-    if n_hosts > 1:  # sequence-parallel sums over hosts are a scatter and a gather
+    if n_hosts > 1:  # a sequence-parallel sum over hosts is a reduce-scatter and an all-gather
         inner = 2 / (1 / _at(ALL_GATHER_GB_PER_S, n_hosts) + 1 / _at(REDUCE_SCATTER_GB_PER_S, n_hosts))
     speed = {"inside_bytes_per_s": inner * GB, "between_bytes_per_s": inner * GB}
     devices = hosts_of(one.n_gpus, GPU, **speed, per_host=max(one.tp, PER_HOST)).grouped(one.tp).devices
@@ -267,7 +279,7 @@ def _hosts_of_stage(one: Configuration) -> float:
 
 
 def _averaging_bytes_per_s(one: Configuration) -> float:
-    """Of a ring of tensor-parallel groups, all GPUs of a group at once."""
+    """Return the speed of a ring of tensor-parallel groups, with all GPUs of a group sending at once."""
     hosts = _hosts_of_stage(one)
     gradient, parameter = BYTES_PER_ELEMENT["fp32"], BYTES_PER_ELEMENT["bf16"]
     if one.zero:  # gradients are scattered in fp32, parameters gathered in bf16
@@ -281,43 +293,43 @@ def _averaging_bytes_per_s(one: Configuration) -> float:
 
 
 def _at(measured: Sequence[float], hosts: float) -> float:
-    """A measured speed at a number of hosts, between two that were measured in a straight line of logarithms."""
+    """Return a measured speed at a number of hosts, interpolated on a log-log scale."""
     return float(np.exp(np.interp(np.log(hosts), np.log(HOSTS), np.log(measured))))
 
 
 def _link_spread(hosts: float) -> float:
-    """One standard deviation of the logarithm of the network's speed, from the band of the measured all-reduce."""
+    """Return one standard deviation of the log of the network's speed, from the band of the measured all-reduce."""
     spreads = [float(np.log(high / low)) / 2 / CONFIDENCE_SPREADS for low, high in ALL_REDUCE_BAND]
     return float(np.interp(np.log(hosts), np.log(HOSTS), spreads))
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a configuration is predicted to take and hold."""
+    """Predicted seconds and memory of a configuration."""
 
     one: Configuration
     simulated_s: float
-    """Seconds of an iteration outside of the cluster's slow mode."""
+    """Seconds of an iteration outside the cluster's slow mode."""
     simulated_between_s: tuple[float, float]
-    """Between which two these lie in nine of ten cases, by what is known of the network."""
+    """Range of these seconds in nine of ten cases, given what is known about the network."""
     memory_bytes: float
-    """Peak of the GPU that holds most."""
+    """Peak of the GPU that holds the most."""
 
     @property
     def iteration_s(self) -> float:
-        """Seconds of an iteration; with the slow mode where most runs like it were in it."""
+        """Seconds of an iteration, including the slow mode if most runs like it were in it."""
         return self.simulated_s + (SLOW_MODE_S * self.one.slots if self.one.is_slow else 0.0)
 
     @property
     def expected_s(self) -> float:
-        """Mean seconds of an iteration over runs in the slow mode and runs that are not: what a choice goes by."""
+        """Mean seconds of an iteration over runs in and outside the slow mode. Choices minimise it."""
         if not self.one.may_be_slow or self.one.is_slow:
             return self.iteration_s
         return self.iteration_s + SLOW_SHARE[self.one.zero] * SLOW_MODE_S * self.one.slots
 
     @property
     def interval_s(self) -> tuple[float, float]:
-        """Between which two an iteration lies in nine of ten cases; the slow mode counts where it is frequent."""
+        """Range of an iteration's seconds in nine of ten cases. It includes the slow mode if that is frequent."""
         least, most = (math.exp(way * CONFIDENCE_SPREADS * MODEL_SPREAD) for way in (-1, 1))
         low_s, high_s = self.simulated_between_s
         slow_s = SLOW_MODE_MOST_S * self.one.slots if self.one.may_be_slow else 0.0
@@ -329,19 +341,21 @@ class Predicted:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know of this prediction."""
+        """What a reader should know about this prediction."""
         said = []
         if self.one.is_slow:
-            said.append("most runs like it on 64 hosts were in the cluster's slow mode: 0.75 s a micro-batch more")
+            said.append("most runs like it on 64 hosts were in the cluster's slow mode: 0.75 s more per micro-batch")
         elif self.one.may_be_slow:
-            said.append("pipelines on so many hosts may be in the cluster's slow mode: 0.3 to 1.1 s a micro-batch more")
+            said.append(
+                "pipelines on this many hosts may be in the cluster's slow mode: 0.3 to 1.1 s more per micro-batch"
+            )
         if not self.fits:
             said.append("predicted not to fit: more than nine tenths of a GPU's memory")
         return tuple(said)
 
     @property
     def fits(self) -> bool:
-        """Whether it holds less than nine tenths of a GPU's memory: above, allocators thrash."""
+        """True if it needs less than nine tenths of a GPU's memory. Above that, allocators thrash."""
         return self.memory_bytes < MOST_OF_MEMORY * ONE_GPU.memory_bytes
 
 
@@ -355,14 +369,14 @@ def predict(one: Configuration) -> Predicted:
 
 
 def _memory_bytes(one: Configuration, plan: Plan) -> float:
-    """Peak of the GPU that holds most: what the lab counts, and what nanotron keeps beside it."""
+    """Return the peak of the GPU that holds the most: what the lab counts, plus what nanotron keeps in addition."""
     job, tp = plan.job, one.tp
     held = memory(plan, "1f1b").peak_bytes.max(axis=1) / tp
     where = "pipeline" if one.pp > 1 else "alone"
     tokens = one.mbs * SEQUENCE
     for stage, layers in enumerate(job.stage_layers):
         n_blocks = sum(layer.kind is LayerKind.BLOCK for layer in layers)
-        in_flight = min(job.n_stages - stage, one.grad_acc)
+        in_flight = min(job.n_stages - stage, one.grad_acc)  # 1F1B holds one micro-batch per stage from here to the end
         held[stage] += WHOLE_GRADIENT_BYTES * job.stage_parameters[stage] / tp
         if tp > 1:
             held[stage] += GATHERED_BYTES[where] * tokens * job.modelled().d_model * n_blocks * in_flight
@@ -377,19 +391,19 @@ def _memory_bytes(one: Configuration, plan: Plan) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRow:
-    """A row of the sweep: a configuration, and what was measured of it, where it ran."""
+    """A row of the sweep: a configuration and its measurements, if it ran."""
 
     one: Configuration
     tokens_per_s_per_gpu: float | None
-    """None where it failed, or where nothing is told."""
+    """None if it failed, or if nothing was measured."""
     peak_memory_bytes: float | None
     failed: bool
     global_batch: int | None = None
-    """Sequences of an iteration as the file says; None where it does not."""
+    """Sequences per iteration according to the file; None if it does not say."""
 
     @property
     def is_comparable(self) -> bool:
-        """Whether its micro-batches make up the batch that the file states."""
+        """True if its micro-batches add up to the batch that the file states."""
         return self.global_batch in (None, self.one.batch)
 
     @property
@@ -403,7 +417,7 @@ COLUMNS = frozenset(field.name for field in fields(Configuration))
 
 
 def is_sweep(path: str | os.PathLike[str]) -> bool:
-    """Whether a file has the columns of a sweep. Raises FileError for one that cannot be read."""
+    """True if a file has the columns of a sweep. Raises FileError if it cannot be read."""
     file = Path(path)
     return file.suffix.lower() == ".csv" and set(_reader(file).fieldnames or ()) >= COLUMNS
 
@@ -414,10 +428,10 @@ def _reader(file: Path) -> csv.DictReader[str]:
 
 
 def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[SweepRow, ...]:
-    """The rows of a CSV file in the format of the packaged sweep; what was measured may be left out.
+    """Return the rows of a CSV file in the format of the packaged sweep. Measurements are optional.
 
-    Of a configuration that stands twice, once failed and once not, the one that ran is kept. Raises FileError for a
-    row that is no configuration.
+    If a configuration occurs twice and failed once, the row that ran is kept. Raises FileError for a row that is not a
+    valid configuration.
     """
     file = Path(path)
     reader = _reader(file)
@@ -462,15 +476,17 @@ def _measured(row: dict[str, str], where: str) -> SweepRow:
 
 
 SLOW_BY_S = 0.3
-"""Seconds of a micro-batch by which a row of the slow mode is slower than the fastest of its kind."""
+"""Seconds per micro-batch by which a row in slow mode is slower than the fastest of its kind."""
 SLOW_SHARE_OF_PEAK = 0.2
+"""Share of the GPUs' peak that gives the reference time of a micro-batch outside the slow mode."""
 
 
 def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:
-    """For each row that ran, whether it was in the cluster's slow mode: told from what was measured alone.
+    """Yield, for each row, whether it was in the cluster's slow mode. Only measurements decide.
 
-    With pipelines, a row is where a micro-batch takes 0.3 s more than in the fastest row of the same model, tensor and
-    pipeline parallelism and micro-batch; or, of up to 8 GPUs a layer, 0.3 s more than at a fifth of the GPUs' peak.
+    A row with pipelines was in slow mode if a micro-batch takes 0.3 s longer than in the fastest row with the same
+    model, tensor and pipeline parallelism and micro-batch. With up to 8 GPUs per layer, 0.3 s longer than at a fifth of
+    the GPUs' peak also counts.
     """
     slots = {row.one: row.iteration_s / row.one.slots for row in rows if row.iteration_s is not None}
     fastest: dict[tuple[str, int, int, int], float] = {}

@@ -1,30 +1,30 @@
-"""Published or measured numbers of one's own: a CSV or JSON file whose rows are planned and simulated as any other.
+"""Your own published or measured numbers: a CSV or JSON file whose rows are planned and simulated like any other.
 
-A row has these columns; those with a default may be left out, and so may single values.
+A row has these columns. Columns with a default may be left out, and so may single values.
 
 ===========  ===========================================================================================================
 setting      What was measured, in words.
 quantity     ``iteration``, ``throughput``, ``memory``, ``bubble``, ``utilisation`` or ``compute``.
-published    The number; left out, and refused, where rows are predicted blind.
-unit         s or ms; tokens/s or samples/s, with "a GPU" behind where it is of one; GiB, GB or bytes; % or nothing;
-             TFLOP/s a GPU. The first of its quantity by default.
-network      A name or a file, from the folder of this file; or these instead:
-gpu, gpus    GPUs of one kind and their number, ``gpus_a_host`` of them a host (8 by default), with ``inside_gbps``
-             between two of a host and ``between_gbps`` of a whole host's network.
+published    The number. Not allowed if rows are predicted blind.
+unit         s or ms; tokens/s or samples/s, followed by "a GPU" if per GPU; GiB, GB or bytes; % or nothing;
+             TFLOP/s a GPU. The default is the first unit of the quantity.
+network      A name, or a file relative to this file's folder. Or use these columns instead:
+gpu, gpus    The kind and number of GPUs, with ``gpus_a_host`` per host (8 by default), ``inside_gbps`` between two
+             GPUs of a host, and ``between_gbps`` for a whole host's network.
 job          A name or a file, ``gpt3-xl`` by default.
 n_layers, d_model, n_heads, vocab_size
-             A GPT of this shape in place of a model's name; with ``d_ff`` or ``n_kv_heads`` a Llama.
+             A GPT of this shape instead of a model's name. With ``d_ff`` or ``n_kv_heads`` it is a Llama.
 (job field)  Any field of the job, such as n_stages, n_replicas, microbatch, global_batch, sharding, transport.
-schedule     A schedule's name; the job's own by default.
+schedule     A schedule's name. The default is the job's.
 queueing     ``pairs`` or ``nics``; ``pairs`` by default.
-rank_map     Rank of each device, pipeline x n_stages + stage, a dash where idle: ``0 1 2 3``; ``listed`` for
-             Megatron-LM's order: GPUs of a layer beside each other, then replicas, then stages. Planned if not given.
-efficiency   Share of the peak; ``fit`` for the median of the other rows of the group that say so. By default what the
-             lab takes for the GPU and the job.
+rank_map     Rank of each device, pipeline x n_stages + stage, or a dash if idle: ``0 1 2 3``. ``listed`` is
+             Megatron-LM's order: GPUs of a layer are neighbours, then replicas, then stages. By default it is planned.
+efficiency   Share of the peak. ``fit`` takes the median of the group's other rows that say ``fit``. By default the lab
+             uses its own value for the GPU and the job.
 band         ``3%``, ``1.3x``, ``+-0.0005`` (a difference) or ``0.9 to 1.1``; ``10%`` by default.
-group        What is summed up together; ``own`` by default.
+group        Rows with the same group are summarised together; ``own`` by default.
 theirs, note, cite
-             The system's own prediction, a remark, and where the number is from.
+             The system's own prediction, a remark, and the source of the number.
 ===========  ===========================================================================================================
 """
 
@@ -50,17 +50,17 @@ from dtfm_lab.files.reading import cells_of, read_text, reason_of
 from dtfm_lab.simulation.schedules import schedules
 
 LISTED = "listed"
-"""Rank map of a row in the order of devices as they are listed, replicas before stages."""
+"""Rank map that numbers devices in the listed order, replicas before stages."""
 FIT = "fit"
-"""Efficiency of a row that takes it from the other rows of its group."""
+"""Efficiency that is fitted to the other rows of the group."""
 GPUS = ("gpu", "gpus", "gpus_a_host", "inside_gbps", "between_gbps")
-"""Columns in place of a network."""
+"""Columns that replace a network."""
 SHAPE = ("n_layers", "d_model", "n_heads", "vocab_size", "d_ff", "n_kv_heads")
-"""Columns in place of a model's name."""
+"""Columns that replace a model's name."""
 MOST_GPUS = 16_384
-"""In a row; links between all pairs of them take some gigabytes."""
+"""Maximum GPUs per row. Links between all pairs of them take some gigabytes."""
 MOST_ROWS = 2_000
-"""In a file; each has a network of its own."""
+"""Maximum rows per file. Each has its own network."""
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 JOB_FIELDS = {option.name: option for option in options_of(JobChanges) if option.name != "schedule"}
 NEEDED = "setting", "quantity", "published", "network"
@@ -74,37 +74,37 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class OwnRow:
-    """A row of a file, read and checked, not yet predicted."""
+    """A row of a file, read and checked but not yet predicted."""
 
     where: str
-    """File and row, for errors."""
+    """File and row, for error messages."""
     setting: str
     quantity: str
     unit: str
     published: float
-    """Not a number where the row is predicted blind."""
+    """NaN if the row is predicted blind."""
     topology: Topology
     job: Job
     rank_map: tuple[int | None, ...] | None
     listed: bool
-    """Whether devices take their ranks as they are listed, replicas before stages."""
+    """True if devices take their ranks in the listed order, replicas before stages."""
     schedule: str | None
     queueing: str
     efficiency: float | None
-    """None where it is fitted, or else what the lab takes for the device and the job."""
+    """None if it is fitted, or if the lab's value for the device and the job applies."""
     fitted: bool
-    """Whether it is fitted to other rows of the group."""
+    """True if the efficiency is fitted to other rows of the group."""
     band: Band
     group: str
     theirs: float | None
     note: str
     cite: str
     given: tuple[str, ...]
-    """Fields of the job that the row gives, as text."""
+    """Fields of the job that the row sets, as text."""
 
 
 def read_rows(path: str | os.PathLike[str], *, blind: bool = False) -> tuple[OwnRow, ...]:
-    """The rows of a CSV or JSON file, without published numbers where they are to be predicted blind.
+    """Return the rows of a CSV or JSON file. With ``blind``, they have no published numbers.
 
     Raises FileError, one line that names the row and the column.
     """
@@ -118,7 +118,7 @@ def read_rows(path: str | os.PathLike[str], *, blind: bool = False) -> tuple[Own
 
 
 def document_of(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds; None for a CSV file. Raises FileError."""
+    """Return what a JSON file holds; None for a CSV file. Raises FileError."""
     file = Path(path)
     if file.suffix.lower() != ".json":
         return None
@@ -129,7 +129,7 @@ def document_of(path: str | os.PathLike[str]) -> Any:
 
 
 def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Row numbers, from 1 after the headings, and the values that are given, as text."""
+    """Yield the row number, counted from 1 after the headings, and the given values as text."""
     document = document_of(file)
     if document is not None:
         rows = document.get("rows") if isinstance(document, dict) else document
@@ -168,7 +168,7 @@ def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> Ow
             raise FileError(f"{where}, column {column}: nothing; wanted a value")
 
     def checked(column: str, read: Any, default: Any = None) -> Any:
-        """The value that ``read`` makes of a column's text. A refusal names the row and the column."""
+        """Return what ``read`` makes of a column's text. An error names the row and the column."""
         if column not in record:
             return default
         try:
@@ -232,7 +232,7 @@ def _ranks(text: str) -> tuple[int | None, ...]:
 
 
 def _value(option: Option, text: str) -> Any:
-    """The value of a job's field from text. Raises LabError where the text is none."""
+    """Parse the value of a job's field. Raises LabError for invalid text."""
     if option.type is bool:
         if text.lower() not in TRUTHS:
             raise LabError(f"{shortened(text)}; wanted true or false")
@@ -252,13 +252,14 @@ def _value(option: Option, text: str) -> Any:
 
 
 def _path(file: Path, text: str) -> str:
-    """A file beside the own file where there is one of that name, else the text: a name, or a path from here."""
+    """Return the path of a file next to the own file if it exists; else the text, which is a name or a path from
+    here."""
     beside = file.parent / text
     return str(beside) if os.path.isfile(beside) else text  # Path.is_file raises OSError for a name too long
 
 
 def hosts_in(record: Mapping[str, str], where: str) -> Topology:
-    """The network of a row that gives GPUs, links inside hosts and between them."""
+    """Return the network of a row that gives GPUs, links inside hosts and links between them."""
     try:
         gpus, a_host = (_whole(name, record.get(name, str(PER_HOST))) for name in ("gpus", "gpus_a_host"))
         if gpus > MOST_GPUS:
@@ -272,7 +273,7 @@ def hosts_in(record: Mapping[str, str], where: str) -> Topology:
 
 
 def shape_in(record: Mapping[str, str], where: str) -> ModelSpec:
-    """The model of a row that gives its shape."""
+    """Return the model of a row that gives its shape."""
     try:
         sizes: dict[str, Any] = {name: _whole(name, record[name]) for name in SHAPE if name in record}
         sizes["seq_len"] = _whole("seq_len", record.get("seq_len", "2048"))
@@ -288,14 +289,14 @@ def shape_in(record: Mapping[str, str], where: str) -> ModelSpec:
 
 
 def _whole(name: str, text: str) -> int:
-    """A whole number above 0 from the text of a column. Raises LabError."""
+    """Parse a whole number above 0 from a column's text. Raises LabError."""
     if not (value := positive(text)).is_integer():
         raise LabError(f"{name} is {shortened(text)}; wanted a whole number")
     return int(value)
 
 
 def positive(text: str) -> float:
-    """A number above 0 from text. Raises LabError."""
+    """Parse a number above 0. Raises LabError."""
     try:
         value = float(text.replace(",", "")) if re.fullmatch(r"[\d.,eE+-]+", text) else math.nan
     except ValueError:

@@ -1,4 +1,4 @@
-"""Predictions of one's own rows, by the functions that plan and simulate everything else."""
+"""Predict your own rows, with the functions that plan and simulate everything else."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -17,14 +17,15 @@ from dtfm_lab.planning import plan as best_plan
 from dtfm_lab.simulation import simulate
 
 SEARCH_STEPS = 4
-"""Steps of the search that places a row without a rank map; with them, the same row always has the same plan."""
+"""Steps of the search that places a row without a rank map. A fixed number gives the same row the same plan every
+time."""
 
 
 def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
-    """Each row with its prediction, in order. A row that cannot be predicted raises FileError, which names it.
+    """Yield each row with its prediction, in order. Raises FileError that names a row that cannot be predicted.
 
-    Where the efficiency of a row is to be fitted, it is the median of those at which the other rows of its group that
-    are fitted, too, are predicted exactly.
+    The efficiency of a row with ``fit`` is the median over the group's other rows with ``fit``. Each contributes the
+    efficiency that predicts it exactly.
     """
     plans = {id(row): located_plan(row) for row in rows}
     own = {id(row): own_efficiency(row, plans[id(row)]) for row in rows if row.fitted}
@@ -56,18 +57,19 @@ def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
 
 
 def evidence_of(row: OwnRow) -> Evidence:
-    """The class of a row: by where the efficiency of its prediction is from, where it depends on one."""
+    """Return the class of a row's evidence. It depends on where the efficiency of its prediction comes from, if it
+    needs one."""
     if row.fitted:
         return Evidence.LEAVE_ONE_OUT
     if row.quantity == "memory":
         return Evidence.PURE
-    if row.efficiency is not None:  # whoever gives a number may have it from this very row
+    if row.efficiency is not None:  # the given number may come from this very row
         return Evidence.FITTED
     return Evidence.PURE if row.quantity == "bubble" else Evidence.TRANSFERRED
 
 
 def assumptions_of(row: OwnRow, plan: Plan) -> tuple[str, ...]:
-    """What the row gives, and which share of the peak is taken, from where, where it is not fitted."""
+    """Return what the row sets and, unless it is fitted, which share of the peak is assumed and from where."""
     shares: tuple[str, ...] = () if row.fitted or row.quantity == "memory" else shares_of(plan)
     if row.efficiency is not None:
         shares = (f"efficiency {row.efficiency:g}",)
@@ -75,7 +77,7 @@ def assumptions_of(row: OwnRow, plan: Plan) -> tuple[str, ...]:
 
 
 def located_plan(row: OwnRow) -> Plan:
-    """The plan of a row: of its rank map, or else found by a short search. Raises FileError that names the row."""
+    """Return the plan of a row: from its rank map, or from a short search. Raises FileError that names the row."""
     try:
         job = row.job if row.schedule is None else row.job.with_fields(schedule=row.schedule)
         job.modelled()
@@ -93,14 +95,15 @@ def located_plan(row: OwnRow) -> Plan:
 
 
 def predicted(row: OwnRow, plan: Plan, efficiency: GivenEfficiency) -> float:
-    """The row's quantity in its unit, at this efficiency."""
+    """Return the row's quantity in its unit at this efficiency."""
     return predicted_with_interval(row, plan, efficiency)[0]
 
 
 def predicted_with_interval(
     row: OwnRow, plan: Plan, efficiency: GivenEfficiency
 ) -> tuple[float, tuple[float, float] | None]:
-    """The row's quantity in its unit, and between which two it is in 9 of 10 cases; None where nothing states that."""
+    """Return the row's quantity in its unit, and its range in 9 of 10 cases. The range is None if nothing states a
+    spread."""
     try:
         trace = simulate(plan, row.schedule, queueing=row.queueing, efficiency=efficiency)
         value = UNITS[row.quantity][row.unit](Prediction(plan, trace))
@@ -110,9 +113,9 @@ def predicted_with_interval(
 
 
 def own_efficiency(row: OwnRow, plan: Plan) -> float:
-    """The efficiency at which the row is predicted exactly.
+    """Return the efficiency that predicts the row exactly.
 
-    Raises FileError for memory, which depends on none, and where none predicts it.
+    Raises FileError for memory, which does not depend on it, and if no efficiency predicts the row.
     """
     if row.quantity == "memory":
         raise FileError(f"{row.where}, column efficiency: fit, but memory depends on no efficiency; wanted nothing")

@@ -1,7 +1,7 @@
-"""How good a choice by prediction is: a table of configurations that somebody measured, and what we would have chosen.
+"""How good a choice by prediction is, compared with the best measured configuration.
 
-Predictions choose without seeing what was measured. The number that counts is the measured speed of the choice over the
-best measured one. Two rules of thumb choose beside them.
+Predictions choose among configurations that someone measured, without seeing the measurements. The score is the
+measured speed of the choice, divided by the best measured speed. Two rules of thumb choose as well, for comparison.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEW_HOSTS = 8
-"""Up to so many hosts the network of the sweep was steady."""
+"""Up to this many hosts, the network of the sweep was steady."""
 Order = Callable[[Predicted], tuple[float, ...]]
 
 
 def _fewest_cuts(found: Predicted) -> tuple[float, ...]:
-    """The least tensor times pipeline parallelism that fits, with the largest micro-batch."""
+    """Sort key: the lowest tensor times pipeline parallelism that fits, with the largest micro-batch."""
     one = found.one
     return one.tp * one.pp, one.tp, -one.mbs, -one.zero
 
 
 def _by_the_guide(found: Predicted) -> tuple[float, ...]:
-    """A whole host a layer, as few stages as fit, the largest micro-batch, and sharded optimiser states.
+    """Sort key: a whole host per layer, as few stages as fit, the largest micro-batch, and sharded optimizer states.
 
-    What Megatron-LM's guide and nanotron's playbook advise for many GPUs: tensor parallelism inside a host first, then
+    Megatron-LM's guide and nanotron's playbook advise this for many GPUs: tensor parallelism inside a host first, then
     pipelines, then data parallelism.
     """
     one = found.one
@@ -56,24 +56,24 @@ CHOOSERS: dict[str, Order] = {
     "least TP x PP": _fewest_cuts,
     "guides": _by_the_guide,
 }
-"""By name: what is chosen, the least first, of configurations that are predicted to fit."""
+"""Sort keys by name. Each chooses the lowest of the configurations that are predicted to fit."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one of the choosers picked, and how it did."""
+    """The configuration that a chooser picked, and how it did."""
 
     by: str
     one: Configuration
     share: float
-    """Measured speed over the best measured."""
+    """Measured speed divided by the best measured speed."""
     failed: int
-    """Configurations that it would have tried before, and that did not run."""
+    """Number of configurations that it would have tried first and that did not run."""
 
 
 @dataclass(frozen=True)
 class ClusterChoices:
-    """A model on so many hosts: all its configurations, and what each chooser picked."""
+    """One model on one number of hosts: its configurations, and what each chooser picked."""
 
     model: str
     nodes: int
@@ -85,21 +85,22 @@ class ClusterChoices:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regret:
-    """Predictions of a sweep beside what was measured, and the choices by them."""
+    """Predictions and measurements of a sweep, and the choices that predictions make."""
 
     cells: tuple[ClusterChoices, ...]
     predicted: tuple[Predicted, ...]
-    """Of the rows that ran."""
+    """Predictions of the rows that ran."""
     measured: tuple[SweepRow, ...]
-    """The same rows as they were measured."""
+    """Measurements of the same rows."""
     slow: tuple[bool, ...]
-    """Whether each was in the cluster's slow mode (``nanotron.slow_mode``)."""
+    """For each of these rows, True if it was in the cluster's slow mode (``nanotron.slow_mode``)."""
 
     def __repr__(self) -> str:
         return f"<Regret: {self.sentence}>"
 
     def mean(self, by: str = "prediction", most_hosts: int = 10**9) -> float:
-        """Mean share of the best measured speed, over the cells of at most so many hosts; nan where there are none."""
+        """Return the mean share of the best measured speed, over cells with up to ``most_hosts`` hosts; NaN if there
+        are none."""
         shares = [
             choice.share
             for cell in self.cells
@@ -120,8 +121,8 @@ class Regret:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each configuration that ran: its fields, predicted and measured seconds, the ends of the 90 %
-        interval, predicted and measured memory in bytes, and whether it was in the slow mode."""
+        """Return one row per configuration that ran: its fields, predicted and measured seconds, the ends of the 90 %
+        interval, predicted and measured memory in bytes, and whether it was in slow mode."""
         import pandas as pd  # takes a while to load
 
         rows = []
@@ -136,8 +137,8 @@ class Regret:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Of seconds and memory: medians of the absolute error, the share within a fifth, and how often the interval
-        holds what was measured."""
+        """Median absolute errors of seconds and memory, the share within 20 %, and how often the interval holds the
+        measurement."""
         table = self.to_frame()
         off = (table.predicted_s / table.measured_s - 1).abs()
         usual = off[~table.slow]
@@ -154,7 +155,7 @@ class Regret:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: sentence, errors and cells."""
+        """Return plain values for JSON: sentence, errors and cells."""
         cells = [
             {
                 "model": cell.model,
@@ -173,11 +174,11 @@ class Regret:
 
 
 def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[SweepRow], None] | None = None) -> Regret:
-    """Let predictions choose among the configurations of a sweep that was measured, and say how good the choice is.
+    """Choose among the configurations of a measured sweep by prediction, and say how good the choices are.
 
-    Rows whose micro-batches do not make up the batch that the file states are predicted and not chosen among.
-    ``path`` is a CSV file in the format of ``nanotron.SWEEP``, which is taken where it is None. ``progress`` is called
-    with every row. Raises FileError for another file, or where not one row was measured.
+    Rows whose micro-batches do not add up to the batch in the file are predicted, but not chosen among. ``path`` is a
+    CSV file in the format of ``nanotron.SWEEP``, which is the default. ``progress`` is called with every row. Raises
+    FileError for another file, or if no row was measured.
     """
     rows = read_sweep(SWEEP if path is None else path)
     predicted: dict[Configuration, Predicted] = {}
@@ -200,6 +201,7 @@ def _cell(kind: tuple[str, int], rows: Sequence[SweepRow], predicted: dict[Confi
     found = [predicted[row.one] for row in rows if row.failed or row.one in ran]
     choices = []
     for by, order in CHOOSERS.items():
+        # configurations that are predicted not to fit come last; those that failed count as tries before the choice
         ranked = sorted(found, key=lambda each: (not each.fits, order(each)))
         at = next(i for i, each in enumerate(ranked) if each.one in ran)
         choices.append(Choice(by, ranked[at].one, ran[ranked[at].one] / ran[best], at))
@@ -210,7 +212,7 @@ HEAD = ("model", "hosts", "measured", "best measured", *CHOOSERS, "chosen by pre
 
 
 def report_of(found: Regret) -> Iterator[Part]:
-    """The sentence, the errors, and a line for each cell."""
+    """Yield the sentence, the errors, and a table with one line per cell."""
     errors = found.errors
     yield f"**{found.sentence[:1].upper()}{found.sentence[1:]}.**"
     yield (

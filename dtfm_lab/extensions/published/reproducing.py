@@ -1,4 +1,4 @@
-"""``lab.reproduce``: the ledger of sources that are named, or of all."""
+"""``lab.reproduce``: the ledger of the named sources, or of all."""
 
 import os
 from collections.abc import Callable

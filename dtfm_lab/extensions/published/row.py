@@ -1,8 +1,8 @@
-"""One published number laid beside our prediction, the band in which the two are to agree by one rule of bands by class
-and quantity, and how much a row proves: its class of evidence.
+"""One published number with our prediction, the band in which they should agree, and its class of evidence.
 
-The headline of a ledger counts what was measured, in three classes of distance from what constants were fitted on. What
-others calculated is no row of the lab's sources: tests hold it.
+One rule gives the band for each class and quantity. The class says how much a row proves. The headline of a ledger
+counts only measured rows, in three classes of distance from what constants were fitted on. Numbers that others
+calculated are not rows of the lab's sources; tests check those.
 """
 
 import csv
@@ -19,14 +19,14 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.files.reading import read_mapping
 
 DATA = Path(__file__).parent / "data"
-"""The published numbers as they were published, each file with its source and licence."""
+"""Folder of the published numbers, unchanged. Each file states its source and licence."""
 SLACK = 1e-9
-"""Relative rounding that a band forgives."""
+"""Relative rounding error that a band allows."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """Where predictions are stated to lie: the ratio predicted / published, or the difference where ``absolute``."""
+    """The range in which predictions should lie: of predicted / published, or of the difference if ``absolute``."""
 
     low: float
     high: float
@@ -34,17 +34,17 @@ class Band:
 
     @classmethod
     def share(cls, share: float) -> "Band":
-        """Predicted within this share of the published: 0.03 is from 0.97 to 1.03 times."""
+        """Return the band within this share of the published value: 0.03 is from 0.97 to 1.03 times."""
         return cls(1 - share, 1 + share)
 
     @classmethod
     def factor(cls, factor: float) -> "Band":
-        """At most so many times the published, and at least one over that."""
+        """Return the band within this factor of the published value, either way."""
         return cls(1 / factor, factor)
 
     @classmethod
     def within(cls, difference: float) -> "Band":
-        """Predicted minus published is at most so much, in the unit of the row; for bubbles and utilisations."""
+        """Return the band for a difference up to this value, in the row's unit. For bubbles and utilisations."""
         return cls(-difference, difference, absolute=True)
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class Band:
             raise LabError(f"band is {self.low:g} to {self.high:g}; wanted {reference:g}, an exact prediction, inside")
 
     def holds(self, published: float, predicted: float) -> bool:
-        """Whether the prediction lies inside."""
+        """True if the prediction is inside the band."""
         off = predicted - published if self.absolute else predicted / published
         slack = SLACK * (abs(published) if self.absolute else 1.0)
         return self.low - slack <= off <= self.high + slack
@@ -69,7 +69,7 @@ class Band:
 
 
 def band_of(text: str) -> Band:
-    """A band from text: ``3%``, ``1.3x``, ``+-0.0005`` or ``0.9 to 1.1``. Raises LabError."""
+    """Parse a band: ``3%``, ``1.3x``, ``+-0.0005`` or ``0.9 to 1.1``. Raises LabError."""
     wanted = LabError(f"band is {shortened(text)}; wanted such as 3%, 1.3x, +-0.0005 or 0.9 to 1.1")
     try:
         if text.endswith("%"):
@@ -85,44 +85,44 @@ def band_of(text: str) -> Band:
 
 
 class Evidence(StrEnum):
-    """Where the constants of a prediction are from, the hardest evidence first."""
+    """Where the constants of a prediction come from, the strongest evidence first."""
 
     PURE = "pure"
-    """Nothing is fitted, and no constant is of the row's own source."""
+    """Nothing is fitted, and no constant comes from the row's own source."""
     TRANSFERRED = "transferred"
-    """Constants are fitted to other sources only."""
+    """Constants were fitted only to other sources."""
     PROFILED = "profiled"
-    """The source timed single passes and messages apart; nothing is fitted to what is predicted."""
+    """The source timed single passes and messages separately. Nothing is fitted to the predicted number."""
     LEAVE_ONE_OUT = "leave-one-out"
     """Fitted to other rows of the same source."""
     FITTED = "fitted"
-    """The source is one of those that a constant of the lab was fitted to, this row among them."""
+    """A constant of the lab was fitted to this source, including this row."""
     CALCULATION = "calculation"
-    """What is published is another's calculation or simulation, not a measurement. The lab's own sources have no such
-    rows: tests hold them to these bands (``tests/extensions/published/test_calculations.py``)."""
+    """The published number is someone's calculation or simulation, not a measurement. The lab's own sources have no
+    such rows. Tests check them against these bands (``tests/extensions/published/test_calculations.py``)."""
     IDENTITY = "identity"
-    """What is published follows by arithmetic from numbers that the prediction is given."""
+    """The published number follows by arithmetic from the prediction's inputs."""
     DUPLICATE = "duplicate"
-    """What is published follows from other rows, such as a ratio of two of them."""
+    """The published number follows from other rows, such as a ratio of two of them."""
 
     @property
     def hard(self) -> bool:
-        """Whether nothing was fitted to the source of such a row."""
+        """True if nothing was fitted to the row's source."""
         return self in (Evidence.PURE, Evidence.TRANSFERRED)
 
     @property
     def words(self) -> str:
-        """The class in words; its name where that says it."""
+        """The class in words, or its name if that is clear."""
         return WORDS.get(self, str(self))
 
 
 class Distance(StrEnum):
-    """How far a measured row lies from what the lab's constants were fitted on, the farthest first."""
+    """How far a measured row is from what the lab's constants were fitted on, the farthest first."""
 
     CLUSTERS = "new clusters"
-    """GPUs, a framework or a network that no constant was fitted on."""
+    """The GPUs, the framework or the network are new: no constant was fitted on them."""
     MODELS = "new models on fitted GPUs and frameworks"
-    """Constants were fitted on such GPUs with such a framework, from other sources; the models are new."""
+    """Constants were fitted on such GPUs with such a framework, from other sources. The models are new."""
     FITTED = "GPUs and frameworks that constants were fitted on"
     """Constants were fitted to this source, or the source timed its own passes and messages."""
 
@@ -140,7 +140,7 @@ WORDS = {
 
 @cache
 def rule() -> dict[tuple[Evidence, str], Band]:
-    """The band of each class and quantity, of ``data/bands.csv``."""
+    """Return the band of each class and quantity, from ``data/bands.csv``."""
     return {
         (Evidence(line["class"]), quantity): band_of(line["band"])
         for line in numbers("bands.csv")
@@ -149,7 +149,7 @@ def rule() -> dict[tuple[Evidence, str], Band]:
 
 
 def band_by_rule(evidence: Evidence, quantity: str, unit: str = "") -> Band:
-    """The band of a row of this class and quantity. Raises LabError for a quantity that the rule does not name."""
+    """Return the band for this class and quantity. Raises LabError for a quantity without a rule."""
     if (evidence, quantity) not in rule():
         raise LabError(f"no band for {evidence}, {quantity}; wanted one in data/bands.csv")
     band = rule()[evidence, quantity]
@@ -167,7 +167,7 @@ QUANTITIES = {
     "throughput": "samples or tokens a second",
     "utilisation": "share of the time that a device computes",
 }
-"""What a row may be a number of."""
+"""Quantities that a row can have."""
 COLUMNS = (
     *(
         "source",
@@ -187,28 +187,28 @@ COLUMNS = (
 )
 """Columns of a table of rows."""
 BY_RULE = Band(1.0, 1.0)
-"""In place of a band: that of the row's class and quantity."""
+"""Stands for the band of the row's class and quantity."""
 NO_WORSE = 0.01
 """How much further from 1 the ratio of a known miss may move before it counts as a new miss."""
 
 
 @dataclass(frozen=True)
 class KnownMiss:
-    """Why a row is known to lie outside of its band, and how far; one that moves further out is a new miss."""
+    """Why a row is known to be outside its band, and by how much. A row that moves further out is a new miss."""
 
     ratio: float
-    """Predicted / published when the miss was looked at."""
+    """Predicted / published when the miss was examined."""
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One published number beside our prediction of it, in the unit of the publication."""
+    """One published number and our prediction of it, in the publication's unit."""
 
     group: str
-    """What is summed up together, such as a model or a cluster of one system."""
+    """Rows of one group are summarised together: for example all rows of a model or a cluster."""
     setting: str
-    """What was measured, in words; no other row of the source has the same setting and quantity."""
+    """What was measured, in words. Unique within the source together with the quantity."""
     quantity: str
     """One of QUANTITIES."""
     unit: str
@@ -216,27 +216,27 @@ class Row:
     published: float
     predicted: float
     evidence: Evidence = Evidence.PURE
-    """How much the row proves: where the constants of the prediction are from."""
+    """How much the row proves: where the constants of the prediction come from."""
     measured: bool = True
-    """Whether a measurement is published; false for a figure that its authors calculated or simulated."""
+    """True if a measurement was published; False for a number that the authors calculated or simulated."""
     band: Band = BY_RULE
-    """Where the prediction is stated to lie; by the rule of its class and quantity where not given."""
+    """Where the prediction should lie. By default the rule for its class and quantity decides."""
     theirs: float | None = None
-    """The system's own prediction, where it published one."""
+    """The system's own prediction, if it published one."""
     assumptions: tuple[str, ...] = ()
-    """Choices that were switched on for this row, a sentence or a name each."""
+    """Choices that were made for this row, each a sentence or a name."""
     fitted: str = ""
-    """What was fitted, and to which other rows; empty where nothing was. Never to this row."""
+    """What was fitted, and to which other rows; empty if nothing was. Never to this row."""
     note: str = ""
-    """What a reader should know of this row, such as a suspect record."""
+    """What a reader should know about this row, such as a suspect record."""
     cite: str = ""
-    """Table or file of the publication; the source's where empty."""
+    """Table or file of the publication; if empty, the source's citation applies."""
     interval: tuple[float, float] | None = None
-    """Between which two numbers the published one is predicted to lie in 9 of 10 cases; None where it is not known."""
+    """Range that should hold the published number in 9 of 10 cases; None if unknown."""
     source: str = ""
-    """Name of the source; filled in by it."""
+    """Name of the source, which fills it in."""
     fitted_elsewhere: bool = False
-    """Whether constants were fitted on such GPUs with such a framework, from other sources; filled in by the source."""
+    """True if constants were fitted on such GPUs with such a framework, from other sources. The source fills it in."""
     known_miss: KnownMiss | None = None
     """Filled in by the source."""
 
@@ -249,7 +249,7 @@ class Row:
             value = getattr(self, name)
             if not (math.isfinite(value) and (value > 0 or (value == 0 and self.band.absolute))):
                 raise LabError(f"{self.group}, {self.setting}: {name} is {shortened(value)}; wanted a number above 0")
-            object.__setattr__(self, name, float(value))  # of numpy's own numbers JSON knows nothing
+            object.__setattr__(self, name, float(value))  # JSON does not know numpy's numbers
 
     @property
     def key(self) -> tuple[str, str]:
@@ -258,8 +258,10 @@ class Row:
 
     @property
     def distance(self) -> Distance | None:
-        """How far it lies from what constants were fitted on; None for what proves nothing of a prediction: what was
-        not measured, or follows from the prediction's own input or from other rows."""
+        """How far the row is from what constants were fitted on.
+
+        None if the row proves nothing: it was not measured, or follows from the prediction's inputs or from other rows.
+        """
         if not self.measured or self.evidence in (Evidence.CALCULATION, Evidence.IDENTITY, Evidence.DUPLICATE):
             return None
         if not self.evidence.hard:
@@ -268,17 +270,17 @@ class Row:
 
     @property
     def hard(self) -> bool:
-        """Whether it was measured, and predicted without any fit to its source."""
+        """True if it was measured, and predicted without any fit to its source."""
         return self.measured and self.evidence.hard
 
     @property
     def ratio(self) -> float:
-        """Predicted over published; infinite where 0 is published."""
+        """Predicted over published; infinite if 0 is published."""
         return self.predicted / self.published if self.published else math.inf if self.predicted else 1.0
 
     @property
     def error(self) -> float:
-        """Predicted over published less 1: +0.03 is three per cent too much."""
+        """Predicted over published, minus 1: +0.03 is three per cent too much."""
         return self.ratio - 1
 
     @property
@@ -288,17 +290,17 @@ class Row:
 
     @property
     def inside(self) -> bool:
-        """Whether the prediction lies in its band."""
+        """True if the prediction is inside its band."""
         return self.band.holds(self.published, self.predicted)
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval of the prediction holds the published number; None where there is none."""
+        """True if the prediction's interval holds the published number; None without an interval."""
         return None if self.interval is None else self.interval[0] <= self.published <= self.interval[1]
 
     @property
     def verdict(self) -> str:
-        """``inside``; ``known miss`` where a reason is on record and it is no worse than then; else ``miss``."""
+        """``inside``; ``known miss`` if a reason is recorded and the miss has not grown; else ``miss``."""
         if self.inside:
             return "inside"
         known = self.known_miss
@@ -307,7 +309,7 @@ class Row:
         return "known miss" if abs(self.error) <= abs(known.ratio - 1) + NO_WORSE else "miss"
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as plain values for JSON and tables, in the order of ``COLUMNS``."""
+        """Return the row as plain values for JSON and tables, in the order of ``COLUMNS``."""
         low, high = self.interval or (None, None)
         known = self.known_miss.reason if self.known_miss else ""
         values = {
@@ -323,7 +325,8 @@ class Row:
 
 
 def numbers(name: str) -> list[dict[str, str]]:
-    """The lines of a CSV file of ``published/data`` by its headings; lines from # on are its source and licence."""
+    """Return the lines of a CSV file of ``published/data`` by heading. Lines that start with # give its source and
+    licence."""
     lines = (DATA / name).read_text(encoding="utf-8").splitlines()
     return list(csv.DictReader(line for line in lines if line and not line.startswith("#")))
 
@@ -331,7 +334,7 @@ def numbers(name: str) -> list[dict[str, str]]:
 @cache
 @cache
 def assumptions() -> dict[str, Any]:
-    """What the rows of a source assume, in tuples, by its name (``data/assumptions.yaml``)."""
+    """Return the assumptions about each source's rows, as tuples by name (``data/assumptions.yaml``)."""
     return {name: _in_tuples(said) for name, said in document("assumptions.yaml").items()}
 
 
@@ -340,5 +343,5 @@ def _in_tuples(said: Any) -> Any:
 
 
 def document(name: str) -> dict[str, Any]:
-    """A JSON or YAML file of ``published/data``."""
+    """Return a JSON or YAML file of ``published/data``."""
     return read_mapping(DATA / name)

@@ -1,9 +1,10 @@
 """What each GPU of a record in Sailor's format holds at its peak, from the model's published shape.
 
-What Sailor published is the most that ``nvidia-smi`` says of any GPU (its ``deepspeed/pipe_engine.py``,
-``get_total_used_mem``; ``ae_scripts/clariden_scripts/process_results.py``, ``get_mem``): beside what torch reserves it
-has CUDA's context and the buffers of NCCL. ``framework_bytes`` counts both by the code that ran, with sizes that others
-measured; none is from Sailor's numbers. Files other than the engine were read in a copy, saha18uiuc/sailor.
+Sailor published the maximum that ``nvidia-smi`` reports over all GPUs (its ``deepspeed/pipe_engine.py``,
+``get_total_used_mem``; ``ae_scripts/clariden_scripts/process_results.py``, ``get_mem``). That includes CUDA's context
+and NCCL's buffers in addition to what torch reserves. ``framework_bytes`` counts both from the code that ran, with
+sizes that others measured. None of them comes from Sailor's numbers. Files other than the engine were read in a copy,
+saha18uiuc/sailor.
 """
 
 from __future__ import annotations
@@ -22,17 +23,20 @@ from dtfm_lab.simulation.memory import memory
 
 ASSUMPTIONS = assumptions()["sailor"]["memory"]
 FRAMEWORK_BYTES = 5.0e9
-"""What Sailor's own predictions hold on every GPU beside states and activations: between its rows of four stages and of
-two they grow by 24 bytes a parameter from there."""
+"""Bytes on every GPU besides states and activations, according to Sailor's own predictions.
+
+From this value on, they grow by 24 bytes per parameter between its rows of four stages and of two.
+"""
 CONTEXT_BYTES = 484 * 2**20
-"""A process with CUDA's context and NCCL, without a peer: 484 MiB of an RTX 3090 (NVIDIA/nccl, pull request 2366)."""
+"""A process with CUDA's context and NCCL but without a peer: 484 MiB on an RTX 3090 (NVIDIA/nccl, pull request
+2366)."""
 PAIR_BYTES, GROUP_BYTES = 544e6, 688e6
 """Buffers of a communicator of two GPUs, and of more, on A100s with NVLink (NVIDIA/nccl, issue 964)."""
 
 
 def model_of(name: str) -> ModelSpec | None:
-    """A model of Sailor's evaluation by the name of its records; None for another."""
-    # of their configurations: EleutherAI/gpt-neo-2.7B and facebook/opt-350m, with sequences of 2048 tokens
+    """Return a model of Sailor's evaluation by its name in the records; None if the name is unknown."""
+    # from their configurations: EleutherAI/gpt-neo-2.7B and facebook/opt-350m, with sequences of 2048 tokens
     if name == "GPT-Neo-2.7":
         return gpt(name=name, n_layers=32, d_model=2560, n_heads=20, seq_len=2048, vocab_size=50257)
     if name == "OPT-350":
@@ -41,7 +45,7 @@ def model_of(name: str) -> ModelSpec | None:
 
 
 def unknown_because(record: Record) -> str:
-    """Why the memory of a record is not predicted; empty where it is."""
+    """Say why the memory of a record is not predicted; empty if it is."""
     model = model_of(record.model)
     if model is None:
         return f"no memory predicted: model {shortened(record.model)} is not known"
@@ -56,7 +60,8 @@ def unknown_because(record: Record) -> str:
 
 
 def _blocks(record: Record) -> tuple[int, ...]:
-    """Blocks of each stage; ``layers_per_stage`` counts the embedding in the first and the head in the last one."""
+    """Return the blocks of each stage. ``layers_per_stage`` counts the embedding in the first and the head in the last
+    stage."""
     blocks = list(record.layers_per_stage)
     for end in (0, -1) if blocks else ():
         blocks[end] -= 1
@@ -64,13 +69,15 @@ def _blocks(record: Record) -> tuple[int, ...]:
 
 
 def communicators(tensor_parallel: int, n_stages: int, n_replicas: int, stage: int) -> tuple[int, ...]:
-    """GPUs in each of the communicators that a GPU of this stage opens, those of one GPU left out.
+    """Return the sizes of the communicators that a GPU of this stage opens. Communicators of one GPU are left out.
 
-    Of DeepSpeed with Megatron's layers, as Sailor runs it: all GPUs (the barrier of ``_exec_reduce_tied_grads``); the
-    tensor-parallel group twice, once for Megatron's layers and once for ``reconstruct_tensor``; the GPUs of a replica,
-    of a stage's replicas and of a pipeline (``deepspeed/topology.py``, ``PipelineParallelGrid``); and one with each
-    neighbour of the pipeline, as ``deepspeed/p2p.py`` sends by torch's ``send``, which has a communicator for each
-    pair.
+    This follows DeepSpeed with Megatron's layers, as Sailor runs it:
+
+    - all GPUs (the barrier of ``_exec_reduce_tied_grads``);
+    - the tensor-parallel group twice, for Megatron's layers and for ``reconstruct_tensor``;
+    - the GPUs of a replica, of a stage's replicas and of a pipeline (``deepspeed/topology.py``,
+      ``PipelineParallelGrid``);
+    - one with each neighbour in the pipeline: ``deepspeed/p2p.py`` uses torch's ``send``, which opens one per pair.
     """
     k, neighbours = tensor_parallel, (stage > 0) + (stage < n_stages - 1)
     sizes = (k * n_stages * n_replicas, k, k, k * n_stages, n_replicas, n_stages, *[2] * neighbours)
@@ -78,10 +85,10 @@ def communicators(tensor_parallel: int, n_stages: int, n_replicas: int, stage: i
 
 
 def framework_bytes(record: Record, stage: int) -> float:
-    """Bytes of each GPU of a stage that torch's allocator does not know: CUDA's context and NCCL's buffers.
+    """Return the bytes per GPU of a stage that torch's allocator does not know: CUDA's context and NCCL's buffers.
 
-    Where no NVLink is known of its GPUs, they cannot reach each other and buffers are in the host's memory, as NCCL's
-    documentation says of its shared-memory transport.
+    If no NVLink is known for its GPUs, they cannot reach each other. The buffers are then in the host's memory,
+    according to NCCL's documentation of its shared-memory transport.
     """
     linked = all(group.gpu in INSIDE_A_HOST for group in record.devices if group.stage == stage)
     opened = communicators(record.tensor_parallel, record.n_stages, record.n_replicas, stage)
@@ -89,15 +96,14 @@ def framework_bytes(record: Record, stage: int) -> float:
 
 
 def buffers_bytes(opened: tuple[int, ...]) -> float:
-    """NCCL's buffers of communicators of so many GPUs each."""
+    """Return the size of NCCL's buffers for communicators with these numbers of GPUs."""
     return sum(PAIR_BYTES if size == 2 else GROUP_BYTES for size in opened)
 
 
 def reserved_bytes(record: Record) -> FloatArray | None:
-    """(stages,) bytes that torch reserves on a GPU of each stage of the record's plan, at the peak.
+    """Return (stages,) bytes that torch reserves at the peak on a GPU of each stage of the record's plan.
 
-    None where they are not predicted, by ``unknown_because``. Raises FileError that names the record where its plan
-    cannot be.
+    None if ``unknown_because`` says why. Raises FileError that names a record whose plan is impossible.
     """
     model = model_of(record.model)
     if model is None or unknown_because(record):

@@ -1,19 +1,19 @@
-"""Measured iterations in the format of Sailor's evaluation, as plans that everybody can simulate.
+"""Measured iterations in the format of Sailor's evaluation, as plans that anyone can simulate.
 
 A record gives the measured seconds of a forward, a backward and an update of each tensor-parallel group, and the
-seconds of messages between kinds of groups by their size. So each group is one device, and what the record does not
-measure follows from how the system works, by the choices below; none of them is fitted.
+seconds of messages between kinds of groups by message size. So each group is one device. What the record does not
+measure follows from how the system works. None of these choices is fitted:
 
 - **Blocking sends.** DeepSpeed's pipeline engine sends with torch's ``send`` on the stream that computes (Sailor's
   ``deepspeed/pipe_engine.py``, ``_exec_send_activations``).
-- **Gathered inputs.** Each tensor-parallel rank sends its part of an activation or of its gradient, and the receiving
-  group gathers the whole inside its host before it computes (the same file, ``reconstruct_tensor`` in
-  ``_exec_forward_pass`` and ``_exec_backward_pass``; Narayanan et al. 2021, section 4.1). Of ``t`` ranks each receives
+- **Gathered inputs.** Each tensor-parallel rank sends its part of an activation or a gradient. The receiving group
+  gathers the whole inside its host before it computes (the same file, ``reconstruct_tensor`` in
+  ``_exec_forward_pass`` and ``_exec_backward_pass``; Narayanan et al. 2021, section 4.1). Each of ``t`` ranks receives
   (t - 1) / t of the message, at the bandwidth of ``INSIDE_A_HOST``.
-- **Shared NICs.** Each rank of a group averages its gradients with its peers of the other replicas, all ranks at once.
-  Where the GPUs of a host share its NIC, these messages take turns. The curves tell: those of a host whose GPUs have
-  NICs of their own are so many times faster for groups of several GPUs than for one.
-- **Ring.** Gradients are averaged by NCCL's ring in numbers of 4 bytes, as activations are (``hop_bytes`` are 4 bytes a
+- **Shared NICs.** Each rank of a group averages its gradients with its peers in the other replicas, all ranks at once.
+  If the GPUs of a host share its NIC, these messages take turns. The curves show it: if each GPU has its own NIC, a
+  group of k GPUs is k times as fast as one.
+- **Ring.** NCCL's ring averages gradients in numbers of 4 bytes, like activations (``hop_bytes`` are 4 bytes per
   number of GPT-Neo's 2560 x 2048 x 4).
 """
 
@@ -43,13 +43,16 @@ from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 
 BYTES = 4
-"""Of an activation's or a gradient's number."""
+"""Bytes per number of an activation or a gradient."""
 INSIDE_A_HOST = {"GH-96": 150e9, "A100-40": 300e9, "A100-80": 300e9, "V100-16": 150e9}
-"""Bytes/s from one GPU of a host to another, one way. Four GH200 of a host are linked pair by pair, by six of their
-eighteen NVLink 4 links of 25 GB/s each way (Fusco et al. 2024, "Understanding Data Movement in Tightly Coupled
-Heterogeneous Systems"; De Sensi et al., SC 2024); the others have half of their data sheets' totals."""
+"""Bytes/s from one GPU of a host to another, one way.
+
+Four GH200 of a host are linked pair by pair, by six of their eighteen NVLink 4 links of 25 GB/s each way (Fusco et al.
+2024, "Understanding Data Movement in Tightly Coupled Heterogeneous Systems"; De Sensi et al., SC 2024). The others have
+half of the total on their data sheets.
+"""
 PCIE_3 = 15.75e9
-"""Bytes/s of PCIe 3.0 with 16 lanes, one way (PCI-SIG): any other GPU, of which no faster link is known."""
+"""Bytes/s of PCIe 3.0 with 16 lanes, one way (PCI-SIG). Used for any GPU without a known faster link."""
 ASSUMPTIONS = assumptions()["sailor"]["iteration"]
 
 ONLY_KNOWN = ConfigDict(extra="forbid")
@@ -88,14 +91,14 @@ class Record:
     microbatch: int
     global_batch: int
     hop_bytes: float
-    """Of a micro-batch over one stage boundary, whole."""
+    """Bytes of a micro-batch over one stage boundary, as a whole."""
     stage_parameters: tuple[int, ...]
-    """Of each rank of a stage."""
+    """Parameters per rank of each stage."""
     devices: tuple[TensorGroup, ...]
     curves: dict[str, tuple[float, ...]]
-    """Seconds of a message from a group to another, such as ``T4 x2 -> T4 x2``, at the document's sizes."""
+    """Seconds of a message from one group to another, such as ``T4 x2 -> T4 x2``, at the document's message sizes."""
     measured_iteration_s: float | None = None
-    """None where the record is predicted blind."""
+    """None if the record is predicted blind."""
     n_microbatches: int = 0
     layers_per_stage: tuple[int, ...] = ()
     measured_synchronisation_s: float | None = None
@@ -123,14 +126,14 @@ class Record:
 
     @property
     def measured_s(self) -> float:
-        """Seconds of the measured iteration. Raises FileError where none are given."""
+        """Seconds of the measured iteration. Raises FileError if missing."""
         if self.measured_iteration_s is None:
             raise FileError(f"{self.case}: no measured_iteration_s; wanted one, or a blind prediction (--blind)")
         return self.measured_iteration_s
 
     @cached_property
     def group(self) -> dict[tuple[int, int], TensorGroup]:
-        """By stage and replica."""
+        """Groups by stage and replica."""
         return {(group.stage, group.replica): group for group in self.devices}
 
 
@@ -159,7 +162,7 @@ class Document:
 
 
 def is_document(data: Any) -> bool:
-    """Whether JSON holds records of this format."""
+    """True if the JSON holds records of this format."""
     rows = data.get("rows") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows or "message_bytes" not in data:
         return False
@@ -167,7 +170,7 @@ def is_document(data: Any) -> bool:
 
 
 def document_of(data: Any, where: str) -> Document:
-    """The records of a file. Raises FileError in one line that begins with ``where``."""
+    """Return the records of a file. Raises FileError, one line that starts with ``where``."""
     return parse(Document, data, where)
 
 
@@ -175,10 +178,10 @@ CURVE = re.compile(r"(.+) x(\d+) -> (.+) x(\d+)")
 
 
 def shared_nics(records: Iterable[Record]) -> set[str]:
-    """The GPUs whose hosts have one NIC for all of them, told from curves.
+    """Return the kinds of GPU whose hosts have one NIC for all GPUs, judged from the curves.
 
-    With NICs of their own, k GPUs send a message k times as fast as one; with one NIC they send it as fast. The limit
-    between the two is their geometric mean, the root of k times as fast.
+    If each GPU has its own NIC, k GPUs send a message k times as fast as one. With one NIC, they are only as fast as
+    one. The threshold is the geometric mean of the two: the square root of k times as fast.
     """
     slowness: dict[str, list[float]] = {}
     curves = {name: seconds for record in records for name, seconds in record.curves.items()}
@@ -193,9 +196,9 @@ def shared_nics(records: Iterable[Record]) -> set[str]:
 
 
 def plan_of(record: Record, message_bytes: Sequence[float], sharing: set[str]) -> Plan:
-    """The record's job on its devices, in their places; ``sharing`` are GPUs whose hosts have one NIC.
+    """Return the record's job on its devices, in their places. ``sharing`` are GPUs whose hosts have one NIC.
 
-    Raises LabError for a record that cannot be.
+    Raises LabError for an impossible record.
     """
     sizes = np.array(message_bytes, dtype=float)
     cells = [(s, r) for s in range(record.n_stages) for r in range(record.n_replicas)]
@@ -205,6 +208,7 @@ def plan_of(record: Record, message_bytes: Sequence[float], sharing: set[str]) -
         for j, there in enumerate(cells):
             if i != j and (seconds := _seconds(record, here, there, sharing)) is not None:
                 message_s[i, j] = seconds
+    # pairs without a curve exchange no messages: any bandwidth will do
     bandwidth = np.full((n, n), sizes[-1] / np.nanmin(message_s[:, :, -1])) if n > 1 else np.ones((n, n))
     known = ~np.isnan(message_s[:, :, -1])
     bandwidth[known] = sizes[-1] / message_s[:, :, -1][known]
@@ -221,7 +225,7 @@ def plan_of(record: Record, message_bytes: Sequence[float], sharing: set[str]) -
 
 
 def profile_of(record: Record) -> list[ComputeTime]:
-    """The record's computations, gathering included; what it does not measure takes nothing."""
+    """Return the record's compute times, including gathering. What it does not measure takes no time."""
     rows = []
     for group in record.devices:
         gather_s = gathering_s(group, record.hop_bytes)
@@ -236,12 +240,12 @@ def profile_of(record: Record) -> list[ComputeTime]:
 
 
 def gathering_s(group: TensorGroup, n_bytes: float) -> float:
-    """Seconds in which every rank of a group gets the parts of a message that the others have received."""
+    """Return the seconds in which every rank of a group gets the message parts that the others received."""
     return ring_gather_s(n_bytes, group.tensor_parallel, INSIDE_A_HOST.get(group.gpu, PCIE_3), 0.0)
 
 
 def predicted_s(record: Record, message_bytes: Sequence[float], sharing: set[str]) -> float:
-    """Seconds of the record's iteration. Raises FileError that names the record."""
+    """Return the seconds of the record's iteration. Raises FileError that names the record."""
     try:
         plan = plan_of(record, message_bytes, sharing)
         return simulate(plan, "1f1b", profile=profile_of(record)).iteration_s
@@ -252,7 +256,7 @@ def predicted_s(record: Record, message_bytes: Sequence[float], sharing: set[str
 def _seconds(
     record: Record, here: tuple[int, int], there: tuple[int, int], sharing: set[str]
 ) -> Sequence[float] | np.ndarray | None:
-    """Seconds of messages from one group to another; None for two that send each other nothing."""
+    """Return the seconds of messages from one group to another; None if the two exchange no messages."""
     (stage, replica), (other_stage, other_replica) = here, there
     if replica == other_replica and abs(stage - other_stage) == 1:
         if (hop := record.group[min(here, there)].hop) is None:
@@ -262,7 +266,7 @@ def _seconds(
         return None
     sender, receiver = record.group[here], record.group[there]
     name = f"{sender.gpu} x1 -> {receiver.gpu} x1"
-    # where this pair was not measured, the slowest of those that the record names for the sender
+    # if this pair was not measured, take the slowest curve that the record names for the sender
     named = [record.curves[other] for other in sender.gradients if other in record.curves]
     slowest = max(named, key=lambda seconds: seconds[-1], default=None)
     curve = record.curves.get(name, record.curves.get(_back(name), slowest))
@@ -273,18 +277,19 @@ def _seconds(
 
 
 def _back(name: str) -> str:
-    """The name of the curve in the other direction."""
+    """Return the name of the curve in the other direction."""
     return " -> ".join(reversed(name.split(" -> ")))
 
 
 def _device(group: TensorGroup) -> Device:
-    """A device by the group's GPUs; its peak and memory are not used, because all times are measured."""
+    """Return a device named after the group's GPUs. Its peak and memory are not used, because all times are
+    measured."""
     name = f"{group.gpu} x{group.tensor_parallel}, stage {group.stage}, replica {group.replica}"
     return Device(name=name, gpu=group.gpu, peak_flop_per_s=1e12, memory_bytes=1e12)
 
 
 def _job(record: Record) -> Job:
-    """A job whose messages and gradients are as large as the record's: a block for each stage."""
+    """Return a job with the record's message and gradient sizes, and one block per stage."""
     elements = record.hop_bytes / (BYTES * record.microbatch)
     if elements != int(elements):
         raise FileError(f"{record.case}: hop_bytes is {record.hop_bytes:g}; wanted whole numbers of {BYTES} bytes")

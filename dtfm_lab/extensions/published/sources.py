@@ -1,4 +1,4 @@
-"""Publications by name: each yields the rows of its tables, with our predictions."""
+"""Publications by name. Each yields the rows of its tables, with our predictions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,12 +11,12 @@ from dtfm_lab.extensions.published.row import KnownMiss, Row, document, numbers
 
 Rows = Callable[[], Iterator[Row]]
 DESCRIBED = document("sources.yaml")
-"""What is said of the publications that come with the lab, by name."""
+"""Texts about the packaged publications, by name."""
 
 
 @dataclass(frozen=True)
 class Omission:
-    """Published rows that are not predicted, and why: what is left out in silence looks like a choice of the author."""
+    """Published rows that are not predicted, and why. Rows left out silently would look like cherry-picking."""
 
     what: str
     """Table and rows of the publication."""
@@ -24,35 +24,36 @@ class Omission:
     """Number of rows."""
     reason: str
     held_out: bool = False
-    """Whether they are kept for a blind test, and were not looked at."""
+    """True if they are kept for a blind test and have not been looked at."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """A publication: what it is, and a function that yields its rows, predicted anew at every call."""
+    """A publication: what it is, and a function that yields its rows, predicted again at every call."""
 
     name: str
     title: str
-    """The system and what was published of it."""
+    """The system, and what was published about it."""
     cite: str
-    """Authors, venue and year; the tables are named by the rows where they differ."""
+    """Authors, venue and year. Rows name the table if it differs."""
     licence: str
-    """Licence of the repository that the numbers are from, or how they may be cited."""
+    """Licence of the numbers' repository, or how they may be cited."""
     rows: Rows
     goals: Mapping[str, float] = field(default_factory=dict)
-    """By group: the most that the mean absolute error of its iterations or throughputs may be, 0.06 is 6 %."""
+    """Maximum mean absolute error of a group's iterations or throughputs, by group: 0.06 is 6 %."""
     known_misses: Mapping[tuple[str, str], KnownMiss] = field(default_factory=dict)
-    """By setting and quantity: rows that are known to leave their band, or groups (group, "mean") their goal."""
+    """Rows that are known to be outside their band, by setting and quantity; and groups that miss their goal, (group,
+    "mean")."""
     url: str = ""
     omitted: tuple[Omission, ...] = ()
-    """Its rows that are not predicted."""
+    """Rows that are not predicted."""
     fitted_elsewhere: str = ""
-    """Which constants were fitted on such GPUs with such a framework, from other sources; empty where none were."""
+    """Constants that were fitted on such GPUs with such a framework, from other sources; empty without any."""
     noise: Mapping[str, float] = field(default_factory=dict)
-    """By quantity: the mean relative difference of two measurements of one plan, where the source says."""
+    """Mean relative difference of two measurements of one plan, by quantity, if the source gives it."""
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows, each with the source's name, citation and known miss."""
+        """Yield the rows, each with the source's name, citation and known miss."""
         seen = set()
         for row in self.rows():
             if row.key in seen:
@@ -73,8 +74,10 @@ sources: Registry[Source] = Registry(
 
 
 def published(name: str, **described: Any) -> Callable[[Rows], Rows]:
-    """Decorator of the generator of a publication's rows: registers it as a Source, of which these are the other
-    fields, or else those of ``data/sources.yaml``."""
+    """Decorate the generator of a publication's rows: register it as a Source.
+
+    ``described`` are the Source's other fields. By default they come from ``data/sources.yaml``.
+    """
 
     def add(rows: Rows) -> Rows:
         fields = described or DESCRIBED[name]
@@ -88,7 +91,7 @@ def published(name: str, **described: Any) -> Callable[[Rows], Rows]:
 
 @cache
 def _known_misses() -> dict[str, dict[tuple[str, str], KnownMiss]]:
-    """By source: the known misses of ``data/known_misses.csv``."""
+    """Return the known misses of ``data/known_misses.csv``, by source."""
     by_source: dict[str, dict[tuple[str, str], KnownMiss]] = {}
     for line in numbers("known_misses.csv"):
         miss = KnownMiss(float(line["ratio"]), line["reason"])

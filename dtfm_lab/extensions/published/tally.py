@@ -1,5 +1,5 @@
-"""What a ledger amounts to: its rows summed up by group, and counted by distance from what constants were fitted on, by
-class of evidence and by source."""
+"""Summaries of a ledger: rows by group, and counts by distance from what constants were fitted on, by class of
+evidence, and by source."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ from dtfm_lab.extensions.published.row import NO_WORSE, Distance, Evidence, Know
 from dtfm_lab.extensions.published.sources import Source
 
 MEAN = "mean"
-"""In place of a quantity, in the known misses of a source: the goal of a group."""
+"""Stands for a quantity in a source's known misses: the goal of a group."""
 RATES = ("iteration", "throughput")
-"""Quantities that the goal of a group is about."""
+"""Quantities that a group's goal is about."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The rows of one group and quantity of a source, summed up."""
+    """Summary of the rows of one group and quantity of a source."""
 
     source: str
     group: str
@@ -29,13 +29,13 @@ class Group:
     n: int
     inside: int
     mean_error: float
-    """Mean absolute error of our predictions, 0.03 is 3 %."""
+    """Mean absolute error of our predictions; 0.03 is 3 %."""
     their_mean_error: float | None
-    """The same of the system's own predictions, of all rows that have one."""
+    """Mean absolute error of the system's own predictions, over the rows that have one."""
     goal: float | None = None
-    """Most that ``mean_error`` is stated to be."""
+    """Maximum ``mean_error`` that is stated for the group."""
     known_miss: KnownMiss | None = None
-    """Why the goal is known to be missed; its ratio is 1 + the mean error at that time."""
+    """Why the goal is known to be missed. Its ratio is 1 + the mean error at that time."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -44,12 +44,12 @@ class Group:
 
     @property
     def reached(self) -> bool:
-        """Whether the goal is reached; true where there is none."""
+        """True if the goal is reached, or if there is no goal."""
         return self.goal is None or self.mean_error <= self.goal
 
     @property
     def verdict(self) -> str:
-        """As that of a row, on the goal; empty where there is none."""
+        """Like a row's verdict, for the goal; empty if there is no goal."""
         if self.goal is None:
             return ""
         if self.reached:
@@ -58,14 +58,14 @@ class Group:
         return "known miss" if known is not None and self.mean_error <= known.ratio - 1 + NO_WORSE else "miss"
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """Return the summary as plain values."""
         key = {"source": self.source, "group": self.group, "quantity": self.quantity}
         names = ("inside", "mean_error", "their_mean_error", "goal", "verdict")
         return {**key, "classes": [*self.classes], "rows": self.n, **{name: getattr(self, name) for name in names}}
 
 
 def groups_of(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Group, ...]:
-    """A summary of each group and quantity, in the order of the rows."""
+    """Return a summary of each group and quantity, in the order of the rows."""
     by_name = {source.name: source for source in sources}
     found = by_key(((row.source, row.group, row.quantity), row) for row in rows)
     return tuple(_summed(key, of_key, by_name.get(key[0])) for key, of_key in found.items())
@@ -89,17 +89,17 @@ def _summed(key: tuple[str, str, str], rows: Sequence[Row], source: Source | Non
 
 
 FIFTH = 1.2
-"""Factor to either side within which nine of ten rows without a fit are wanted."""
+"""Factor, either way, within which nine of ten rows without a fit should be."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Some rows of a ledger, one or more, counted."""
+    """Counts of some rows of a ledger, at least one."""
 
     name: str
     rows: Sequence[Row]
     noise: float | None = None
-    """Mean relative difference of two measurements of one plan, where the source says."""
+    """Mean relative difference of two measurements of one plan, if the source gives it."""
 
     @property
     def n(self) -> int:
@@ -107,7 +107,7 @@ class Tally:
 
     @property
     def measured(self) -> int:
-        """Rows of which a measurement is published."""
+        """Number of rows whose published number was measured."""
         return sum(row.measured for row in self.rows)
 
     @property
@@ -116,17 +116,17 @@ class Tally:
 
     @property
     def median_error(self) -> float:
-        """Median of the absolute errors, 0.03 is 3 %."""
+        """Median absolute error; 0.03 is 3 %."""
         return median(abs(row.error) for row in self.rows)
 
     @property
     def within_fifth(self) -> int:
-        """Rows predicted within a factor of 1.2 to either side."""
+        """Number of rows predicted within a factor of 1.2, either way."""
         return sum(row.ratio > 0 and abs(math.log(row.ratio)) <= math.log(FIFTH) for row in self.rows)
 
     @property
     def covered(self) -> int:
-        """Rows whose interval holds the published number."""
+        """Number of rows whose interval holds the published number."""
         return sum(row.covered is True for row in self.rows)
 
     @property
@@ -135,12 +135,13 @@ class Tally:
 
     @property
     def coverage(self) -> float | None:
-        """Share of the rows with an interval that it holds; 0.9 is wanted. None where there is none."""
+        """Share of the rows with an interval whose interval holds the published number; the target is 0.9. None without
+        intervals."""
         return self.covered / self.with_interval if self.with_interval else None
 
     @property
     def words(self) -> str:
-        """Misses first, median, within a fifth, and coverage where intervals are known."""
+        """Misses, median error, share within 20 %, and coverage if intervals are known."""
         missed = f"{self.n - self.inside} of {self.n} outside their bands"
         parts = [missed, f"median error {format_share(self.median_error)}"]
         parts.append(f"{format_share(self.within_fifth / self.n, 0)} within 20 %")
@@ -149,7 +150,7 @@ class Tally:
         return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as plain values."""
+        """Return the counts as plain values."""
         return {name: getattr(self, name) for name in COUNTS}
 
 
@@ -160,22 +161,22 @@ COUNTS = (
 
 
 def by_class(rows: Iterable[Row]) -> tuple[Tally, ...]:
-    """A tally of each class of evidence that has rows, the hardest first."""
+    """Return a tally of each class of evidence that has rows, the strongest evidence first."""
     listed = list(rows)
     of_class = {evidence: [row for row in listed if row.evidence is evidence] for evidence in Evidence}
     return tuple(Tally(evidence.words, some) for evidence, some in of_class.items() if some)
 
 
 def by_distance(rows: Iterable[Row]) -> tuple[Tally, ...]:
-    """A tally of each class of distance that has rows, the farthest first."""
+    """Return a tally of each class of distance that has rows, the farthest first."""
     listed = list(rows)
     found = {distance: [row for row in listed if row.distance is distance] for distance in Distance}
     return tuple(Tally(str(distance), some) for distance, some in found.items() if some)
 
 
 def counted_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tally, ...]:
-    """A tally of the rows of each class of distance, source and quantity: the farthest class first, and in a class what
-    misses most."""
+    """Return a tally for each class of distance, source and quantity. The farthest class comes first, and in it the
+    worst."""
     noise = {source.name: source.noise for source in sources}
     order = list(Distance)
     found = by_key(((row.distance, row.source, row.quantity), row) for row in rows if row.distance is not None)

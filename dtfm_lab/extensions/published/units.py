@@ -1,5 +1,5 @@
-"""What sources build their rows of: units of published quantities, the row of a simulated plan, networks of hosts, and
-models of blocks whose seconds were measured."""
+"""Tools for sources to build their rows: units of published quantities, the row of a simulated plan, networks of hosts,
+and models whose blocks have measured seconds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,40 +24,41 @@ from dtfm_lab.simulation.memory import memory
 
 @dataclass(frozen=True)
 class Prediction:
-    """A simulated plan, of which a published quantity is a number."""
+    """A simulated plan that yields the value of a published quantity."""
 
     plan: Plan
     trace: Trace
 
     @property
     def n_gpus(self) -> int:
-        """GPUs that serve; a tensor-parallel group is several."""
+        """Number of GPUs in use. A tensor-parallel group counts as several."""
         return sum(self.plan.topology.devices[int(i)].gpus for i in self.plan.placement.devices.flat)
 
     @property
     def peak_bytes(self) -> float:
-        """Peak of the GPU that holds most."""
+        """Peak of the GPU that holds the most."""
         return gpu_peak_bytes(self.plan, self.trace.context.recorded_schedule)
 
     @property
     def flop_per_s(self) -> float:
-        """The model's FLOP a second of all devices, nothing counted twice."""
+        """The model's FLOP/s over all devices. Recomputation does not count."""
         return self.trace.context.plan.flop / self.trace.iteration_s
 
     @property
     def utilisation(self) -> float:
-        """Share of the peak of the devices that the model's FLOP are (Chowdhery et al. 2022, appendix B)."""
+        """The model's FLOP as a share of the devices' peak: the MFU (Chowdhery et al. 2022, appendix B)."""
         return self.flop_per_s / sum(sum(stage) for stage in self.trace.context.plan.peak_flop_per_s)
 
 
 def gpu_peak_bytes(plan: Plan, schedule: Schedule | str | None = None) -> float:
-    """Peak of the GPU that holds most; each of a tensor-parallel group holds as much as the others."""
+    """Return the peak of the GPU that holds the most. All GPUs of a tensor-parallel group hold the same."""
     gpus = [[plan.topology.devices[int(i)].gpus for i in row] for row in plan.placement.devices]
     return float((memory(plan, schedule).peak_bytes / np.array(gpus)).max())
 
 
 ALLOCATED = 0.94
-"""Share of what torch's allocator reserves that is allocated, of SimuMax's system configurations (mem_factor)."""
+"""Share of the memory reserved by torch's allocator that is allocated, from SimuMax's system configurations
+(mem_factor)."""
 RESERVED = "94 % of what is reserved is allocated (SimuMax's configurations)"
 
 
@@ -99,14 +100,15 @@ UNITS: dict[str, dict[str, Predicted]] = {
     },
     "utilisation": _scaled(lambda prediction: prediction.utilisation, SHARES),
 }
-"""By quantity and unit: the number of a prediction. The first unit of a quantity is its default."""
+"""Functions from a prediction to its number, by quantity and unit. A quantity's first unit is its default."""
 
 RATES = ("compute", "throughput", "utilisation")
-"""Quantities that fall where an iteration takes longer."""
+"""Quantities that fall when an iteration takes longer."""
 
 
 def shares_of(plan: Plan) -> tuple[str, ...]:
-    """What a prediction without a given efficiency assumes: a share of the peak, and whose measurements it is from."""
+    """Return what a prediction without a given efficiency assumes: shares of the peak, and the measurements they come
+    from."""
     devices = (plan.topology.devices[int(i)] for i in plan.placement.devices.flat)
     of_kind = {(device.gpu, device.gpus): device for device in devices}
     ranked = sorted((efficiency_of(plan.job, device) for device in of_kind.values()), reverse=True)
@@ -114,9 +116,9 @@ def shares_of(plan: Plan) -> tuple[str, ...]:
 
 
 def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, float] | None:
-    """Between which two numbers the measured one is predicted to lie in 9 of 10 cases, from the trace's own interval.
+    """Return the range that should hold the measured number in 9 of 10 cases, from the trace's own interval.
 
-    None for a quantity that is no time or rate, and where nothing says how sure the computations are.
+    None if the quantity is neither a time nor a rate, or if nothing states how certain the computations are.
     """
     if (ends := predicted_ends(trace, 1.0)) is None:
         return None
@@ -127,8 +129,8 @@ def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, f
 
 
 def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tuple[str, ...] = (), **said: Any) -> Row:
-    """The row of a plan, simulated: its quantity in its unit, or another ``value``, in which interval that lies, and
-    which share of the peak is assumed. ``said`` are the row's other fields."""
+    """Return the row of a simulated plan: its quantity in its unit, or another ``value``, with its interval and the
+    assumed share of the peak. ``said`` are the row's other fields."""
     trace, quantity = simulate(plan), said["quantity"]
     predicted = (value or UNITS[quantity][said["unit"]])(Prediction(plan, trace))
     shares = () if quantity == "memory" else shares_of(plan)
@@ -138,14 +140,14 @@ def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tu
 
 PER_HOST = 8
 INSIDE_S, BETWEEN_S = 5e-6, 10e-6
-"""Latencies inside a host and between two: guesses, of no weight where messages are large or hidden."""
+"""Latencies inside a host and between two. Guesses, which do not matter if messages are large or hidden."""
 
 
 def hosts_of(
     n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float, per_host: int = PER_HOST
 ) -> Topology:
-    """So many GPUs in hosts of eight, or as given: the links inside a host are those between two GPUs, all others are
-    the NICs of a whole host."""
+    """Return n GPUs in hosts of ``per_host``. Links inside a host connect two GPUs; all others are the NICs of a whole
+    host."""
     host = np.arange(n) // per_host
     same = host[:, None] == host[None, :]
     return Topology.from_matrices(
@@ -158,9 +160,10 @@ def hosts_of(
 
 
 def measured_model(name: str, parameters: Sequence[int], output_elements: int = 1) -> ModelSpec:
-    """Blocks alone, of so many parameters each, that hand on so many numbers of a sequence.
+    """Return a model of blocks with these numbers of parameters, each passing on ``output_elements`` numbers per
+    sequence.
 
-    Their seconds are given beside it: none follow from its FLOP.
+    Its seconds are given separately. None follow from its FLOP.
     """
     blocks = tuple(
         Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=output_elements)
@@ -179,13 +182,13 @@ def measured_model(name: str, parameters: Sequence[int], output_elements: int = 
 
 
 def listed_plan(topology: Topology, job: Job) -> Plan:
-    """Devices take their ranks as they are listed, replicas before stages; only the seconds are asked for, no cost."""
+    """Return the plan that ranks devices as they are listed, replicas before stages. It has no communication cost."""
     grouped = topology.grouped(job.group_gpus)
     return unpriced_plan(grouped, job, in_order(job, np.arange(len(grouped)), "dp-pp"))
 
 
 def only_plan(strategy: Strategy, topology: Topology, job: Job) -> Plan:
-    """The one plan of a system whose choices are all given; only its seconds are asked for, no cost."""
+    """Return the single plan of a system whose choices are all fixed. It has no communication cost."""
     (branch,) = strategy.branches(topology, job, Budget())
     (plan,) = [branch] if isinstance(branch, Plan) else branch.plans()
     return plan

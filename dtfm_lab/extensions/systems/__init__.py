@@ -21,14 +21,12 @@ EXTENSION = Extension(
         ),
         "strategies --list": (
             "dtfm_lab.extensions.systems.commands:systems_command",
-            "List the training systems that have a model: what is assumed of each, and where that is from.",
+            "List the training systems that have a model, what is assumed about each, and the sources.",
         ),
     },
     panes={"systems": "dtfm_lab.extensions.systems.pane:systems_step"},
     words={
-        "system": (
-            "A training system such as Megatron-LM as modelled here: the plans it allows, and what is assumed of it."
-        )
+        "system": ("A training system such as Megatron-LM, as modelled here: the plans it allows, and its assumptions.")
     },
     went={
         "codesign": "lab.strategies(..., over=...), or lab.explain(outcome).remains_s: what messages do not take",

@@ -1,6 +1,6 @@
-"""What a system's iteration would take with one thing taken away: each is simulated, with all else as it is.
+"""What a system's iteration would take with one thing removed. Each case is simulated, with everything else unchanged.
 
-Gains do not add up: two things may hide each other.
+Gains do not add up, because one cause may hide another.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from dtfm_lab.planning import search
 SAME = 5e-4
 """Share of an iteration below which a change counts as none."""
 MATTERS = 0.01
-"""Share of an iteration that something saves at least where it counts as a cause."""
+"""Minimum share of an iteration that something must save to count as a cause."""
 STEPS = 3
-"""Generations of the search for another placement: more bring little, and a list must stay quick."""
+"""Generations of the search for another placement. More bring little, and the list must stay quick."""
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
-"""Orders of passes that are tried in place of the system's own."""
+"""Orders of passes that are tried instead of the system's own."""
 BUCKETS = 4
-"""Buckets of a stage's gradient, where its averaging overlaps: few, as each pays the latency."""
+"""Buckets of a stage's gradient if its averaging overlaps. Few, because each pays the latency."""
 NEVER = 10**9
-"""Iterations between two averages, where replicas never average."""
+"""Iterations between two averages if replicas never average."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ablation:
-    """One thing taken away, and the seconds without it."""
+    """One thing removed, and the seconds without it."""
 
     name: str
-    """Short and stable: ``transport``, ``latency``..."""
+    """A short, stable name: ``transport``, ``latency``..."""
     kind: str
-    """``choice``, what the system could do otherwise; ``placement``, where its devices stand; ``ideal``, what no plan
+    """``choice``: what the system could do otherwise. ``placement``: where its stages are. ``ideal``: what no plan
     reaches."""
     noun: str
     """In words: ``latency``, ``sends that block``."""
     condition: str
-    """What would be so, after *if*: ``links had no latency``."""
+    """The condition, after *if*: ``links had no latency``."""
     before_s: float
     outcome: Outcome
-    """The plan without it; its communication cost is that of the plan with it."""
+    """The plan without it. Its communication cost still includes it."""
 
     @property
     def iteration_s(self) -> float:
@@ -60,12 +60,12 @@ class Ablation:
 
     @property
     def fits(self) -> bool:
-        """Whether the devices have the memory for it."""
+        """True if the devices have enough memory for it."""
         return self.outcome.memory.fits
 
     @property
     def gain_s(self) -> float:
-        """Seconds saved, below 0 where it would take longer."""
+        """Seconds saved; negative if it would take longer."""
         return self.before_s - self.iteration_s
 
     @property
@@ -75,12 +75,12 @@ class Ablation:
 
     @property
     def matters(self) -> bool:
-        """Whether it saves a hundredth of the iteration at least."""
+        """True if it saves at least a hundredth of the iteration."""
         return self.share >= MATTERS
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan without it: to be simulated, drawn, saved."""
+        """The plan without it, ready to simulate, draw or save."""
         return priced(self.outcome.plan).changed(iteration_s=self.iteration_s)
 
     @property
@@ -97,19 +97,19 @@ class Ablation:
 
 
 def _percent(share: float) -> str:
-    """A share in words: ``26 %``, ``0.4 %``."""
+    """Format a share: ``26 %``, ``0.4 %``."""
     return f"{100 * share:.2g} %" if share < 0.1 else format_share(share, 0)
 
 
 Trials = Iterator[tuple[str, Plan]]
-"""What would be so, and the plan to predict in place of the system's own."""
+"""The condition in words, and the plan to predict instead of the system's own."""
 Trying = Callable[[Outcome], Trials]
 
 
 def stream_ablations(outcome: Outcome) -> Iterator[Ablation]:
-    """Each thing that the outcome's plan has to take away, one after the other, the cheapest first.
+    """Yield each ablation that the outcome's plan allows, the cheapest to compute first.
 
-    What the plan's shape or its schedule does not allow is left out. Nothing for an outcome without a plan.
+    What the plan's shape or its schedule does not allow is left out. Yields nothing for an outcome without a plan.
     """
     if outcome.found is None or outcome.iteration_s is None:
         return
@@ -126,10 +126,11 @@ def _predicted(outcome: Outcome, trying: Trying) -> Iterator[tuple[str, Outcome]
     budget = outcome.budget
     try:
         for condition, plan in trying(outcome):
+            # an ablation of NICs is predicted with a link per pair, whatever the budget says
             alone = plan.queueing == "pairs" != outcome.plan.queueing
             try:
                 found = predicted(outcome.strategy, replace(budget, queueing="pairs") if alone else budget, plan)
-            except LabError:  # what this system's prediction does not know
+            except LabError:  # this system's prediction does not cover it
                 continue
             yield condition, found
     except LabError:  # the job, the network or the schedule does not allow it
@@ -137,7 +138,7 @@ def _predicted(outcome: Outcome, trying: Trying) -> Iterator[tuple[str, Outcome]
 
 
 def _job(condition: str, applies: Callable[[Job], bool], **fields: Any) -> Trying:
-    """Trials of the plan with other fields of its job, where that takes something away."""
+    """Return trials of the plan with other fields of its job, if that removes something."""
 
     def trying(outcome: Outcome) -> Trials:
         if applies(outcome.job):
@@ -147,7 +148,7 @@ def _job(condition: str, applies: Callable[[Job], bool], **fields: Any) -> Tryin
 
 
 def _network(condition: str, change: Callable[[Topology], Topology]) -> Trying:
-    """Trials of the plan on another network, where it differs."""
+    """Return trials of the plan on a changed network."""
 
     def trying(outcome: Outcome) -> Trials:
         yield condition, outcome.plan.changed(topology=change(outcome.plan.topology))
@@ -160,18 +161,19 @@ def _with(plan: Plan, **fields: Any) -> Plan:
 
 
 def _without_latency(topology: Topology) -> Topology:
-    """The network with no latency; times measured by message size follow."""
+    """Return the network without latency. Times measured by message size change accordingly."""
     return topology.scaled(latency=0.0)
 
 
 def _without_transfer(topology: Topology) -> Topology:
-    """The network with infinite bandwidth; times measured by message size are not known there."""
+    """Return the network with infinite bandwidth. Times measured by message size are dropped, as they are unknown
+    there."""
     full = np.full_like(topology.bandwidth_bytes_per_s, LARGEST)
     return replace(topology, bandwidth_bytes_per_s=full, message_bytes=None, message_s=None)
 
 
 def with_free_messages(topology: Topology) -> Topology:
-    """The network on which no message takes any time."""
+    """Return the network on which messages take no time."""
     return with_free_hosts(_without_transfer(_without_latency(topology)))
 
 
@@ -198,14 +200,14 @@ def _nics(outcome: Outcome) -> Trials:
     topology = outcome.plan.topology
     if topology.nic_of is not None or outcome.budget.queueing != "pairs":
         apart = replace(topology, devices=tuple(replace(device, host="") for device in topology.devices))
-        yield "every pair of devices had a link of its own", outcome.plan.changed(topology=apart, queueing="pairs")
+        yield "every pair of devices had its own link", outcome.plan.changed(topology=apart, queueing="pairs")
 
 
 def _schedules(outcome: Outcome) -> Trials:
     job = outcome.job
     for name in SCHEDULES if job.n_stages > 1 else ():
         if name != job.schedule_name or job.flush_every is not None:
-            yield f"passes were in the order of {name}", _with(outcome.plan, schedule=name, flush_every=None)
+            yield f"passes followed the schedule {name}", _with(outcome.plan, schedule=name, flush_every=None)
 
 
 def _placement(outcome: Outcome) -> Trials:
@@ -214,7 +216,7 @@ def _placement(outcome: Outcome) -> Trials:
 
 
 def placements(plan: Plan, budget: Budget) -> Iterator[Plan]:
-    """Placements that short searches find for the plan's job, its shape, cut, shares and schedule as they are."""
+    """Yield placements that short searches find for the plan's job. Shape, cut, shares and schedule stay the same."""
     cut = {"blocks_per_stage": plan.blocks_per_stage, "microbatches_per_replica": plan.job.microbatch_counts}
     job = plan.job.with_fields(**cut, schedule=plan.job.schedule_name, warmups=plan.job.warmups)
     for objective in ("communication", "iteration"):
@@ -249,9 +251,9 @@ ABLATIONS: dict[str, tuple[str, str, Trying]] = {
     "inner": ("ideal", "sums of layers within a host", _inner),
     "checkpointing": (
         "choice",
-        "activations computed again",
+        "recomputation",
         _job(
-            "no activation were computed again",
+            "nothing were recomputed",
             lambda job: job.checkpoints != "none",
             checkpointing="none",
             recompute=False,
@@ -287,5 +289,5 @@ ABLATIONS: dict[str, tuple[str, str, Trying]] = {
     "overlap": ("choice", "averaging after the last backward", _overlap),
     "schedule": ("choice", "the order of passes", _schedules),
 }
-"""What can be taken away, by name: its kind, what it is in words, and what is tried without it. Of several trials the
-fastest that fits counts."""
+"""What can be removed, by name: its kind, a noun, and what is tried without it. Of several trials, the fastest that
+fits counts."""

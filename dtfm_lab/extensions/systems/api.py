@@ -1,8 +1,9 @@
-"""Models of training systems: what each would do with a network and a job, on one model of links and devices.
+"""Models of training systems: what each would do with a network and a job, all predicted by one model of links and
+devices.
 
-``strategy`` says what a strategy is, ``modelled/`` has one file a system, ``choosing`` takes the best plan of each, and
-``outcomes`` lays them side by side. ``why`` takes one thing away at a time (``ablations``) and leads from one system to
-another; ``waterfall`` leads from one model of a system to another.
+``strategy`` defines what a strategy is. ``modelled/`` has one file per system. ``choosing`` finds each system's best
+plan. ``outcomes`` compares them. ``why`` removes one cause at a time (``ablations``) and leads from one system to
+another. ``waterfall`` leads from one model of a system to another.
 """
 
 from dtfm_lab.extensions.systems import modelled

@@ -1,4 +1,4 @@
-"""What each training system would do with a network and a job, and which is fastest where."""
+"""``lab.strategies``: what each training system would do with a network and a job, and which is fastest where."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Unpack, overload
@@ -22,7 +22,7 @@ from dtfm_lab.simulation.executors import AnyExecutor, opened
 class StrategyOptions(Budget):
     """Keywords of ``strategies``."""
 
-    systems: Annotated[Asked, Option(help="Systems by name, or with assumptions of one's own; all by default.")] = None
+    systems: Annotated[Asked, Option(help="Systems by name, or with your own assumptions; all by default.")] = None
     flags: Annotated[
         str | None,
         Option(
@@ -30,29 +30,29 @@ class StrategyOptions(Budget):
         ),
     ] = None
     progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
-    executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
+    executor: Annotated[AnyExecutor | None, Option(help="Chooses plans on its workers, as in ``sweep``.")] = None
 
 
 USUAL, MOST_VALUES = 7, 1000
-"""Values where none are given, and most that may be."""
+"""Number of values by default, and the maximum."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossingOptions(StrategyOptions):
-    """Keywords of ``strategies`` over one quantity."""
+    """Keywords of ``strategies`` with ``over``: comparing systems along one quantity."""
 
     over: Annotated[str, Option(help="What varies: bandwidth, latency, batch or compute.", choices=AXES)]
     values: Annotated[
         Any, Option(help="Values of what varies: a list, or a tuple of lowest, highest and how many.")
     ] = None
     between: Annotated[
-        str, Option(help="Which links bandwidth and latency are of; the others stay as they are.", choices=BETWEEN)
+        str, Option(help="Which links change their bandwidth or latency. The others stay as they are.", choices=BETWEEN)
     ] = "hosts"
     precision: Annotated[
-        float, Option(help="Crossings are bracketed to this share of their value.", above=0, most=1)
+        float, Option(help="Crossings are bracketed to within this share of their value.", above=0, most=1)
     ] = 0.05
     mathematics: Annotated[
-        bool, Option(help="Systems that change the training's mathematics may be the fastest, too.")
+        bool, Option(help="Let systems that change the training's mathematics count as the fastest, too.")
     ] = False
 
     def __post_init__(self) -> None:
@@ -78,22 +78,25 @@ def strategies(
     executor: AnyExecutor | None = None,
     **options: Any,
 ) -> Outcomes | Crossings:
-    """What each training system would do with these devices: its best plan by the link model, and why it takes so long.
+    """Return what each training system would do with these devices: its best plan by the link model, and what takes the
+    time.
 
-    Every system trains the job's model on the job's batch; cut, placement, schedule and messages are its own, as
-    ``lab.systems.strategies`` models it. ``.sentence``, ``.to_frame()``, ``["megatron"].plan``; in a notebook it shows
-    itself, and ``lab.figures.strategies`` draws it. Some of the systems, or one with another assumption:
-    ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
+    Every system trains the job's model on the job's batch. It chooses its own cut, placement, schedule and messages, as
+    modelled in ``lab.systems.strategies``. The result has ``.sentence``, ``.to_frame()`` and ``["megatron"].plan``. It
+    displays itself in a notebook, and ``lab.figures.strategies`` draws it. To ask some systems, or one with another
+    assumption: ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems
+    so far.
 
-    ``flags`` is the text of a launch (``lab.systems.from_flags``): it is asked first, and every other system of
-    ``systems``, none by default, does what it launches, its model, batch and devices.
+    ``flags`` is the text of a launch (``lab.systems.from_flags``). It is asked first, with the model, batch and devices
+    that it launches. The systems of ``systems``, by default none, are then asked about the same work.
 
-    With ``over="bandwidth"``: at which bandwidth does which system win? ``.sentence``, ``.crossings``, ``.to_frame()``,
-    ``.plan("fsdp", 1.0)``, ``lab.figures.crossings``. ``over`` is bandwidth (Gbit/s) or latency (ms) of the median link
-    between hosts, all others of them in proportion, batch, or compute (times the devices' own speed). Every system
-    chooses its best plan anew at each of 7 ``values``, and crossings are bisected between. By default systems that
-    search are left out: name them, ``systems=["megatron", "dtfm-lab"]``. Those that change the mathematics are
-    computed, and never called the fastest unless ``mathematics=True``.
+    With ``over="bandwidth"``: which system wins at which bandwidth? The result has ``.sentence``, ``.crossings``,
+    ``.to_frame()`` and ``.plan("fsdp", 1.0)``, and ``lab.figures.crossings`` draws it. ``over`` is one of bandwidth
+    (Gbit/s) and latency (ms) of the median link between hosts, the other links in proportion; batch; or compute (a
+    multiple of the devices' speed). Every system chooses its best plan at each of 7 ``values``, and crossings between
+    them are found by bisection. By default systems with a search are left out. Name them to include them:
+    ``systems=["megatron", "dtfm-lab"]``. Systems that change the mathematics are computed, but count as the fastest
+    only with ``mathematics=True``.
     """
     if over is None:
         systems = options.pop("systems", None)
@@ -102,11 +105,11 @@ def strategies(
             topology, job = launch.on(network, wanted)
             systems = [launch.strategy, *([] if systems is None else chosen(systems))]
         for name in options.keys() - Budget.__dataclass_fields__.keys():
-            raise LabError(f"{name} is given, and not over; wanted both, such as over='bandwidth'")
+            raise LabError(f"{name} is given without over; wanted both, such as over='bandwidth'")
         with opened(executor) as pool:
             return newest_of(models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool), progress)
     if flags is not None:
-        raise LabError("flags are given with over; wanted one of them")
+        raise LabError("flags and over are both given; wanted one of them")
     given = CrossingOptions(over=over, **options)
     network, wanted = nouns(topology, job)
     wanted.modelled()

@@ -1,11 +1,11 @@
-"""Seconds that an iteration of a plan takes at least, without simulating it, and bytes that its devices hold at least:
-for leaving out what cannot be the best, and what cannot fit.
+"""Lower bounds of a plan's iteration time and memory, without simulating it.
 
-A device's first forward comes when the stages before it have passed one micro-batch on; from then on it computes all of
-its passes, and sends what holds it; behind its last backward the stages before it compute theirs, and the slowest
-group averages. A link carries a message of every micro-batch, and behind the last of them lies the rest of that
-micro-batch's way. Messages that wait for each other on a NIC, coding and the exchange of tied embeddings only add to
-that.
+``choosing`` uses them to drop plans that cannot be the best or cannot fit.
+
+A device starts its first forward once the stages before it have passed on one micro-batch. It then computes all of its
+passes, and waits for the sends that block it. After its last backward, the stages before it compute theirs, and the
+slowest group averages. A link carries one message per micro-batch, and the last micro-batch still has the rest of its
+way to go. Messages that queue for a NIC, coding, and the exchange of tied embeddings can only add to this.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.simulation.memory import memory
 
 IN_ORDER = ("gpipe", "1f1b", "adaptive-1f1b")
-"""Schedules with one stage a device and whole backwards."""
+"""Schedules with one stage per device and undivided backwards."""
 INTERLEAVED = "interleaved-1f1b"
 
 
 def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: str = "pairs") -> float:
-    """Seconds that no simulation of the plan goes below, links and efficiency being these; 0 where nothing is known, as
-    of a schedule of one's own.
+    """Return a lower bound of the simulated iteration time in seconds, for these links and this efficiency.
 
-    Raises what ``simulate`` raises for the job and the efficiency.
+    0 if no bound is known, as for a schedule that you registered. Raises what ``simulate`` raises for the job and the
+    efficiency.
     """
     job = plan.job
     in_order = job.schedule_name in IN_ORDER
@@ -44,7 +44,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     forward_s, backward_s = _passes(plan, n_stages, efficiency, links)
     n_passes = np.array(job.microbatch_counts, dtype=float)
     busy_s = n_passes * (forward_s + backward_s).reshape(-1, job.n_stages, job.n_replicas).sum(axis=0)
-    first = slice(0, job.n_stages)  # the first stages of all devices
+    first = slice(0, job.n_stages)  # each device's first stage
     n_bytes = np.array(boundary_bytes(job, n_stages))[1 : job.n_stages, None]
     hops = NeighbourMessages.of(plan.placement.devices, n_bytes, links)
     arrival_s = behind(forward_s[first] + hops.onward_s)
@@ -52,7 +52,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
         return float((arrival_s + busy_s).max())
     if job.transport != "overlapped":  # the device waits for what it sends
         busy_s += n_passes * hops.onward_s + (n_passes - 1) * hops.back_s
-    if job.schedule_name == "1f1b":
+    if job.schedule_name == "1f1b":  # few micro-batches are in flight, so round trips can take longer than the passes
         busy_s = np.maximum(busy_s, rounds_s(forward_s + backward_s, hops.onward_s + hops.back_after_s, n_passes))
     average_s = _average_s(job, plan, links)
     return float(
@@ -65,11 +65,12 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
 
 
 def rounds_s(pass_s: FloatArray, hop_s: FloatArray, n_passes: FloatArray) -> FloatArray:
-    """(stages, replicas) seconds from a device's first forward to its last backward with 1F1B, at least.
+    """Return (stages, replicas): lower bound of the seconds from a device's first forward to its last backward with
+    1F1B.
 
-    A device holds as many micro-batches as there are stages from it on, and begins a further one when the oldest is
-    back: so many ways there and back follow each other. ``hop_s`` is an activation's way to the next stage and its
-    gradient's back, 0 for the last.
+    A device holds as many micro-batches as there are stages from it to the end. It starts another when the oldest
+    returns, so round trips follow each other. ``hop_s`` is the time of an activation to the next stage and of its
+    gradient back; it is 0 for the last stage.
     """
     n_stages = len(pass_s)
     there_and_back_s = np.cumsum((pass_s + hop_s)[::-1], axis=0)[::-1]
@@ -78,7 +79,7 @@ def rounds_s(pass_s: FloatArray, hop_s: FloatArray, n_passes: FloatArray) -> Flo
 
 
 def _passes(plan: Plan, n_stages: int, efficiency: GivenEfficiency, links: Links) -> tuple[FloatArray, FloatArray]:
-    """(stages, replicas) seconds of a forward and of a whole backward."""
+    """Return (stages, replicas): seconds of a forward, and of a whole backward."""
     shape = n_stages, plan.job.n_replicas
     found = {Kind.FORWARD: np.zeros(shape), Kind.BACKWARD: np.zeros(shape)}
     for row in pass_times(plan, n_stages, efficiency, links):
@@ -88,29 +89,31 @@ def _passes(plan: Plan, n_stages: int, efficiency: GivenEfficiency, links: Links
 
 
 def behind(seconds: FloatArray) -> FloatArray:
-    """(stages, replicas) sums over the stages before each."""
+    """Return (stages, replicas): for each stage, the sum over the stages before it."""
     return np.vstack([np.zeros((1, seconds.shape[1])), np.cumsum(seconds, axis=0)[:-1]])
 
 
 class NeighbourMessages(NamedTuple):
-    """Messages between a device of a pipeline and its neighbours; each (stages, replicas), 0 where there is none."""
+    """Messages between neighbouring devices of a pipeline. Each array is (stages, replicas) and 0 where there is no
+    message."""
 
     onward_s: FloatArray
-    """From stage s to s + 1, until it has arrived."""
+    """Seconds from stage s to s + 1, until the message has arrived."""
     back_s: FloatArray
-    """From stage s to s - 1."""
+    """Seconds from stage s to s - 1."""
     onward_moving_s: FloatArray
     """The part of ``onward_s`` for which the message occupies its link."""
     back_moving_s: FloatArray
 
     @property
     def back_after_s(self) -> FloatArray:
-        """From stage s + 1 to s."""
+        """Seconds from stage s + 1 to s."""
         return np.vstack([self.back_s[1:], np.zeros((1, self.back_s.shape[1]))])
 
     @classmethod
     def of(cls, devices: IntArray, n_bytes: float | FloatArray, links: Links) -> NeighbourMessages:
-        """The messages of so many bytes, or of (stages - 1, 1), between (stages, replicas) devices."""
+        """Return the messages of this size between (stages, replicas) devices. The size is a number or (stages - 1, 1)
+        bytes."""
         here, there = devices[:-1], devices[1:]
         none = np.zeros((1, devices.shape[1]))
         onward, back = links.moving_s(here, there, n_bytes), links.moving_s(there, here, n_bytes)
@@ -131,14 +134,15 @@ def _by_links(
     n_passes: FloatArray,
     average_s: FloatArray,
 ) -> float:
-    """From the first message of a pair of neighbours to its last, and the way of the micro-batch of that one."""
+    """Return the lower bound by links: from the first to the last message of two neighbours, plus what that last
+    micro-batch still has to do."""
     if job.n_stages == 1:
         return 0.0
     out_s, back_s = hops.onward_moving_s[:-1], hops.back_moving_s[1:]
     ready_s = (arrival_s + forward_s)[:-1]
     drain_s = behind(backward_s + hops.back_after_s)
     home_s = (hops.back_s - hops.back_moving_s)[1:] + backward_s[:-1] + drain_s[:-1] + average_s
-    # behind stage s: forwards to the end and backwards down to s + 1
+    # beyond stage s: forwards to the last stage and backwards down to s + 1
     round_s = forward_s + backward_s + hops.onward_s + hops.back_after_s
     beyond_s = round_s[::-1].cumsum(axis=0)[::-1][1:]
     onward = ready_s + (n_passes - 1) * out_s + hops.onward_s[:-1] + beyond_s + back_s + home_s
@@ -150,12 +154,12 @@ def _by_links(
 
 
 def _synchronises(job: Job) -> bool:
-    """Whether every iteration ends with whole gradients averaged."""
+    """True if every iteration ends by averaging whole gradients."""
     return job.n_replicas > 1 and job.synchronise_every == 1 and way_of(job) != NOTHING
 
 
 def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
-    """(stages, replicas) seconds from a replica's last backward until its group has averaged, at least."""
+    """Return (stages, replicas): minimum seconds from a replica's last backward until its group has averaged."""
     shape = plan.placement.devices.shape
     if not _synchronises(job) or job.overlap or way_of(job) != RING:
         return np.zeros(shape)
@@ -168,7 +172,7 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
     summed_s, spread_s = (links.moving_s(here, there, np.broadcast_to(size, shape)) for size in (sums, averages))
     rounds = ring_rounds(job.n_replicas)
     on_link_s = ring_link_s(job.n_replicas, summed_s, spread_s, latency_s)
-    # a shard goes round the ring to be summed, and round again: n - 1 hops each, from its own beginning
+    # a shard goes round the ring twice, to be summed and to be spread: n - 1 hops each, from its own start
     around = np.arange(rounds)[None, :] + np.arange(job.n_replicas)[:, None]
     summing_s = (summed_s + latency_s)[:, around % job.n_replicas].sum(axis=2)
     spreading_s = (spread_s + latency_s)[:, (around + rounds) % job.n_replicas].sum(axis=2)
@@ -177,41 +181,42 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
 
 
 def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray) -> float:
-    """From the beginning of the last backward, (stages, replicas), all buckets over one link of a ring."""
+    """Return the lower bound by overlapped averaging: the start of the last backward, then all buckets over one ring
+    link."""
     if not _synchronises(job) or not job.overlap or way_of(job) != RING:
         return 0.0
     here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
     n_bytes = ring_share(job.n_replicas) * (
         np.array(device_gradient_bytes(job, job.n_stages)) + np.array(device_average_bytes(job, job.n_stages))
     )
-    if links.message_bytes is not None:  # how long buckets take depends on their sizes
+    if links.message_bytes is not None:  # measured times depend on the sizes of buckets, which are unknown here
         return 0.0
     return float((last_backward_s + links.moving_s(here, there, n_bytes[:, None])).max())
 
 
 def fits(plan: Plan) -> bool:
-    """``memory(plan).fits``, found on as few micro-batches as have the same peak.
+    """Return ``memory(plan).fits``, computed with as few micro-batches as reach the same peak.
 
-    1F1B holds the most once its pipeline is full, and GPipe that flushes the most in each of its rounds.
+    1F1B holds the most once its pipeline is full. GPipe with flushes holds the most in each of its rounds.
     """
     if least_lacking_bytes(plan):
         return False
     job = plan.job
     n_full = {"1f1b": 2 * job.n_stages + 2, "gpipe": 2 * (job.flush_every or job.n_microbatches)}.get(job.schedule_name)
     uneven = len(set(job.microbatch_counts)) > 1
-    if n_full is None or uneven or n_full >= job.n_microbatches or job.n_stages == 1:  # whose graph is built already
+    if n_full is None or uneven or n_full >= job.n_microbatches or job.n_stages == 1:  # nothing to shorten
         return memory(plan).fits
     fewer = job.with_fields(global_batch=n_full * job.n_replicas * job.microbatch, microbatches_per_replica=None)
     return memory(plan.changed(job=fewer)).fits
 
 
 def least_lacking_bytes(plan: Plan) -> float:
-    """Bytes that the worst device lacks for the least that it holds; 0 where the plan may fit."""
+    """Return how many bytes the worst device lacks for its minimum; 0 if the plan may fit."""
     return float(_over(plan).max())
 
 
 def sentence_of(plan: Plan) -> str:
-    """What the worst device of a plan that does not fit needs and has."""
+    """Say what the worst device of a plan that does not fit needs, and what it has."""
     over = _over(plan)
     if not over.any():
         return memory(plan).sentence
@@ -226,7 +231,7 @@ def sentence_of(plan: Plan) -> str:
 
 
 def _over(plan: Plan) -> IntArray:
-    """(positions, replicas) bytes that devices lack for the least that they hold."""
+    """Return (positions, replicas): bytes that each device lacks for its minimum."""
     job = plan.job
     n_stages = job.n_stages * (job.stages_per_device if job.schedule_name == INTERLEAVED else 1)
     of = activation_memory(job, n_stages)
@@ -240,8 +245,11 @@ def _over(plan: Plan) -> IntArray:
 
 
 def _in_flight(job: Job, stage: int) -> int:
-    """Micro-batches whose activations a stage holds at the beginning of its first backward, of the shortest pipeline;
-    1 where the schedule is not known to hold more."""
+    """Return for how many micro-batches a stage holds activations when its first backward starts, in the shortest
+    pipeline.
+
+    1 for schedules that are not known to hold more.
+    """
     fewest = min(job.microbatch_counts)
     match job.schedule_name:
         case "1f1b":

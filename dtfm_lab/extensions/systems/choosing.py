@@ -1,4 +1,4 @@
-"""A system's best plan: of all that it lets its user choose from, the fastest that fits the memory of its devices."""
+"""Choose a system's best plan: the fastest that fits the devices' memory, of all that the system offers its user."""
 
 import heapq
 import math
@@ -26,25 +26,25 @@ from dtfm_lab.extensions.systems.strategy import (
 from dtfm_lab.simulation.executors import Executor, TaskLost, results_of
 
 ROUNDING = 1e-9
-"""Relative rounding of a lower bound."""
+"""Relative rounding error of a lower bound."""
 MOST_RUNNERS_UP = 2
-"""Shapes beside that of the best plan whose fastest plans an outcome keeps."""
+"""Maximum number of other shapes whose fastest plan an outcome keeps."""
 Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strategy] | None
-"""Systems by name, as classes, or with assumptions of one's own; all where None."""
+"""Systems by name, as classes, or with your own assumptions. None means all."""
 
 
 def outcome_of(
     strategy: Strategy, topology: Topology, job: Job, budget: Budget | None = None, *, prune: bool = True
 ) -> Outcome:
-    """The best plan of a system for the work of a job; an Outcome with the reason where it has none that fits.
+    """Return the best plan of a system for the work of a job. If none fits, the Outcome has the reason.
 
-    Plans that cannot be faster than one that was found (``Strategy.least_s``) are not simulated, which does not change
-    the outcome; without ``prune`` all are. Of equally fast plans the first that the system yields is taken.
+    Plans that cannot beat the best so far (``Strategy.least_s``) are not simulated. This does not change the outcome.
+    ``prune=False`` simulates all. Of equally fast plans, the one that the system yields first is taken.
     """
     budget = Budget() if budget is None else budget
     work, began = work_of(job), time.perf_counter()
     branches, reason = _branches(strategy, topology, work, budget)
-    # what is open: its least seconds, where it was yielded, and a branch whose plans are not made yet, or a plan
+    # open items: lower bound, place in the order yielded, and a plan or a branch whose plans are not built yet
     queue: list[tuple[float, tuple[int, int], Plan | Branch]] = [
         (one.least_s if prune and isinstance(one, Branch) else 0.0, (number, -1), one)
         for number, one in enumerate(branches)
@@ -55,6 +55,7 @@ def outcome_of(
     simulated: list[tuple[float, tuple[int, int], Plan]] = []
     nearest: tuple[float, tuple[int, int], Plan | None] = (math.inf, (0, 0), None)
     try:
+        # the heap gives the lowest bound first: once it exceeds the best, no remaining plan can win
         while queue and queue[0][0] <= best[0] * (1 + ROUNDING):
             least_s, place, one = heapq.heappop(queue)
             if isinstance(one, Plan) and place[1] >= 0:
@@ -63,9 +64,10 @@ def outcome_of(
                 if this < best:
                     if fits(one):
                         best, found = this, one.changed(iteration_s=this[0])
-                    else:  # it lacks nothing for the least that it holds: none is nearer
+                    else:  # only its exact peak does not fit, so no other plan is nearer to fitting
                         nearest = min(nearest, (0.0, place, one), key=lambda each: each[:2])
                 continue
+            # its plans are built only now, and go back on the heap with their own bounds
             for at, plan in enumerate([one] if isinstance(one, Plan) else one.plans()):
                 plan = _queued(plan, budget)
                 if lacking := least_lacking_bytes(plan):
@@ -98,7 +100,7 @@ def _runners_up(
     simulated: Iterable[tuple[float, tuple[int, int], Plan]],
     queue: Iterable[tuple[float, tuple[int, int], Plan | Branch]],
 ) -> Iterator[Plan]:
-    """The fastest plans that fit of other shapes than the best's; after those simulated, those that may be fastest."""
+    """Yield the fastest fitting plans of other shapes: first those simulated, then those with the lowest bounds."""
     shapes = {_shape(best.job)}
     ranked = [*sorted(simulated, key=lambda each: each[:2]), *sorted(queue, key=lambda each: each[:2])]
     for _, _, plan in ranked:
@@ -118,7 +120,7 @@ def _queued(plan: Plan, budget: Budget) -> Plan:
 
 
 def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget) -> tuple[list[Plan | Branch], str]:
-    """The plans of a system, and why there are no more."""
+    """Return the plans of a system, and why there are no more."""
     found: list[Plan | Branch] = []
     try:
         for one in strategy.branches(topology, work, budget):
@@ -135,8 +137,8 @@ def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget)
 
 
 def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
-    """What a strategy was told that no shape has: parallelism within hosts, stages or interleaving; empty where it is
-    something else."""
+    """Say which assumption no shape can satisfy: parallelism within hosts, stages or interleaving. Empty for other
+    reasons."""
     stated = {
         name: getattr(strategy, name, None) for name in ("tensor_parallel", "context_parallel", "expert_parallel")
     }
@@ -151,7 +153,7 @@ def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
     n_stages, each = getattr(strategy, "n_stages", None), getattr(strategy, "stages_per_device", 1)
     if n_stages is None:
         return ""
-    whole = each > 1 or strategy.name == "megatron"  # others may cut a model into unequal stages
+    whole = each > 1 or strategy.name == "megatron"  # other systems may cut a model into unequal stages
     if (
         whole
         and n_stages > 1
@@ -174,10 +176,9 @@ def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
 
 
 def chosen(systems: Asked) -> list[Strategy]:
-    """The strategies that are named or given, each once, all by default; a name or a class has the assumptions that it
-    defaults to.
+    """Return the named or given strategies, each once; all by default. A name or a class gets its default assumptions.
 
-    Raises UnknownName for a name that is none, and LabError for what is no system, or none at all.
+    Raises UnknownName for an unknown name, and LabError for an empty list or for something that is not a system.
     """
     if systems is None:
         systems = list(strategies)
@@ -210,7 +211,8 @@ def _one(system: object) -> Strategy:
 def outcomes_in_order(
     tasks: Sequence[tuple[Strategy, Topology, Job, Budget]], executor: Executor | None
 ) -> Iterator[Outcome]:
-    """The outcome of each task, here or on workers; one without a plan, and the reason, where a worker is lost."""
+    """Yield the outcome of each task, computed here or on workers. If a worker is lost, its outcome has the reason
+    and no plan."""
     if executor is None:
         for task in tasks:
             yield outcome_of(*task)

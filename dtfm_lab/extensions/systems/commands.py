@@ -1,4 +1,4 @@
-"""The commands about training systems: what each would do with a network, where it is fastest, and what is assumed."""
+"""Commands about training systems: what each would do with a network, where it is fastest, and what is assumed."""
 
 import json
 import os
@@ -45,7 +45,7 @@ from dtfm_lab.extensions.systems.strategy import NOT_MODELLED
 from dtfm_lab.files.reading import ending_of, explained, write_text
 
 PICTURES = (".svg", ".pdf", ".png")
-"""Endings of files that get the figure."""
+"""Endings of files that receive the figure."""
 CROSSINGS = command_line_options(CrossingOptions, "systems", "values", "executor", "progress")
 CROSSING_ENDINGS = (".html", *PICTURES, ".csv", ".json")
 STRATEGIES = command_line_options(Budget)
@@ -54,7 +54,7 @@ _Listing = listing("Systems", strategies)
 
 
 def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """Assumptions with a dot after their system and, after ``=``, their choices."""
+    """Return completions: assumptions after their system and a dot, and their choices after ``=``."""
     every = [
         f"{name}.{one.name}={choice}"
         for name, kind in strategies.items()
@@ -65,7 +65,7 @@ def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str)
 
 
 def _asked_systems(by_default: str) -> Decorator:
-    """Options for which systems are asked, each with which assumptions."""
+    """Return a decorator that adds the options for which systems to ask, and with which assumptions."""
 
     def decorate(command: Command) -> Command:
         assume = click.option(
@@ -74,10 +74,10 @@ def _asked_systems(by_default: str) -> Decorator:
             multiple=True,
             metavar="SYSTEM.NAME=VALUE",
             shell_complete=_assumable,
-            help="Ask a system with another assumption, too: megatron.transport=overlapped. Several of one system hold "
-            "together.",
+            help="Also ask a system with a changed assumption: megatron.transport=overlapped. Repeat it to change "
+            "several of one system together.",
         )
-        help = f"Ask this one, again for each, or all; {by_default} where not given."
+        help = f"Ask this system. Repeat it for several, or give all. By default: {by_default}."
         return click.option("--system", "systems", multiple=True, shell_complete=system_names, help=help)(
             assume(command)
         )
@@ -91,7 +91,7 @@ def _asked_systems(by_default: str) -> Decorator:
 @click.option(
     "--flags",
     metavar="TEXT",
-    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON, torchtitan's TOML or accelerate's "
+    help="Ask a system as you launch it: Megatron-LM's flags, DeepSpeed's JSON, torchtitan's TOML or accelerate's "
     "YAML, or their file; or the shell script that launches Megatron-LM.",
 )
 @gathered(STRATEGIES, into="budget")
@@ -99,7 +99,7 @@ def _asked_systems(by_default: str) -> Decorator:
     "--why",
     metavar="SYSTEM",
     shell_complete=system_names,
-    help="Say what makes this one slower here, and what leads from it to the fastest that trains alike.",
+    help="Say what makes this system slower here, and what leads from it to the fastest that trains the same way.",
 )
 @executor_option
 @click.option("--plans", type=click.Path(file_okay=False), help="Write each system's plan into this folder.")
@@ -118,11 +118,11 @@ def strategies_command(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Say what each training system would do with TOPOLOGY. That is its best plan, the seconds of an iteration by the
-    link model, and what most of them go to.
+    """Say what each training system would do with TOPOLOGY: its best plan, the iteration time by the link model, and
+    what takes most of it.
 
-    `dtfm-lab strategies --list` lists what each is assumed to do, and where that is from. How the job is cut, averaged
-    and sent is each system's own.
+    `dtfm-lab strategies --list` shows what is assumed about each system, with sources. Each system chooses how to
+    cut, average and send the job.
     """
     if output is not None:
         ending_of(output, (*ENDINGS, *PICTURES))
@@ -169,7 +169,9 @@ def strategies_command(
 @click.command(cls=_Listing)
 @work_options
 @click.option(
-    "--values", metavar="V,V...|LOW:HIGH:N", help="Its values: Gbit/s, ms, sequences, or times the devices' speed."
+    "--values",
+    metavar="V,V...|LOW:HIGH:N",
+    help="Values of what varies: Gbit/s, ms, sequences, or multiples of the devices' speed.",
 )
 @_asked_systems("all that need no search")
 @gathered(CROSSINGS, into="options", over="bandwidth")
@@ -204,12 +206,12 @@ def crossings_command(
     else:
         print_crossings(found)
     if not found.finished:
-        err.print("stopped; what was computed is kept")
+        err.print("stopped; the results so far are kept")
         sys.exit(130)
 
 
 def print_crossings(found: Crossings) -> None:
-    """A row for each value that was asked for, a column for each system, and the sentence."""
+    """Print one row per value and one column per system, then the sentence."""
     axis, frame = found.axis, found.to_frame()
     rows = frame[~frame["refined"].astype(bool)]
     table = rows.pivot_table(index=axis.name, columns="system", values="iteration_s", dropna=False)
@@ -226,7 +228,7 @@ def print_crossings(found: Crossings) -> None:
 
 
 def _write_crossings(found: Crossings, output: str) -> None:
-    """Write the table, the plain values or the figure, as the file's name ends."""
+    """Write the table, the plain values or the figure, depending on the file's ending."""
     match ending_of(output, CROSSING_ENDINGS):
         case ".csv":
             write_text(output, found.to_frame().to_csv(index=False))
@@ -239,7 +241,7 @@ def _write_crossings(found: Crossings, output: str) -> None:
 
 
 def _values(text: str) -> list[float] | tuple[float, float, int]:
-    """The values of an option's text; a range as the tuple that ``lab.strategies`` takes. Raises UsageError."""
+    """Parse the text of ``--values``. A range becomes the tuple that ``lab.strategies`` takes. Raises UsageError."""
     try:
         if ":" in text:
             low, high, n = text.split(":")
@@ -253,7 +255,8 @@ def _values(text: str) -> list[float] | tuple[float, float, int]:
 @click.argument("names", nargs=-1, metavar="[SYSTEM]...", shell_complete=system_names)
 @json_option
 def systems_command(names: tuple[str, ...], as_json: bool) -> None:
-    """List the training systems that have a model: what is assumed of each, and where that is from. All, or some."""
+    """List the training systems that have a model, what is assumed about each, and the sources. Lists all by
+    default."""
     kinds = {name: strategies[name]() for name in (names or strategies)}
     if as_json:
         rows = [_described(name, one) for name, one in kinds.items()]
@@ -280,7 +283,7 @@ def _described(name: str, one: Strategy) -> dict[str, Any]:
 
 
 def _save_plans(found: Outcomes, folder: Path) -> None:
-    """A plan file for each system that has a plan, named after it."""
+    """Write a plan file for each system that has a plan, named after the system."""
     with explained(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
     for one in found:
@@ -290,14 +293,14 @@ def _save_plans(found: Outcomes, folder: Path) -> None:
 
 
 def _typed(field: str) -> bool:
-    """Whether the command line gives this field of the job."""
+    """True if the command line sets this field of the job."""
     context = click.get_current_context()
     named = any(text.partition("=")[0] == field for text in context.params.get("settings", ()))
     return named or context.get_parameter_source(field) is ParameterSource.COMMANDLINE
 
 
 def _text_of(flags: str) -> str:
-    """The text itself, or that of the file of this name."""
+    """Return the text itself, or the contents of the file with this name."""
     try:
         if os.path.isfile(flags):
             return Path(flags).read_text(encoding="utf-8")
@@ -309,7 +312,7 @@ def _text_of(flags: str) -> str:
 
 
 def variants_of(texts: Sequence[str]) -> list[Strategy]:
-    """A strategy for each system that is named in texts such as ``megatron.transport=overlapped``."""
+    """Return a strategy for each system named in texts such as ``megatron.transport=overlapped``."""
     given: dict[str, dict[str, Any]] = defaultdict(dict)
     example = "megatron.transport=overlapped"
     for where, text in assigned("--assume", texts, example).items():
@@ -324,7 +327,8 @@ def variants_of(texts: Sequence[str]) -> list[Strategy]:
 
 
 def _value(option: Option, text: str) -> Any:
-    """What the text stands for; as it is where it is no number or truth, so that the check refuses it by name."""
+    """Parse a value. Text that is not a number or a boolean stays text, so that the later check names it in its
+    error."""
     if option.may_be_none and text.lower() == "none" and text not in (option.choices or ()):
         return None
     return plain_value(text) if option.type in (int, float, bool) else text

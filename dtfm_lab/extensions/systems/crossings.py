@@ -1,5 +1,8 @@
-"""Which system is fastest where: all choose anew at given values of one quantity, and between two at which the fastest
-differs the stretch is halved until the crossing is bracketed."""
+"""Which system is fastest at which value of one quantity.
+
+All systems choose their plans at given values. If the fastest differs between two values, the interval is halved until
+the crossing is bracketed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.simulation.memory import memory
 
 ALIKE = 1e-6
-"""Share of the seconds up to which systems count as alike, such as those whose best plan here is the same."""
+"""Relative difference up to which seconds count as equal, such as those of systems with the same best plan."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,14 +37,14 @@ class CrossingPoint:
 
     value: float
     seconds: Mapping[str, float]
-    """Of an iteration, by the systems' labels; a system without a plan here has none."""
+    """Seconds of an iteration by system label. A system without a plan here has no entry."""
     plans: Mapping[str, Plan] = field(default_factory=dict)
-    """The systems' plans, on the network and for the job at this value."""
+    """The systems' plans, for the network and the job at this value."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a system has no plan here."""
     refined: bool = False
-    """Whether it was put between two values. There only the fastest of both choose anew; the others have the better of
-    their plans of both."""
+    """True if halving added this point between two values. Only the fastest systems of both values choose again
+    here. The others take the better of their plans at these values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +52,14 @@ class Crossing:
     """A value at which another system becomes the fastest."""
 
     value: float
-    """Where the seconds of both are alike, by a line in the logarithms between ``low`` and ``high``; where one of them
-    has no plan at one of these, their geometric mean."""
+    """Where both take the same seconds, interpolated between ``low`` and ``high`` on a log-log scale. The geometric
+    mean of ``low`` and ``high`` if a system has no plan at one of them."""
     low: float
-    """Last value looked at where ``before`` is fastest; the crossing lies above it."""
+    """Last computed value at which ``before`` is fastest. The crossing lies above it."""
     high: float
-    """First value looked at where ``after`` is fastest; the crossing does not lie above it."""
+    """First computed value at which ``after`` is fastest. The crossing does not lie above it."""
     before: tuple[str, ...]
-    """Labels of the fastest below, several where they take as long; none where no system has a plan."""
+    """Labels of the fastest systems below: several if they take equally long, none if no system has a plan."""
     after: tuple[str, ...]
 
 
@@ -69,11 +72,11 @@ class Crossings:
     axis: Axis
     systems: tuple[Strategy, ...]
     points: tuple[CrossingPoint, ...] = ()
-    """In any order, kept in that of their values; those put between given values are marked ``refined``."""
+    """Given in any order, kept in the order of their values. Points between given values are marked ``refined``."""
     mathematics: bool = False
-    """Whether systems that change the mathematics may be the fastest."""
+    """True if systems that change the mathematics may count as the fastest."""
     latest: str = ""
-    """What was just computed, in words."""
+    """What was computed last, in words."""
     finished: bool = False
 
     def __post_init__(self) -> None:
@@ -94,11 +97,13 @@ class Crossings:
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Labels of the systems that change the mathematics and are not compared: their losses may take more tokens."""
+        """Labels of the systems that are not compared because they change the mathematics. Their losses may need more
+        tokens."""
         return tuple(one.label for one in self.systems if one.label not in self.compared)
 
     def fastest(self, point: CrossingPoint) -> tuple[str, ...]:
-        """Labels of the fastest of the systems that are compared: several where they take as long, none without a plan.
+        """Return the labels of the fastest compared systems: several if they take equally long, none if none has a
+        plan.
 
         They are in the order of the systems.
         """
@@ -108,7 +113,7 @@ class Crossings:
 
     @cached_property
     def crossings(self) -> tuple[Crossing, ...]:
-        """Every value at which another system becomes the fastest, the least first."""
+        """Every value at which another system becomes the fastest, in increasing order."""
         found = []
         for a, b in zip(self.points, self.points[1:], strict=False):
             before, after = self.fastest(a), self.fastest(b)
@@ -119,7 +124,7 @@ class Crossings:
 
     @property
     def headline(self) -> str:
-        """Who is fastest from where to where, by the link model."""
+        """Which system is fastest in which range, by the link model."""
         if not self.points:
             return "nothing was compared yet"
         if not self.compared:
@@ -146,7 +151,7 @@ class Crossings:
         return f"{', '.join(parts)}, by the link model, {whole}"
 
     def name_of(self, labels: Sequence[str]) -> str:
-        """Headings of the fastest, in words."""
+        """Return the headings of these systems, in words."""
         return listed([self.headings[one] for one in labels]) or "no system with a plan"
 
     def _said(self, labels: Sequence[str]) -> str:
@@ -154,9 +159,9 @@ class Crossings:
         return f"{self.name_of(labels)} {alike}" if labels else "no system has a plan"
 
     def plan(self, system: str, value: float) -> Plan:
-        """The plan that a system chose at a given value, such as ``plan("megatron", 1.0)``.
+        """Return the plan that a system chose at a given value, such as ``plan("megatron", 1.0)``.
 
-        Raises LabError where it has none there.
+        Raises LabError if it has none there.
         """
         given = [point for point in self.points if not point.refined]
         for point in given:
@@ -168,7 +173,8 @@ class Crossings:
         raise LabError(f"no plans were made for {value:g}; wanted one of: {known}")
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a point and system: the axis' value, system, iteration_s, fastest, times over the fastest, shape.
+        """Return one row per point and system: the axis' value, system, iteration_s, fastest, times (relative to the
+        fastest), shape.
 
         ``refined`` points lie between given values. A system without a plan has a reason.
         """
@@ -194,7 +200,7 @@ class Crossings:
         return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "topology": self.topology.name,
             "job": self.job.name,
@@ -214,14 +220,15 @@ class Crossings:
 def stream_crossings(
     found: Crossings, values: Sequence[float], budget: Budget, *, precision: float, executor: Executor | None = None
 ) -> Iterator[Crossings]:
-    """The comparison so far, after every value and then after every halving of a crossing.
+    """Yield the comparison so far, after every value and then after every halving.
 
-    At a given value every system chooses among all of its plans, as in ``outcome_of``. The ends come first, then the
-    values between, so that one that is stopped spans the axis. A system that searches may choose, at every value, any
-    plan that it found at another: without that, one lucky search would look like a crossing. Between two values at
-    which the fastest differs, the stretch is halved until its ends are no more than ``precision`` apart: there the
-    fastest of both ends choose anew, and the others among their plans of both. An executor's workers make the choices
-    at given values; halvings follow each other, and are made here.
+    At a given value, every system chooses among all of its plans, as in ``outcome_of``. The ends come first, then the
+    values between, so that a stopped comparison still spans the axis. A system with a search may reuse, at every value,
+    a plan that it found at another. Otherwise one lucky search would look like a crossing.
+
+    If the fastest differs between two values, the interval is halved until its ends are within ``precision`` of each
+    other. There only the fastest systems of both ends choose again. The others take the better of their two plans. An
+    executor's workers choose the plans at given values. Halvings depend on each other, so they run here.
     """
     order = list(_spread_out(values))
     tasks = [(one, *found.axis.at(found.topology, found.job, at), budget) for at in order for one in found.systems]
@@ -242,7 +249,7 @@ def stream_crossings(
             continue
         try:
             point = _between(found, middle, given, {*found.fastest(a), *found.fastest(b)}, budget)
-        except LabError:  # the job cannot be at this value: a batch that is no whole number of micro-batches
+        except LabError:  # the job cannot have this value: its micro-batches do not divide the batch
             continue
         stretches += [(a, point, given), (point, b, given)]
         latest = f"between {found.axis.text(a.value)} and {found.axis.text(b.value)}"
@@ -252,14 +259,14 @@ def stream_crossings(
 
 
 def compared_by_default(systems: Asked) -> tuple[Strategy, ...]:
-    """The systems that are asked for; all whose plans need no search where None."""
+    """Return the requested systems; by default all whose plans need no search."""
     if systems is None:
         systems = [name for name in strategies if not strategies[name].searches]
     return tuple(chosen(systems))
 
 
 def _spread_out(values: Sequence[float]) -> Iterator[float]:
-    """The same values, first and last first, then halves of what lies between."""
+    """Yield the same values: the first and the last, then repeatedly halves of the intervals between."""
     n, parts = len(values), 1
     seen: set[int] = set()
     while len(seen) < n:
@@ -284,8 +291,10 @@ def _point(at: float, outcomes: Sequence[Outcome]) -> CrossingPoint:
 def _with_best_of(
     points: Sequence[CrossingPoint], found: Crossings, system: Strategy, at: CrossingPoint, budget: Budget
 ) -> CrossingPoint:
-    """The point with the fastest plan that a system has at these points, moved to its value and its communication cost
-    computed there; as it is where none that fits is faster than its own."""
+    """Return the point with the fastest plan that a system has at these points, moved to the point's value.
+
+    The communication cost is computed again there. The point is unchanged if no fitting plan is faster than its own.
+    """
     label, best = system.label, None
     least_s = at.seconds.get(label, math.inf)
     for point in points:
@@ -312,8 +321,8 @@ def _with_best_of(
 def _between(
     found: Crossings, at: float, given: Sequence[CrossingPoint], rivals: set[str], budget: Budget
 ) -> CrossingPoint:
-    """The systems at a value between given ones: rivals choose anew, others, and those that search, take the best of
-    their plans of those."""
+    """Return the systems at a value between given ones. Rivals choose again. Systems with a search, and all others,
+    take the best of their plans at the given values."""
     network, job = found.axis.at(found.topology, found.job, at)
     anew = [one for one in found.systems if one.label in rivals and not one.searches]
     point = replace(_point(at, [outcome_of(one, network, job, budget) for one in anew]), refined=True)
@@ -324,7 +333,8 @@ def _between(
 
 
 def _meeting(a: CrossingPoint, b: CrossingPoint, before: Sequence[str], after: Sequence[str]) -> float:
-    """Value between two points at which two systems take as long, if log seconds are lines of the log value."""
+    """Return the value between two points at which two systems take equally long, if seconds are lines on a log-log
+    scale."""
     low, high = a.value, b.value
     middle = math.sqrt(low * high)
     left = next((one for one in before if one not in after), "") or next(iter(before), "")

@@ -1,4 +1,4 @@
-"""Whether a ranking depends on links that nobody measured: ranked again at both ends of what these may be."""
+"""Rank systems at both ends of the estimated links, to see if the ranking depends on links that were not measured."""
 
 import contextlib
 import math
@@ -16,15 +16,15 @@ from dtfm_lab.extensions.systems.outcome import Outcome
 
 MEASURE = "iperf3 --json, a test of NCCL and dtfm-lab network probe measure links"
 MOST_RIVALS = 3
-"""At an end of the estimates the fastest systems, this many, may change to another of the plans that they tried."""
+"""Number of fastest systems that may switch to another plan that they tried, at each end of the estimates."""
 MOST_S = 1.0
-"""Processor seconds for one end. It takes tens of milliseconds for 32 GPUs; only networks of thousands reach this."""
+"""Maximum processor seconds for one end. 32 GPUs take tens of milliseconds; only networks of thousands reach this."""
 
 
 def note_on(topology: Topology, outcomes: Sequence[Outcome]) -> str:
-    """What the order of systems owes to estimated links: which is fastest where they are faster or slower.
+    """Say which system is fastest if estimated links are faster, and if they are slower.
 
-    Empty where no link is an estimate. It searches nothing: it simulates plans that the systems tried.
+    Empty if no link is an estimate. It does not search: it simulates plans that the systems have tried.
     """
     ranked = [one for one in outcomes if one.found is not None]
     if not (links := estimates_of(topology)) or not ranked:
@@ -42,7 +42,8 @@ def note_on(topology: Topology, outcomes: Sequence[Outcome]) -> str:
 
 
 def _seconds(ranked: Sequence[Outcome], topology: Topology, *, most: bool) -> dict[str, float]:
-    """By title the seconds of each system at one end of the estimates; of the first ones where all take too long."""
+    """Return seconds by title of each system at one end of the estimates. If time runs out, only the first systems
+    are in it."""
     if np.array_equal(at_their_ends(topology, most=most).bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s):
         return {one.title: one.iteration_s for one in ranked if one.iteration_s is not None}
     began_s, found = time.thread_time(), dict[str, float]()
@@ -50,7 +51,7 @@ def _seconds(ranked: Sequence[Outcome], topology: Topology, *, most: bool) -> di
     def keep_fastest(one: Outcome, plan: Plan) -> None:
         if found and time.thread_time() - began_s > MOST_S:
             return
-        with contextlib.suppress(LabError):  # a plan whose simulation is refused there says nothing
+        with contextlib.suppress(LabError):  # skip a plan that cannot be simulated there
             there = plan.changed(topology=at_their_ends(plan.topology, most=most))
             found[one.title] = min(found.get(one.title, math.inf), one.strategy.seconds(there, one.budget))
 

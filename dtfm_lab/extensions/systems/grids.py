@@ -1,5 +1,7 @@
-"""Grids of tensor, pipeline and data parallelism, with devices in the order of their ranks, on all devices of a network
-or without some kinds, some regions, or what lies far away."""
+"""Grids of tensor, pipeline and data parallelism, with devices in the order of their ranks.
+
+A grid uses all devices of a network, or leaves out some kinds, some regions, or devices that are far away.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +24,9 @@ from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.planning.iteration.structured.layouts import in_order
 
 MICROBATCHES = (1, 2, 4, 8, 16)
-"""Sizes that are tried where the job leaves its micro-batch open."""
+"""Sizes that are tried if the job does not fix its micro-batch."""
 MICROBATCHES_ALONE = tuple(2**i for i in range(9))
-"""Sizes that are tried where no pipeline needs several micro-batches."""
+"""Sizes that are tried if there is no pipeline, which needs several micro-batches."""
 
 
 def shapes(
@@ -35,18 +37,19 @@ def shapes(
     microbatches: Sequence[int] | None = None,
     fewer: bool = False,
 ) -> Iterator[Job]:
-    """The job in every shape and micro-batch that uses the most devices of so many that any shape can use.
+    """Yield the job in every shape and micro-batch size. Only shapes with the largest usable number of devices count.
 
-    A given micro-batch is kept where ``microbatches`` does not say otherwise. Every replica has equally many.
+    A given micro-batch size is kept unless ``microbatches`` says otherwise. All replicas have the same number of
+    micro-batches.
 
     Parameters
     ----------
     stages
-        Numbers of stages that the system allows; any where None.
+        Numbers of stages that the system allows; None for any.
     microbatches
         Sizes that are tried.
     fewer
-        Shapes of fewer devices are tried, too.
+        Also try shapes with fewer devices.
     """
     own: Sequence[int] = MICROBATCHES if job.microbatch is None else (job.microbatch,)
     sizes = own if microbatches is None else microbatches
@@ -65,9 +68,9 @@ def shapes(
 
 
 def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntArray:
-    """The device of each rank: hosts as the network lists them or in a drawn order, devices of a host together.
+    """Return the device of each rank. Devices of a host stay together. Hosts are as listed, or in random order.
 
-    A device that names no host is one of its own.
+    A device without a host is a host of its own.
     """
     if hosts == "listed":
         return np.arange(len(topology))
@@ -77,13 +80,13 @@ def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntA
 
 
 def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) -> Plan:
-    """The plan of ``in_order``; ``ranks`` is the device of each rank, as many as the job takes at least."""
+    """Return the plan of ``in_order``. ``ranks`` is the device of each rank, at least as many as the job uses."""
     grid = in_order(job, ranks, order)
     return evaluate(topology, job, rank_map=Placement(grid).rank_map(len(topology)))
 
 
 class Freedoms(Protocol):
-    """A system by what its user may choose of grids, each ``tried`` or not."""
+    """What a system's user may choose about grids, each ``tried`` or not."""
 
     @property
     def microbatches(self) -> str: ...
@@ -105,11 +108,12 @@ def grids(
     stages: Sequence[int] | None = None,
     sizes: Sequence[int] = MICROBATCHES,
 ) -> Iterator[Branch]:
-    """Every tensor-parallel degree, set of devices, shape, micro-batch and order of ranks, in the ways of each shape.
+    """Yield every tensor-parallel degree, set of devices, shape, micro-batch size and rank order, with the ways of each
+    shape.
 
-    Degrees that the network's hosts or the model's heads do not allow are left out. ``stages`` are those of ``shapes``,
-    ``sizes`` the micro-batches that are tried where the system's user tries them. Where that user leaves out devices,
-    every set of ``device_sets`` is tried, and fewer of each.
+    Degrees that the hosts or the model's heads do not allow are left out. ``stages`` is as for ``shapes``. ``sizes``
+    are the micro-batch sizes that a user tries. If the system's user may leave out devices, every set of
+    ``device_sets`` is tried, and also shapes that use fewer of a set.
     """
     fewer = system.devices == "tried"
     microbatches = sizes_of(system.microbatches, job, sizes)
@@ -123,6 +127,7 @@ def grids(
                 if one.n_stages * one.n_replicas > len(taken):
                     continue
                 tried = ways(one)
+                # with a single stage or replica, both orders give the same grid
                 for order in orders if min(one.n_stages, one.n_replicas) > 1 else orders[:1]:
                     grid = in_order(one, taken, order)
                     if tried and (key := (one, grid.tobytes())) not in seen:
@@ -131,15 +136,18 @@ def grids(
 
 
 def sized(job: Job, microbatches: str, n_stages: int, n_replicas: int) -> Iterator[Job]:
-    """The job in a shape, in each micro-batch that is tried, or given, of which every replica gets one at least."""
+    """Yield the job in this shape with each tried, or the given, micro-batch size that gives every replica at least
+    one."""
     for microbatch in sizes_of(microbatches, job, MICROBATCHES) or (job.microbatch,):
         if not job.global_batch % microbatch and job.global_batch // microbatch >= n_replicas:
             yield job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=microbatch)
 
 
 def groupings(topology: Topology, job: Job, degrees: Sequence[int] | None = None) -> Iterator[tuple[Topology, Job]]:
-    """The network with its hosts' GPUs in tensor-parallel groups, and the job sliced over them: in each of these
-    degrees, all by default, that the hosts and the model's heads allow."""
+    """Yield the network with its hosts' GPUs in tensor-parallel groups, and the job sliced over them.
+
+    ``degrees`` are all by default. Those that the hosts or the model's heads do not allow are left out.
+    """
     heads = job.modelled().n_heads
     for degree in topology.group_sizes if degrees is None else degrees:
         if (gpus := degree * job.data_gpus) in topology.group_sizes and not heads % degree:
@@ -147,7 +155,7 @@ def groupings(topology: Topology, job: Job, degrees: Sequence[int] | None = None
 
 
 def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int] | None:
-    """The micro-batches that are tried, or None: the job's own, where they are ``given``."""
+    """Return the micro-batch sizes to try; None to keep the job's own because they are ``given``."""
     return tried if microbatches == "tried" or job.microbatch is None else None
 
 
@@ -155,7 +163,7 @@ B = TypeVar("B", bound=Branch)
 
 
 def distinct(found: Iterable[B]) -> Iterator[B]:
-    """Each job on each grid once, where it is met first."""
+    """Yield each pair of job and grid once, where it first occurs."""
     seen: set[tuple[Job, bytes]] = set()
     for one in found:
         if (key := (one.job, one.grid.tobytes())) not in seen:
@@ -168,7 +176,7 @@ Ways = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class GridBound:
-    """The bound of grids on one network, with 1F1B."""
+    """Lower bounds of grids on one network with 1F1B."""
 
     topology: Topology
     efficiency: GivenEfficiency
@@ -176,10 +184,13 @@ class GridBound:
     _forward: dict[int, FloatArray] = field(default_factory=dict)
 
     def least_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
-        """Passes of the busiest device with what comes before and after them, and messages of the busiest link."""
+        """Return the largest of three bounds in seconds: by the busiest device, by the busiest link and by averaging.
+
+        The device's bound includes what precedes and follows its passes.
+        """
         pass_s = self._pass_s(job, grid, ways)
         n_passes = np.array(job.microbatch_counts, dtype=float)
-        if self.topology.message_s is not None:  # messages may take less than their bandwidth says
+        if self.topology.message_s is not None:  # measured times may be shorter than the bandwidth says
             return float((n_passes * pass_s).max())
         hops = NeighbourMessages.of(grid, job.least_activation_bytes, self._links)
         there_and_back_s = hops.onward_s + hops.back_after_s
@@ -193,7 +204,11 @@ class GridBound:
         return max(float((busy_s + around_s).max()), float(on_links_s.max()), self._rings_s(job, grid, ways))
 
     def _pass_s(self, job: Job, grid: IntArray, ways: Ways) -> FloatArray:
-        """(stages, replicas) seconds of a forward and a backward at least; interleaved ones count their first part."""
+        """Return (stages, replicas): minimum seconds of a forward and a backward.
+
+        If the ways cut the model otherwise, the last stage has the whole model's time at the pipeline's total speed.
+        The other stages have 0.
+        """
         n = len(grid)
         if n not in self._forward:
             self._forward[n] = np.array([sum(one.forward_flop for one in layers) for layers in job.layers_of(n)])
@@ -201,7 +216,9 @@ class GridBound:
             self._speeds[job.microbatch] = np.array(speeds_of(job, self.topology.devices, self.efficiency))
         speed = self._speeds[job.microbatch][grid]
         flop = (1 + job.modelled().backward.whole) * job.microbatch * self._forward[n]
-        if any("blocks_per_stage" in one or "stages_per_device" in one for one in ways):  # other parts of the model
+        if any(
+            "blocks_per_stage" in one or "stages_per_device" in one for one in ways
+        ):  # stages hold other parts of the model
             shared: FloatArray = np.broadcast_to(flop.sum() / speed.sum(axis=0), speed.shape) * (speed > 0)
             least: FloatArray = np.where(np.arange(n)[:, None] == n - 1, shared, 0.0)
             return least
@@ -209,7 +226,7 @@ class GridBound:
         return found
 
     def _rings_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
-        """Seconds for which the slowest link of a ring sends shards of gradients and of parameters."""
+        """Return the seconds for which a ring's slowest link sends shards of gradients and parameters."""
         n_stages, n_replicas = grid.shape
         rings = all(one.get("synchronisation", job.synchronisation) == "ring" for one in ways)
         cut_anew = any("blocks_per_stage" in one or "stages_per_device" in one for one in ways)
@@ -226,7 +243,9 @@ class GridBound:
         }
         least = np.min([sent[one.get("sharding", job.sharding)] for one in ways], axis=0)
         slowest = self._slowest(grid)
-        if any(one.get("sharding", job.sharding) in ("zero-2", "zero-3") for one in ways):  # rings by region and host
+        if any(
+            one.get("sharding", job.sharding) in ("zero-2", "zero-3") for one in ways
+        ):  # the simulator orders these rings by region and host
             place = self._places
             by_place = np.array([sorted(row, key=place.__getitem__) for row in grid.tolist()])
             slowest = np.maximum(slowest, self._slowest(by_place))
@@ -234,7 +253,7 @@ class GridBound:
 
     @cached_property
     def _links(self) -> Links:
-        """Each pair's own, of which messages wait the least."""
+        """Links with one per pair of devices: on these, messages wait the least."""
         return Links.of(self.topology, "pairs")
 
     @cached_property
@@ -243,6 +262,6 @@ class GridBound:
         return [(regions[one.region], one.host or "", i) for i, one in enumerate(self.topology.devices)]
 
     def _slowest(self, rings: IntArray) -> FloatArray:
-        """(stages,) bytes/s of the slowest link of each ring."""
+        """Return (stages,) bytes/s of the slowest link of each ring."""
         least: FloatArray = self.topology.bandwidth_bytes_per_s[rings, np.roll(rings, -1, axis=1)].min(axis=1)
         return least

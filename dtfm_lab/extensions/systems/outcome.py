@@ -1,4 +1,4 @@
-"""What came out for one system on one network: its best plan, the seconds, and what they are made of."""
+"""One system's result on one network: its best plan, the seconds, and what they are spent on."""
 
 from __future__ import annotations
 
@@ -24,61 +24,63 @@ from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.simulation.memory import MemoryReport, memory
 
 NOTABLY = 1.1
-"""With one network card per device, an iteration this many times as long or longer gets a warning."""
+"""From this ratio on, we warn that an iteration is slower with one NIC per device."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """One system's best plan for a network and a job; no plan, and a reason, where none of its plans fits."""
+    """One system's best plan for a network and a job. If none of its plans fits, it has no plan but a reason."""
 
     strategy: Strategy
     budget: Budget
     found: Plan | None
-    """With the seconds of its iteration."""
+    """The plan, with the seconds of its iteration."""
     reason: str = ""
     """Why there is no plan."""
     runners_up: tuple[Plan, ...] = field(default=(), compare=False)
-    """The fastest plans of other shapes that were tried on the way to it, those simulated first, the others by their
-    bounds; each fits, and none is priced."""
+    """The fastest plans of other shapes that were tried. Simulated plans come first, then others by their lower bounds.
+
+    Each fits. None has a communication cost.
+    """
     considered: int = 0
-    """Plans that the system lets its user choose from."""
+    """Number of plans that the system lets its user choose from."""
     seconds: float = field(default=0.0, compare=False)
-    """Seconds that it took to find."""
+    """Seconds that it took to find the plan."""
 
     def __repr__(self) -> str:
         return f"<Outcome of {self.name}: {self.sentence}>"
 
     @property
     def name(self) -> str:
-        """The system's name in the registry, with the assumptions that were changed."""
+        """The system's name in the registry, with its changed assumptions."""
         return self.strategy.label
 
     @property
     def title(self) -> str:
-        """The system's name as its authors write it, with the assumptions that were changed."""
+        """The system's name as its authors write it, with its changed assumptions."""
         return self.strategy.heading
 
     @property
     def plan(self) -> Plan:
-        """The best plan. Raises PlanError where there is none."""
+        """The best plan. Raises PlanError if no plan fits."""
         if self.found is None:
             raise PlanError(f"{self.title} has no plan here: {self.reason}")
         return self.found
 
     @property
     def job(self) -> Job:
-        """The plan's job: what was asked for, trained as the system trains."""
+        """The plan's job: the requested work, trained the system's way."""
         return self.plan.job
 
     @cached_property
     def trace(self) -> Trace:
-        """One iteration of the plan's schedule. It takes other seconds than ``iteration_s`` where the system's are a
-        closed form, as SWARM's are, whose micro-batches are routed as they come."""
+        """One iteration of the plan's schedule. Its seconds differ from ``iteration_s`` if the system has a closed
+        form. An example is SWARM, which routes micro-batches as they come."""
         return self.strategy.trace(self.plan, self.budget)
 
     @cached_property
     def memory(self) -> MemoryReport:
-        """What the plan's devices hold; a plan that the system did not choose itself may not fit."""
+        """What the plan's devices hold. A plan that the system did not choose itself may not fit."""
         return memory(self.plan)
 
     @property
@@ -88,29 +90,30 @@ class Outcome:
 
     @cached_property
     def basis(self) -> Basis:
-        """What the seconds rest on: a word, and why; empty without a plan."""
+        """What the seconds are based on: a word and the reason; empty without a plan."""
         return UNSAID if self.found is None else basis_of(self.found, self.budget.efficiency)
 
     @cached_property
     def interval_s(self) -> tuple[float, float] | None:
-        """Seconds between which a measured iteration lies with 90 % confidence; None where nothing states a spread."""
+        """Range in seconds that holds a measured iteration with 90 % confidence; None if nothing states a spread."""
         if self.iteration_s is None:
             return None
         low_s, high_s = self.trace.interval()
+        # a closed form differs from the trace: its seconds get the trace's relative spread
         scale = self.iteration_s / self.trace.iteration_s if self.trace.iteration_s > 0 else 1.0
         return (low_s * scale, high_s * scale) if math.isfinite(high_s) else None
 
     @cached_property
     def nics_s(self) -> float | None:
-        """Seconds of the same plan if each device had one network card (``queueing="nics"``)."""
+        """Seconds of the same plan if each device had one NIC (``queueing="nics"``)."""
         if self.found is None or self.budget.queueing == "nics":
             return self.iteration_s
         return self.strategy.seconds(self.found.changed(queueing="nics"), replace(self.budget, queueing="nics"))
 
     @property
     def caveat(self) -> str:
-        """A warning that the seconds count on sending to many devices at once; empty where one network card per device
-        would do nearly as well."""
+        """A warning if the seconds rely on sending to many devices at once. Empty if one NIC per device would do
+        nearly as well."""
         if self.iteration_s is None or self.nics_s is None or self.nics_s <= self.iteration_s * NOTABLY:
             return ""
         times = f"{self.nics_s / self.iteration_s:.2f} times as long"
@@ -121,12 +124,12 @@ class Outcome:
 
     @property
     def flop_per_s(self) -> float | None:
-        """FLOP a second of all devices together, nothing counted twice where it is recomputed."""
+        """FLOP/s of all devices together. Recomputed work does not count."""
         return None if self.iteration_s is None else self.job.flop / self.iteration_s
 
     @cached_property
     def causes(self) -> dict[str, float]:
-        """Seconds of the iteration's critical path by cause, the longest first; they add up to the iteration."""
+        """Seconds of the critical path by cause, the longest first. They add up to the iteration."""
         if self.iteration_s is None:
             return {}
         added_s = self.strategy.averaging_s(self.plan, self.budget)
@@ -136,17 +139,17 @@ class Outcome:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def why(self, against: Any = None, *, progress: Callable[[Any], object] | None = None) -> Any:
-        """Return the ``Why`` of this system: the iteration with one thing taken away at a time, each simulated.
+        """Return the ``Why`` of this system: its iteration with one thing removed at a time, each simulated.
 
-        ``against`` the outcomes, one of them or a plan of your own, it also leads from one to the other, choice by
-        choice (``.towards``, for ``lab.figures.waterfall``). ``progress`` is called with every explanation so far;
-        Ctrl-C keeps it.
+        ``against`` is the outcomes, one of them, or your own plan. The result then also leads from this system to that
+        one, choice by choice (``.towards``, for ``lab.figures.waterfall``). ``progress`` is called with every
+        explanation so far. Ctrl-C keeps it.
         """
-        return load("dtfm_lab.extensions.systems.why:why_of")(self, against, progress)  # which is made of outcomes
+        return load("dtfm_lab.extensions.systems.why:why_of")(self, against, progress)  # that module imports this one
 
     @property
     def sentence(self) -> str:
-        """The shape, the seconds and what most of them go to; or why there is no plan."""
+        """The seconds, the shape and the main cause; or why there is no plan."""
         if self.iteration_s is None:
             return self.reason
         most = next(iter(self.causes), "")
@@ -163,18 +166,18 @@ class Outcome:
 
     @property
     def choices(self) -> str:
-        """What its user chose beside the shape: ``micro-batch 2, zero-1, averages beside the last backward``."""
+        """What its user chose besides the shape: ``micro-batch 2, zero-1, averages during the last backward``."""
         if self.found is None:
             return ""
         job, idle = self.job, len(self.found.idle_devices)
         names = [f"micro-batch {job.microbatch}", "" if job.n_stages == 1 else f"{job.schedule_name}, {job.transport}"]
         names += [job.sharding or "", "" if job.checkpoints == "none" else f"checkpointing {job.checkpoints}"]
-        names += ["averages beside the last backward" if job.overlap and job.n_replicas > 1 else ""]
+        names += ["averages during the last backward" if job.overlap and job.n_replicas > 1 else ""]
         names += [f"{idle} of {counted(len(self.found.topology), 'device')} idle" if idle else ""]
         return ", ".join(name for name in names if name not in ("", "none"))
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as plain values for JSON and tables."""
+        """Return the outcome as plain values, for JSON and tables."""
         found = self.found
         job = None if found is None else found.job
         return {
@@ -204,18 +207,19 @@ class Outcome:
 
 
 def predicted(strategy: Strategy, budget: Budget, plan: Plan) -> Outcome:
-    """The outcome of a system with a plan that is given, not chosen among its own; it may not fit the devices' memory.
+    """Return the outcome of a system with a given plan, which it did not choose. The plan may not fit the devices'
+    memory.
 
-    Raises LabError for what the system's prediction does not know.
+    Raises LabError if the system's prediction does not cover the plan.
     """
     iteration_s = strategy.seconds(plan, budget)
     return Outcome(strategy=strategy, budget=budget, found=plan.changed(iteration_s=iteration_s), considered=1)
 
 
 def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEfficiency) -> dict[str, float]:
-    """Seconds of the iteration's critical path by cause, the longest first; they add up to ``iteration_s``.
+    """Return seconds of the critical path by cause, the longest first. They add up to ``iteration_s``.
 
-    Where only some iterations synchronise, the typical one's path in the proportions of all.
+    If only some iterations synchronise, a typical iteration's path is scaled to the average iteration.
     """
     path = trace.critical_path()
     seconds = (path["end_s"] - path["start_s"]).to_numpy()
@@ -233,7 +237,7 @@ def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEff
 
 
 def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> dict[tuple[int, int, str], float]:
-    """Of each pass with messages inside, the share that it would take without them."""
+    """Return, for each pass that contains messages, the share of its time that it would take without them."""
     job = plan.job
     if not job.gathers_passes and job.group_gpus == 1:
         return {}
@@ -248,6 +252,6 @@ def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> d
 
 
 def with_free_hosts(topology: Topology) -> Topology:
-    """The network with free links among the GPUs of a device."""
+    """Return the network with free links between the GPUs of a device."""
     free = (replace(device, inner_latency_s=0.0, inner_bandwidth_bytes_per_s=math.inf) for device in topology.devices)
     return replace(topology, devices=tuple(free))

@@ -1,5 +1,7 @@
-"""The systems' outcomes on one network side by side: a table, and bars of seconds stacked by cause, on a scale that one
-very slow system does not squeeze."""
+"""The systems' outcomes on one network: a table, and bars of seconds stacked by cause.
+
+The bars' scale is chosen so that one very slow system does not squeeze the others.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +32,21 @@ from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
 
 ENDINGS = (".html", ".md", ".csv", ".json")
-"""Endings of the files that outcomes are written to."""
+"""Endings of the files that outcomes can be written to."""
 FAR, LONGEST = 5.0, 4.0
-"""Where the slowest takes more than ``FAR`` times the median, bars are cut at ``LONGEST`` times the median."""
+"""If the slowest system takes more than ``FAR`` times the median, bars are cut at ``LONGEST`` times the median."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Outcomes:
-    """What each system would do with a network and a job, the fastest first; those without a plan come last."""
+    """What each system would do with a network and a job, the fastest first. Systems without a plan come last."""
 
     topology: Topology
     job: Job
-    """What was asked for."""
+    """The requested job."""
     outcomes: tuple[Outcome, ...]
     wanted: int = 0
-    """Systems asked for; fewer outcomes where it was stopped."""
+    """Number of systems asked. There are fewer outcomes if it was stopped."""
 
     def __post_init__(self) -> None:
         by_seconds = sorted(self.outcomes, key=lambda one: math.inf if one.iteration_s is None else one.iteration_s)
@@ -67,29 +69,30 @@ class Outcomes:
 
     @property
     def best(self) -> Outcome:
-        """The fastest. Raises PlanError where no system has a plan."""
+        """The fastest. Raises PlanError if no system has a plan."""
         if not self.outcomes or self.outcomes[0].found is None:
             raise PlanError(f"no system has a plan for {self.job.name} on {self.topology.name}")
         return self.outcomes[0]
 
     @property
     def not_modelled(self) -> dict[str, str]:
-        """Systems that have no model here, and why."""
+        """Systems without a model here, and why."""
         return dict(NOT_MODELLED)
 
     @property
     def stopped(self) -> bool:
-        """Whether some of the systems have not been asked, so far or because it was stopped."""
+        """True if some systems have not answered, because it is still running or was stopped."""
         return len(self.outcomes) < self.wanted
 
     @cached_property
     def note(self) -> str:
-        """Which links are estimates, and which system is fastest where they are faster or slower; empty without any."""
+        """Which links are estimates, and which system is fastest if they are faster or slower. Empty if none is an
+        estimate."""
         return note_on(self.topology, self.outcomes)
 
     @property
     def sentence(self) -> str:
-        """The fastest and the next behind it, by the link model; and which of them changes the training itself."""
+        """The fastest system and the next, by the link model, and whether one of them changes the training itself."""
         so_far = f"of {len(self.outcomes)} of {self.wanted} systems so far, " if self.stopped else ""
         with_plan = [one for one in self.outcomes if one.iteration_s is not None]
         if not with_plan:
@@ -109,7 +112,8 @@ class Outcomes:
         return f"{text}. Beware of {first.title}: {first.caveat}" if first.caveat else text
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a system, the fastest first: the columns of ``Outcome.to_dict`` and ``times``, over the fastest."""
+        """Return one row per system, the fastest first: the columns of ``Outcome.to_dict``, and ``times`` relative
+        to the fastest."""
         rows = [one.to_dict() for one in self.outcomes]
         frame = pd.DataFrame(rows)
         if len(frame):
@@ -117,7 +121,7 @@ class Outcomes:
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "topology": self.topology.name,
             "job": self.job.name,
@@ -133,7 +137,7 @@ class Outcomes:
         return as_html(report_of(self, assumptions=True))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as a page (.html), a table for a person (.md) or for a program (.csv), or all of it (.json).
+        """Write a page (.html), a table to read (.md), a table for programs (.csv), or everything (.json).
 
         Raises FileError for another ending.
         """
@@ -153,7 +157,7 @@ class Outcomes:
 def stream_outcomes(
     topology: Topology, job: Job, systems: Asked, budget: Budget, executor: Executor | None = None
 ) -> Iterator[Outcomes]:
-    """All outcomes so far, after each system; with an executor each is chosen on a worker of it."""
+    """Yield all outcomes so far, after each system. With an executor, its workers choose the plans."""
     wanted = chosen(systems)
     found: list[Outcome] = []
     for outcome in outcomes_in_order([(one, topology, job, budget) for one in wanted], executor):
@@ -162,11 +166,11 @@ def stream_outcomes(
 
 
 OURS = "dtfm-lab"
-"""Name of the lab's own system in the registry."""
+"""Registry name of the lab's own system."""
 
 
 def what_the_job_fixes(outcome: Outcome, job: Job) -> str:
-    """Why the lab's own row has other seconds than ``lab.plan``: the job fixes what is open here. Empty otherwise."""
+    """Say why the lab's own row differs from ``lab.plan``: the job pins what is open here. Empty otherwise."""
     if outcome.strategy.name != OURS or outcome.found is None:
         return ""
     shape, chosen_shape = (job.n_stages, job.n_replicas), (outcome.job.n_stages, outcome.job.n_replicas)
@@ -191,9 +195,9 @@ HEAD = (
 
 
 def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
-    """A table of the outcomes, and what each chose or why it has no plan.
+    """Yield a table of the outcomes, then what each system chose or why it has no plan.
 
-    With ``assumptions`` these, too, with their sources, and the reasons of what is not modelled.
+    With ``assumptions``, also the assumptions with their sources, and why other systems are not modelled.
     """
     least_s = min((one.iteration_s for one in found if one.iteration_s is not None), default=1.0)
     yield f"**{found.sentence}.**"
@@ -243,38 +247,38 @@ def _line(one: Outcome, least_s: float) -> tuple[str, ...]:
 
 
 def _times(ratio: float) -> str:
-    """With three figures at least."""
+    """Format a ratio with at least three figures."""
     return f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One outcome as it is drawn."""
+    """One outcome as a bar of the chart."""
 
     outcome: Outcome
     parts: tuple[tuple[str, float, float], ...]
-    """Cause, its seconds, and the length in seconds at which it is drawn: less where the bar is cut."""
+    """Cause, its seconds, and the length in seconds at which it is drawn. The length is less if the bar is cut."""
     cut: bool
-    """Whether the bar goes beyond the scale; its parts then keep their proportions."""
+    """True if the bar exceeds the scale. Its parts keep their proportions."""
 
     @property
     def name(self) -> str:
-        """The title, marked where the system changes the training itself."""
+        """The title, marked if the system changes the training itself."""
         return marked_title(self.outcome)
 
     @property
     def length_s(self) -> float:
-        """Seconds at which the whole bar is drawn; zero without a plan."""
+        """Length of the whole bar in seconds; 0 without a plan."""
         return sum(displayed_s for _, _, displayed_s in self.parts)
 
 
 def marked_title(outcome: Outcome) -> str:
-    """The system's title, marked where it changes the training itself."""
+    """Return the system's title, marked if it changes the training itself."""
     return f"{outcome.title} {CHANGES}" if outcome.strategy.mathematics else outcome.title
 
 
 def bars(outcomes: Iterable[Outcome]) -> list[Bar]:
-    """A bar for each outcome, in their order; without parts where there is no plan."""
+    """Return a bar for each outcome, in their order. An outcome without a plan has a bar without parts."""
     given = list(outcomes)
     seconds = [one.iteration_s for one in given if one.iteration_s is not None]
     scale_s = max(seconds, default=1.0)

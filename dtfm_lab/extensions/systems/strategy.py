@@ -27,26 +27,26 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 TRIED = "tried"
-"""All that the system offers, the fastest that fits being taken."""
+"""The model tries every option that the system offers and takes the fastest one that fits."""
 ORDERS = ("dp-pp", "pp-dp")
-"""Which ranks are neighbours: those of a data-parallel group, or those of a pipeline."""
+"""Which devices get neighbouring ranks: one data-parallel group's (``dp-pp``) or one pipeline's (``pp-dp``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption(Option):
-    """The annotation of a strategy's field: what is assumed, in a sentence, and where that is from.
+    """Annotation of a strategy's field: one sentence saying what is assumed, and the source of that.
 
     ``transport: Annotated[str, Assumption(help="A stage waits until what it sends has arrived.", source="...")]``
     """
 
     source: str
-    """A paper's section, a file of the system's repository, or what was measured. Never "so that it fits"."""
+    """A section of a paper, a file of the system's repository, or a measurement. Never "so that it fits"."""
 
 
 def checkpointings(job: Job, checkpointing: str, offered: tuple[str, ...] = ("none", "block")) -> list[str]:
-    """Each checkpointing that a user tries, the least first.
+    """Return the kinds of checkpointing that a user tries, the one that recomputes least first.
 
-    ``selective`` is left out where the model's layers do not say what it keeps.
+    ``selective`` is left out if the model's layers do not say what it keeps.
     """
     if checkpointing != TRIED:
         return [checkpointing]
@@ -55,65 +55,79 @@ def checkpointings(job: Job, checkpointing: str, offered: tuple[str, ...] = ("no
 
 
 def shardings(job: Job, sharding: str) -> tuple[str, ...]:
-    """What replicas split that a user tries: nothing, or the optimiser's states; the first for a single replica."""
+    """Return the shardings that a user tries: nothing, or the optimizer's states (ZeRO-1). A single replica has only
+    the first."""
     tried = ("none", "zero-1") if sharding == TRIED else (sharding,)
     return tried[:1] if job.n_replicas == 1 else tried
 
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """A shaped job on some devices, in each of several ways to train it."""
+    """A job of one shape on some devices, with each way to train it."""
 
     topology: Topology
-    """Grouped where the job has tensor parallelism."""
+    """Grouped if the job has tensor parallelism."""
     job: Job
     grid: IntArray
     """(stages, replicas) devices."""
     ways: Sequence[Mapping[str, Any]] = ({},)
-    """Fields of the job, changed; none, once, where it is trained as it is."""
+    """For each way, the fields of the job that it changes. By default there is one way, which changes none."""
     least_s: float = 0.0
-    """Seconds that no plan of it goes below."""
+    """Lower bound in seconds: no plan of this branch is faster."""
     refusals: list[str] = dataclasses.field(default_factory=list)
-    """Why ways that were tried make no plan."""
+    """Why some of the ways that were tried make no plan."""
 
     def __len__(self) -> int:
         return len(self.ways)
 
     def plans(self) -> Iterator[Plan]:
-        """Its plans, not priced: their communication cost is not counted (``priced``)."""
+        """Yield its plans without their communication cost (see ``priced``)."""
         for fields in self.ways:
             try:
                 job = self.job.with_fields(**fields)
                 yield unpriced_plan(self.topology, job, self.grid)
-            except LabError as error:  # what the schedule, the sharding or the model does not allow
+            except LabError as error:  # the schedule, the sharding or the model does not allow it
                 self.refusals.append(str(error))
 
 
 def priced(plan: Plan) -> Plan:
-    """The plan with its communication cost."""
+    """Return the plan with its communication cost."""
     rank_map = plan.placement.rank_map(len(plan.topology))
     return evaluate(plan.topology, plan.job, rank_map=rank_map).changed(queueing=plan.queueing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How long a strategy that searches may search, and from which seed."""
+    """How long a strategy with a search may search, and with which seed."""
 
-    seconds: Annotated[float, Option(help="Of each system's search, where it has one.", unit="s", above=0)] = 2.0
+    seconds: Annotated[float, Option(help="Search time of each system that searches.", unit="s", above=0)] = 2.0
     steps: Annotated[
-        int | None, Option(help="Generations instead of seconds: reproducible.", unit="generations", least=1)
+        int | None,
+        Option(
+            help="Generations of each search, instead of seconds. Makes results reproducible.",
+            unit="generations",
+            least=1,
+        ),
     ] = None
-    seed: Annotated[int, Option(help="Seed of the searches, and of what is drawn.", least=0)] = 0
+    seed: Annotated[int, Option(help="Seed of searches and of random choices.", least=0)] = 0
     efficiency: Annotated[
         float | None,
-        Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
+        Option(
+            help="Share of its peak that a device reaches. By default it follows from the GPU and the matrix shapes.",
+            above=0,
+            most=1,
+        ),
     ] = None
     queueing: Annotated[
-        str, Option(help="Which messages wait for each other, those of a pair or of a NIC.", choices=QUEUEING)
+        str,
+        Option(
+            help="Which messages wait for each other: those between the same two devices, or on the same NIC.",
+            choices=QUEUEING,
+        ),
     ] = "pairs"
-    """As in ``lab.plan``, so that both give one plan the same seconds. Every pair of devices has its own link, except
-    where the network says which NIC a device uses. A system that sends to many devices at once looks faster this way
-    than on hosts with one NIC: ``Outcome.nics_s`` says by how much."""
+    """The same default as ``lab.plan``, so that both predict the same seconds for a plan. Every pair of devices has its
+    own link, unless the network says which NIC a device uses. A system that sends to many devices at once looks faster
+    this way than on hosts with one NIC. ``Outcome.nics_s`` says by how much."""
 
     def __post_init__(self) -> None:
         check_options(self, thing="strategies")
@@ -121,59 +135,62 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy(ABC):
-    """What one system would do: its fields are what its model assumes, each with a sentence and a source.
+    """What one system would do. Its fields are the assumptions of its model, each with a sentence and a source.
 
-    A strategy yields the plans that the system lets its user choose from; the fastest that fits the devices' memory is
-    taken, as a user who tries them all would take it. Every plan's job has the model, the global batch, the sequence
-    and the precision of the job that was asked for: only how it is trained may differ.
+    A strategy yields the plans that the system lets its user choose from. The lab takes the fastest that fits the
+    devices' memory, as a user who tries them all would. Every plan's job keeps the model, global batch, sequence length
+    and precision of the requested job. Only how it is trained may differ.
     """
 
     name: ClassVar[str] = ""
-    """As it is registered."""
+    """The name under which it is registered."""
     title: ClassVar[str]
     """The system's name as its authors write it."""
     cite: ClassVar[str]
     """Authors, venue and year."""
     url: ClassVar[str] = ""
     mathematics: ClassVar[str] = ""
-    """What it changes of the training itself, such as when replicas average; empty where losses stay those of one
-    process. Seconds of systems that differ in it do not compare: a loss may need more iterations."""
+    """What it changes about the training itself, such as when replicas average. Empty if its losses equal a single
+    process's. Otherwise its seconds alone do not compare with other systems': reaching a loss may need more
+    iterations."""
     searches: ClassVar[bool] = False
-    """Whether its plans are found by a search that takes the budget's seconds or steps."""
+    """True if a search finds its plans within the budget's seconds or steps."""
 
     def __post_init__(self) -> None:
         check_options(self, thing=f"system {self.name}", error=LabError)
 
     @abstractmethod
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """The plans that it lets its user choose from, none twice; those that do not fit are left out by the caller.
+        """Yield the plans that it lets its user choose from, each once. The caller drops those that do not fit.
 
-        ``job`` is the work alone (``work_of``). Raises LabError, such as PlanError, where the system cannot train it
-        here at all.
+        ``job`` is only the work (``work_of``). Raises LabError, such as PlanError, if the system cannot train it here
+        at all.
         """
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
-        """The same plans; those that differ in flags alone may be one branch, made into plans where one may be best."""
+        """Yield the same plans. Plans that differ only in flags may come as one branch, so that only promising ones are
+        built."""
         yield from self.plans(topology, job, budget)
 
     def trace(self, plan: Plan, budget: Budget) -> Trace:
-        """One iteration of a plan, predicted."""
+        """Return the predicted trace of one iteration."""
         return simulate(plan, efficiency=budget.efficiency, queueing=budget.queueing)
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
-        """Seconds of an iteration. They are those of ``trace`` where a system has no closed form of its own."""
+        """Return the seconds of an iteration: those of ``trace``, unless the system has its own closed form."""
         if type(self).trace is not Strategy.trace:
             return self.trace(plan, budget).iteration_s
         return iteration_seconds(plan, efficiency=budget.efficiency, queueing=budget.queueing)
 
     def averaging_s(self, plan: Plan, budget: Budget) -> float:
-        """The part of ``seconds`` that a closed form of its own adds for averaging; 0 where the schedule has it."""
+        """Return the part of ``seconds`` that its own closed form adds for averaging. 0 if the schedule includes
+        averaging."""
         return 0.0
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """Seconds that ``seconds`` does not go below, found without it; 0 where nothing is known.
+        """Return a lower bound of ``seconds`` that is cheap to compute; 0 if none is known.
 
-        The plans of a system are tried from the least of these on.
+        Plans are tried in the order of their lower bounds.
         """
         if not self.simulated:
             return 0.0
@@ -181,18 +198,18 @@ class Strategy(ABC):
 
     @property
     def simulated(self) -> bool:
-        """Whether its seconds are those of ``simulate``, and no closed form or simulator of its own."""
+        """True if its seconds come from ``simulate``, not from its own closed form or simulator."""
         return type(self).trace is Strategy.trace and type(self).seconds is Strategy.seconds
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What is assumed, in the order of the fields."""
+        """Assumptions of the model, in the order of its fields."""
         return tuple(cast(Assumption, one) for one in options_of(type(self)))
 
     @property
     def assumed(self) -> list[dict[str, Any]]:
-        """Each assumption's name, value, sentence and source as plain values; of one that was changed, the source says
-        what the model itself assumes."""
+        """Name, value, sentence and source of each assumption, as plain values. For a changed assumption the source
+        also gives the model's default."""
         return [
             {"name": one.name, "value": (value := getattr(self, one.field)), "help": one.help}
             | {"source": one.source if value == one.default else f"changed from {one.default}: {one.source}"}
@@ -201,7 +218,7 @@ class Strategy(ABC):
 
     @property
     def changed(self) -> str:
-        """The assumptions that are not the model's own, such as ``transport overlapped``; empty where all are."""
+        """The assumptions that differ from the model's defaults, such as ``transport overlapped``. Empty if none do."""
         return ", ".join(
             _in_words(one.name, getattr(self, one.field))
             for one in self.assumptions
@@ -210,12 +227,12 @@ class Strategy(ABC):
 
     @property
     def label(self) -> str:
-        """The name, with the assumptions that were changed: ``megatron (transport overlapped)``."""
+        """The name with the changed assumptions: ``megatron (transport overlapped)``."""
         return self._with_changes(self.name or type(self).__name__)
 
     @property
     def heading(self) -> str:
-        """The title, with the assumptions that were changed: ``Megatron-LM (transport overlapped)``."""
+        """The title with the changed assumptions: ``Megatron-LM (transport overlapped)``."""
         return self._with_changes(self.title)
 
     def _with_changes(self, name: str) -> str:
@@ -224,14 +241,14 @@ class Strategy(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class GridStrategy(Strategy):
-    """A system whose plans are grids of devices, without a search, as its user's flags say."""
+    """A system whose plans are grids of devices that its user's flags describe. It needs no search."""
 
     @abstractmethod
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
-        """Every grid, in the ways that its flags allow."""
+        """Yield every grid, with each way to train it that its flags allow."""
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """All of them."""
+        """Yield every plan of the branches."""
         for one in self.branches(topology, job, budget):
             yield from [one] if isinstance(one, Plan) else map(priced, one.plans())
 
@@ -244,11 +261,11 @@ def _in_words(name: str, value: object) -> str:
 
 
 FORMER: dict[str, dict[str, Any]] = read_mapping(Path(__file__).parent / "modelled" / "former.yaml")
-"""Former names of systems: what each is now, or what to ask for in its place."""
+"""Former names of systems: what each is called now, or what to ask for instead."""
 
 
 class Systems(Registry[type[Strategy]]):
-    """Systems by name; a former name raises UnknownName with what to ask for in its place."""
+    """Systems by name. A former name raises UnknownName, which says what to ask for instead."""
 
     def __getitem__(self, name: str) -> type[Strategy]:
         if name in FORMER and name not in self:
@@ -266,7 +283,8 @@ def _replaced(name: str) -> str:
 
 
 def current_system(name: str) -> tuple[str, dict[str, Any]]:
-    """The system that a name stands for, and assumptions that a former name implies, of which a warning is given.
+    """Return the system that a name means now, and the assumptions that a former name implies. A former name gives a
+    warning.
 
     Raises UnknownName for a former name that no system has taken over.
     """
@@ -282,19 +300,18 @@ def current_system(name: str) -> tuple[str, dict[str, Any]]:
 strategies = Systems(
     "system", group="dtfm_lab.strategies", fits=lambda entry: isinstance(entry, type) and issubclass(entry, Strategy)
 )
-"""Models of systems by name; a package of one's own adds one through an entry point of the group."""
+"""Models of systems by name. Your package can add one through an entry point of this group."""
 
 
 SAID = read_mapping(Path(__file__).parent / "modelled" / "assumptions.yaml")
-"""What is said of the strategies of this package, by the names of their classes, and of assumptions that they share."""
+"""Texts about this package's strategies, by class name, and about the assumptions that they share."""
 CHOICES: dict[str, Collection[str]] = {"planners": planners, "synchronisations": synchronisations}
-"""Names that packages of one's own may add to, and a file can therefore not list."""
+"""Names that your package can add to, so that a file cannot list them."""
 S = TypeVar("S", bound=type[Strategy])
 
 
 def described(kind: S) -> S:
-    """Decorator of a strategy whose words are in ``modelled/assumptions.yaml``: its title and citation, and of its
-    fields the assumptions."""
+    """Decorate a strategy whose texts are in ``modelled/assumptions.yaml``: its title, citation and assumptions."""
     about, types = dict(SAID[kind.__name__]), get_type_hints(kind)
     for field, own in about.pop("assumptions", {}).items():
         said = SAID["shared"].get(field, {}) | own
@@ -307,9 +324,9 @@ def described(kind: S) -> S:
 
 
 def variant(system: str, **assumptions: Any) -> Strategy:
-    """A system with some of its assumptions changed, the others as its model has them.
+    """Return a system with some of its assumptions changed.
 
-    ``variant("megatron", transport="overlapped")``. Raises UnknownName for a system or an assumption that is none, and
+    ``variant("megatron", transport="overlapped")``. Raises UnknownName for an unknown system or assumption, and
     LabError for a value that is not allowed.
     """
     system, implied = current_system(system)
@@ -320,12 +337,14 @@ def variant(system: str, **assumptions: Any) -> Strategy:
 
 
 def work_of(job: Job) -> Job:
-    """The work of a job: model, sequences, precision, and the micro-batch where it is given; how it is cut, averaged
-    and sent is what systems differ in."""
+    """Return only the work of a job: model, sequences, precision, and the micro-batch if it is given.
+
+    How the job is cut, averaged and sent is left out, because that is what systems choose.
+    """
     return Job(
         name=job.name, model=job.modelled(), global_batch=job.global_batch, microbatch=job.microbatch, dtype=job.dtype
     )
 
 
 NOT_MODELLED: dict[str, str] = read_mapping(Path(__file__).with_name("not_modelled.yaml"))
-"""Systems of the field that have no model here, each with the reason, the nearest that has one, and its source."""
+"""Systems of the field without a model here. Each has the reason, the nearest modelled system and a source."""

@@ -1,4 +1,4 @@
-"""One quantity of a network or a job, and how both look at another value of it: what systems are compared along."""
+"""Axes along which systems are compared: one quantity of a network or a job, and both at other values of it."""
 
 import math
 from collections.abc import Callable
@@ -13,38 +13,39 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import BoolArray, from_ms, to_gbps, to_ms
 
 AXES = ("bandwidth", "latency", "batch", "compute")
-"""Names of what systems are compared along."""
+"""Names of the quantities along which systems are compared."""
 BETWEEN = ("hosts", "regions")
 LATENCIES_MS = (0.1, 1000.0)
-"""First and last value where the network's own latencies are all 0."""
+"""First and last value of the axis if all latencies of the network are 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One quantity of a network or a job, its own value, and what changes with another."""
+    """One quantity of a network or a job, its present value, and what changes with it."""
 
     name: str
     noun: str
     """What a sentence calls it."""
     own: float
-    """The value of the network and the job as they are."""
+    """The present value of the network and the job."""
     unit: str
     title: str
-    """What an axis of a figure is called, with the unit."""
+    """Title of the axis in a figure, with the unit."""
     network: Callable[[Topology, float, float], Topology] | None = None
-    """The network at a value, which now has another one; None where the batch changes instead."""
+    """``network(topology, value, present_value)`` returns the network at a value. None if the batch changes instead."""
     grain: int = 0
-    """Of which values are multiples; 0 where any number is one."""
+    """Values are multiples of this number; 0 allows any number."""
 
     def at(self, topology: Topology, job: Job, value: float, was: float | None = None) -> tuple[Topology, Job]:
-        """Network and job at a value; they have the value ``was`` now, its own where None. Raises LabError where they
-        have none."""
+        """Return network and job at a value. ``was`` is their present value, by default ``own``. Raises LabError if
+        they cannot have the value."""
         if self.network is None:
             return topology, job.with_fields(global_batch=int(value))
         return self.network(topology, value, self.own if was is None else was), job
 
     def checked(self, value: object) -> float:
-        """A value as a number; raises LabError for what is none above 0, or not whole where it has to be."""
+        """Return a value as a float. Raises LabError unless it is a number above 0, and a whole one if ``grain``
+        asks for it."""
         number = value if isinstance(value, int | float | np.number) and not isinstance(value, bool) else math.nan
         if not (math.isfinite(number) and number > 0):
             raise LabError(f"a value of {self.name} is {value!r}; wanted a number above 0 ({self.unit})")
@@ -53,14 +54,16 @@ class Axis:
         return float(number)
 
     def usual(self, n: int) -> list[float]:
-        """About n values around the own one, which is one of them: a factor of 4 apart, of 2 where they are whole."""
+        """Return about n values around the present one, which is included. They are a factor of 4 apart, or of 2 if
+        they are whole numbers."""
         if self.own <= 0:
             return self.spread(*LATENCIES_MS, n)
         values = [self.own * (2.0 if self.grain else 4.0) ** (i - n // 2) for i in range(n)]
         return [value for value in values if not self.grain or not value % self.grain]
 
     def spread(self, low: float, high: float, n: int) -> list[float]:
-        """About n values from low to high in equal ratios. A batch is doubled: what it divides into stays so."""
+        """Return about n values from low to high in equal ratios. Batches grow by powers of 2, so that they stay
+        divisible."""
         if not self.grain:
             return [float(f"{value:.6g}") for value in np.geomspace(low, high, n)]
         octaves = math.log2(high / low)
@@ -68,9 +71,10 @@ class Axis:
         return [low * ratio**i for i in range(n + 1) if low * ratio**i <= high]
 
     def middle(self, low: float, high: float) -> float | None:
-        """The value halfway between two in ratio; None where none is left.
+        """Return the geometric mean of two values; None if no value is left between them.
 
-        Batches come to a sixteenth of the lower one, in powers of two, so that they keep dividing.
+        A batch is rounded to a multiple of a power of two near a sixteenth of the lower value, so that it stays
+        divisible.
         """
         middle = math.sqrt(low * high)
         if self.grain:
@@ -79,12 +83,12 @@ class Axis:
         return middle if low < middle < high else None
 
     def text(self, value: float) -> str:
-        """A value with its unit."""
+        """Return a value with its unit."""
         return f"{value:,.0f} {self.unit}" if value >= 999.5 else f"{value:.3g} {self.unit}"
 
 
 def variation(name: str, topology: Topology, job: Job, *, between: str = "hosts") -> Axis:
-    """What of a network and a job varies under a name. Raises LabError where nothing of them does."""
+    """Return the axis of this name for a network and a job. Raises LabError if it cannot vary here."""
     if name == "batch":
         return Axis(
             name=name,
@@ -114,7 +118,8 @@ def variation(name: str, topology: Topology, job: Job, *, between: str = "hosts"
 
 
 def apart(topology: Topology, between: str) -> BoolArray:
-    """(N, N) the links between devices of two hosts, or of two regions; a device that names no host is one alone."""
+    """Return (N, N): True for links between devices of different hosts, or of different regions. A device without a
+    host is a host of its own."""
     of = [one.region for one in topology.devices] if between == "regions" else []
     of = of or [one.host or f"\0{i}" for i, one in enumerate(topology.devices)]
     names = np.array(of, dtype=object)
@@ -123,8 +128,10 @@ def apart(topology: Topology, between: str) -> BoolArray:
 
 
 def _linked(between: str, of: str, topology: Topology, value: float, was: float) -> Topology:
-    """The network with ``bandwidth`` or ``latency`` of the links between hosts or regions times one factor; those
-    within keep theirs. Latencies that are all 0 become the value."""
+    """Return the network with the ``bandwidth`` or ``latency`` of links between hosts or regions scaled by one factor.
+
+    Links within them stay the same. Latencies that are all 0 become the value.
+    """
     mask = apart(topology, between)
     if was > 0:
         scaled = topology.scaled(**{of: value / was})
@@ -142,7 +149,7 @@ def _linked(between: str, of: str, topology: Topology, value: float, was: float)
 
 
 def _computing(topology: Topology, value: float, was: float) -> Topology:
-    """Devices of so many times their peak, with the memory that they have."""
+    """Return the network with all peaks scaled by one factor. Memory stays the same."""
     factor = value / was
     faster = tuple(replace(one, peak_flop_per_s=one.peak_flop_per_s * factor) for one in topology.devices)
     return replace(topology, devices=faster)

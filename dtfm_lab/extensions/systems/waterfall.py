@@ -1,8 +1,8 @@
 """A waterfall from one model to another: one switch at a time, with the seconds after each.
 
-A switch says what holds from here on, why and by which source. The system chooses its plan anew under it, as its user
-would, or the plan of the step before is held and only fields of its job change. Each step is one prediction, so the
-changes add up to the whole by construction; they depend on the order of the switches.
+A switch changes one assumption and says why, with a source. Under it the system chooses its plan again, as its user
+would. Or the previous step's plan is held, and only fields of its job change. Each step is one prediction, so the
+changes add up to the whole by construction. They depend on the order of the switches.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.planning import evaluate
 
 INSIDE = 1e-9
-"""Relative distance to a published number that counts as rounding."""
+"""Relative distance from a published number that counts as rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Switch:
-    """What holds from here on; what is None stays as it was before. The first switch is the start."""
+    """What changes from this step on. None leaves a field as before. The first switch is the start."""
 
     sentence: str
-    """What is assumed now, such as ``A stage waits until what it sends has arrived.``"""
+    """What is now assumed, such as ``A stage waits until what it sends has arrived.``"""
     source: str = ""
-    """Where that is from; empty where it is the reader's own question."""
+    """Where the assumption comes from; empty if it is the reader's own question."""
     strategy: Strategy | None = None
     """The system, with its assumptions."""
     against: Strategy | None = None
-    """The system whose seconds it is divided by; the whole waterfall is then in times instead of seconds."""
+    """The system to compare with. All values are then multiples of its seconds."""
     topology: Topology | None = None
     job: Job | None = None
     budget: Budget | None = None
-    """Efficiency, queueing and limits of the searches."""
+    """Efficiency, queueing and search limits."""
     held: Mapping[str, Any] | None = None
-    """Fields of the job that change while the plan of the step before is held; ``{}`` to hold it on another network.
-    Where None, the system chooses its plan anew."""
+    """Fields of the job that change while the previous step's plan is held. ``{}`` holds it on another network. With
+    None, the system chooses its plan again."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WaterfallStep:
-    """One switch, and what comes out under it."""
+    """One switch and its outcome."""
 
     switch: Switch
     outcome: Outcome
     against: Outcome | None = None
-    """What the system comes to whose seconds it is divided by."""
+    """The outcome of the system to compare with."""
     before: WaterfallStep | None = None
-    """The last step before it that has a value."""
+    """The last earlier step that has a value."""
 
     @property
     def sentence(self) -> str:
@@ -68,43 +68,43 @@ class WaterfallStep:
 
     @property
     def source(self) -> str:
-        """Where the assumption is from."""
+        """Where the assumption comes from."""
         return self.switch.source
 
     @property
     def held(self) -> bool:
-        """Whether the plan of the step before was held."""
+        """True if the previous step's plan was held."""
         return self.switch.held is not None
 
     @property
     def iteration_s(self) -> float | None:
-        """Seconds of an iteration; None where the system has no plan."""
+        """Seconds of an iteration; None if the system has no plan."""
         return self.outcome.iteration_s
 
     @property
     def value(self) -> float | None:
-        """Seconds, or times the seconds of the system that it is compared with; None where either has no plan."""
+        """Seconds, or a multiple of the compared system's seconds; None if either has no plan."""
         if self.against is None or self.iteration_s is None:
             return self.iteration_s
         return None if not self.against.iteration_s else self.iteration_s / self.against.iteration_s
 
     @property
     def change(self) -> float | None:
-        """The value less that of the step before; None of the first."""
+        """The value minus the previous step's; None for the first step."""
         if self.before is None or self.before.value is None or self.value is None:
             return None
         return self.value - self.before.value
 
     @property
     def ratio(self) -> float | None:
-        """The value over that of the step before; None of the first."""
+        """The value divided by the previous step's; None for the first step."""
         if self.before is None or not self.before.value or self.value is None:
             return None
         return self.value / self.before.value
 
     @property
     def fits(self) -> bool:
-        """Whether there is a plan that fits the memory of its devices; one that is held may not."""
+        """True if there is a plan and it fits the devices' memory. A held plan may not fit."""
         return self.outcome.found is not None and self.outcome.memory.fits
 
 
@@ -114,17 +114,17 @@ class Waterfall:
 
     steps: tuple[WaterfallStep, ...]
     published: tuple[float, float] | None = None
-    """Least and most of what was published for the last step, in seconds, or in times where that is the unit."""
+    """Lowest and highest published value for the last step, in seconds or as a multiple, like the values."""
     published_source: str = ""
 
     @property
     def in_times(self) -> bool:
-        """Whether values are times the seconds of another system, and not seconds."""
+        """True if values are multiples of another system's seconds."""
         return self.steps[-1].against is not None
 
     @property
     def start(self) -> float | None:
-        """The value of the first step: seconds or times."""
+        """The first step's value."""
         return self.steps[0].value
 
     @property
@@ -134,9 +134,10 @@ class Waterfall:
 
     @property
     def residue(self) -> float | None:
-        """What no switch explains: the nearest published value over the last step's; 1 within the published range.
+        """What no switch explains: the nearest published value divided by the last step's; 1 within the published
+        range.
 
-        1.2 says that the published number is 1.2 times what the model comes to. None where nothing was published.
+        1.2 means that the published number is 1.2 times the model's. None if nothing was published.
         """
         if self.published is None or not self.end:
             return None
@@ -146,12 +147,12 @@ class Waterfall:
         return (low if self.end < low else high) / self.end
 
     def text_of(self, value: float) -> str:
-        """A value with its unit: ``12.4 s``, ``1.62 times``."""
+        """Return a value with its unit: ``12.4 s``, ``1.62 times``."""
         return f"{value:.2f} times" if self.in_times else format_s(value)
 
     @property
     def published_text(self) -> str:
-        """What was published, with its unit: ``3.8 to 4.8 times``; empty where nothing was."""
+        """The published value with its unit: ``3.8 to 4.8 times``; empty if nothing was published."""
         if self.published is None:
             return ""
         low, high = (f"{end:.3g}" if end < 1000 else f"{end:,.0f}" for end in self.published)
@@ -159,7 +160,7 @@ class Waterfall:
 
     @property
     def sentence(self) -> str:
-        """From the first to the last value, the switch that changes most, and what remains."""
+        """The first and last value, the switch that changes the most, and what is left unexplained."""
         if self.start is None or self.end is None:
             return f"no plan at the start: {self.steps[0].outcome.reason}"
         text = f"from {self.text_of(self.start)} to {self.text_of(self.end)} by {len(self.steps) - 1} switches"
@@ -182,8 +183,8 @@ class Waterfall:
         return len(self.steps)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a switch: sentence, value, ratio to the row before, seconds, their change, shape, whether the plan
-        was held and fits, why there is none, and the source."""
+        """Return one row per switch: sentence, value, its change and ratio to the row before, seconds and their change,
+        system, shape, whether the plan was held and fits, why there is no plan, and the source."""
         rows = []
         for step in self.steps:
             job = None if step.outcome.found is None else step.outcome.job
@@ -205,7 +206,7 @@ class Waterfall:
         return frame.assign(change_s=frame["iteration_s"] - frame["iteration_s"].ffill().shift())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "sentence": self.sentence,
             "unit": "times" if self.in_times else "s",
@@ -232,20 +233,20 @@ def waterfall(
     published: float | tuple[float, float] | None = None,
     published_source: str = "",
 ) -> Waterfall:
-    """The waterfall of some switches, each on top of those before it.
+    """Return the waterfall of these switches, each on top of those before it.
 
     Parameters
     ----------
     switches
         The first is the start and names a strategy.
     published
-        What was published for the last step, or the least and the most of it: in seconds, or in times where the
-        switches name a system to compare with.
+        The published value for the last step, or its lowest and highest value. In seconds, or a multiple if a
+        switch names a system to compare with.
 
     Raises
     ------
     LabError
-        A start without a strategy, or a plan to hold where there is none.
+        The first switch has no strategy, or there is no plan to hold.
     """
     switches, known = list(switches), _range_of(published)
     if not switches or switches[0].strategy is None or switches[0].held is not None:
@@ -257,7 +258,8 @@ def waterfall(
     outcomes: dict[tuple[int, ...], Outcome] = {}
 
     def chosen(strategy: Strategy) -> Outcome:
-        """What a switch leaves alone is the same object, and not searched again."""
+        """Return the system's outcome. Objects that a switch leaves unchanged are the same, so their search is not
+        repeated."""
         key = id(strategy), id(topology), id(job), id(budget)
         if key not in outcomes:
             outcomes[key] = outcome_of(strategy, topology, job, budget)
@@ -282,7 +284,7 @@ def waterfall(
 
 
 def _held(plan: Plan, switch: Switch) -> Plan:
-    """The plan with other fields of its job, on another network where the switch has one.
+    """Return the plan with other fields of its job, on the switch's network if it has one.
 
     Raises JobError for fields that the plan's shape does not allow.
     """

@@ -1,5 +1,5 @@
-"""What makes a system slower on a network: one thing taken away at a time, its limits, what remains, and the way from
-it to a faster system."""
+"""Why a system is slower on a network: one cause removed at a time, its limits, what remains, and the way to a faster
+system."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from dtfm_lab.extensions.systems.waterfall import Switch, Waterfall, WaterfallSt
 from dtfm_lab.simulation.task_runner import received
 
 MOST_CAUSES = 6
-"""Most causes that the text has a sentence for; the table has all."""
+"""Maximum number of causes that get a sentence in the text. The table has all."""
 REMAINING = "messages"
-"""The ablation that says what remains, and is no cause beside latency and bandwidth."""
+"""The ablation that says what remains. It is not listed as a cause: latency and bandwidth already are."""
 ASSUMED = {"placement": "order", "inner": "tensor_parallel"}
-"""Assumptions of a strategy that cause what has another name here."""
+"""Assumptions of strategies whose effect has another name here."""
 COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence"]
 
 
 TRANSPORT = ("transport",)
 MEMORY = ("sharding", "checkpointing", "recompute", "attention")
 SCHEDULE = ("schedule", "flush_every", "stages_per_device")
-"""Fields of a job that order passes. Forwards ahead (``warmups``) are of one schedule and shape, and not among them."""
+"""Fields of a job that determine the order of passes. ``warmups`` belongs to one schedule and shape, so it is not among
+them."""
 AVERAGING = (
     "synchronisation",
     "synchronise_every",
@@ -50,23 +51,23 @@ AVERAGING = (
     "gradient_dtype",
 )
 IN_WORDS = {
-    "overlapped": "hold no stage",
-    "batched": "hold a stage, both directions at once",
-    "blocking": "hold a stage",
+    "overlapped": "do not block a stage",
+    "batched": "block a stage, both directions at once",
+    "blocking": "block a stage",
 }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Why:
-    """Why a system takes so long here: ``text``, ``to_frame()``, ``causes``, ``towards``."""
+    """Why a system takes this long here: ``text``, ``to_frame()``, ``causes``, ``towards``."""
 
     outcome: Outcome
     against: Outcome | None = None
-    """The faster system that it is compared with."""
+    """The faster system to compare with."""
     ablations: tuple[Ablation, ...] = ()
-    """All that was taken away, the greatest gain first."""
+    """Everything that was removed, the greatest gain first."""
     towards: Waterfall | None = None
-    """From the outcome to the one that it is compared with, choice by choice."""
+    """From the outcome to the compared one, choice by choice."""
 
     def __post_init__(self) -> None:
         by_gain = sorted(self.ablations, key=lambda one: one.iteration_s)
@@ -74,50 +75,50 @@ class Why:
 
     @property
     def causes(self) -> tuple[Ablation, ...]:
-        """What saves time when taken away and fits the devices' memory, the greatest gain first."""
+        """What saves time when removed and then still fits the devices' memory, the greatest gain first."""
         return tuple(one for one in self.ablations if one.matters and one.fits and one.name != REMAINING)
 
     @property
     def limits(self) -> tuple[Ablation, ...]:
-        """What would save time, but does not fit the devices' memory."""
+        """What would save time when removed, but would not fit the devices' memory."""
         return tuple(one for one in self.ablations if one.matters and not one.fits)
 
     @property
     def remains_s(self) -> float | None:
-        """Seconds that remain where messages take no time; None before that was simulated."""
+        """Seconds that remain if messages take no time; None until that was simulated."""
         return next((one.iteration_s for one in self.ablations if one.name == REMAINING), None)
 
     @cached_property
     def computing_s(self) -> float:
-        """Seconds of the passes themselves, nothing computed twice, shared evenly by all devices of the network."""
+        """Seconds of the passes alone, without recomputation, shared evenly by all devices of the network."""
         plan = self.outcome.plan
         return plan.job.flop / sum(speeds_of(plan.job, plan.topology.devices, self.outcome.budget.efficiency))
 
     @property
     def times(self) -> float | None:
-        """How many times as long it takes as the system that it is compared with."""
+        """Its seconds divided by the compared system's."""
         if self.against is None or not self.against.iteration_s or self.outcome.iteration_s is None:
             return None
         return self.outcome.iteration_s / self.against.iteration_s
 
     @property
     def text(self) -> str:
-        """The seconds, a sentence a cause, its limits, what remains, and the way to the faster system."""
+        """The seconds, one sentence per cause, the limits, what remains, and the way to the faster system."""
         if self.outcome.iteration_s is None:
             return f"{self.outcome.title} has no plan here: {self.outcome.reason.rstrip('.')}."
         limits = [*(one.sentence for one in self.limits), f"Its memory: {self.outcome.memory.sentence}."]
         return "\n".join([self._headline(), *self._causes(), *limits, *self._rest(), *self._towards()])
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each thing taken away, the greatest gain first, with the source of the assumption behind it.
+        """Return one row per ablation, the greatest gain first, with the source of the assumption behind it.
 
-        Seconds; empty without a plan.
+        Values are in seconds. Empty without a plan.
         """
         rows = [[*(getattr(one, column) for column in COLUMNS), self._source(one)] for one in self.ablations]
         return pd.DataFrame(rows, columns=[*COLUMNS, "source"])
 
     def summary(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "system": self.outcome.name,
             "text": self.text,
@@ -152,7 +153,7 @@ class Why:
 
     def _causes(self) -> list[str]:
         if not self.causes:
-            return ["Nothing taken away alone saves a hundredth of it."] if self.ablations else []
+            return ["Removing any single cause saves less than a hundredth of it."] if self.ablations else []
         shown = [one.sentence for one in self.causes[:MOST_CAUSES]]
         if more := [one.noun for one in self.causes[MOST_CAUSES:]]:
             shown.append(f"Less each: {', '.join(more)}.")
@@ -160,7 +161,7 @@ class Why:
         if without:
             shown.append(f"Less than a hundredth each, or nothing: {', '.join(without)}.")
         if len(self.causes) > 1:
-            shown.append("Each is simulated alone: they hide each other, so their seconds do not add up.")
+            shown.append("Each is simulated alone. Causes can hide each other, so their seconds do not add up.")
         return shown
 
     def _rest(self) -> list[str]:
@@ -172,7 +173,7 @@ class Why:
         n = len(self.outcome.plan.topology)
         return [
             f"{text}: {format_s(self.computing_s)} of computing if all {counted(n, 'device')} shared it evenly; the "
-            "rest is computed twice, or stages that wait for each other, or devices that are idle or uneven."
+            "rest is recomputation, stages that wait for each other, or devices that are idle or uneven."
         ]
 
     def _towards(self) -> list[str]:
@@ -188,7 +189,7 @@ class Why:
         return [f"To {self.against.title}, one choice at a time: {'; '.join(steps)}."]
 
     def _source(self, one: Ablation) -> str:
-        """The source of the strategy's assumption that is taken away; empty where it is none."""
+        """Return the source of the strategy's assumption that was removed; empty if it is not an assumption."""
         wanted = ASSUMED.get(one.name, one.name)
         return next((each.source for each in self.outcome.strategy.assumptions if each.name == wanted), "")
 
@@ -196,23 +197,23 @@ class Why:
 def why_of(
     outcome: Outcome, against: Outcome | Outcomes | Plan | None, progress: Callable[[Why], object] | None
 ) -> Why:
-    """Return the whole explanation, or what there was of it when it was stopped."""
+    """Return the whole explanation, or as much as was computed before it was stopped."""
     return received(stream_why(outcome, against), progress, newest=1)[-1]
 
 
 def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = None) -> Iterator[Why]:
-    """The explanation so far, after each thing taken away, and then after each step to the faster system.
+    """Yield the explanation so far, after each ablation and then after each step to the faster system.
 
     Parameters
     ----------
     against
-        What it is compared with: an outcome, a plan of one's own with simulated seconds, or outcomes: the fastest of
-        them that trains as this one does, or as one process; the fastest of all where none of these is faster.
+        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. Of outcomes, the fastest is
+        taken that trains as this one does or as one process would. If none of these is faster, the fastest of all is.
 
     Raises
     ------
     LabError
-        ``against`` is none of these, has no plan, or is on other devices.
+        ``against`` has another type, has no plan, or is on other devices.
     """
     best = _best_of(outcome, against)
     return _stream(outcome, best)
@@ -231,7 +232,8 @@ def _stream(outcome: Outcome, best: Outcome | None) -> Iterator[Why]:
 
 
 def _fastest(outcome: Outcome, outcomes: Outcomes) -> Outcome:
-    """The fastest that trains as the outcome does or as one process, where that is faster; else the fastest of all."""
+    """Return the fastest that trains as the outcome does or as one process would, if it is faster; else the fastest of
+    all."""
     alike = [
         one
         for one in outcomes
@@ -259,11 +261,11 @@ def _best_of(outcome: Outcome, against: object) -> Outcome | None:
 
 
 def stream_towards(outcome: Outcome, best: Outcome) -> Iterator[Waterfall]:
-    """The steps so far from an outcome to a better one; both have plans.
+    """Yield the steps so far from an outcome to a better one. Both have plans.
 
-    The own plan takes the other's choices one after the other, then this lab places it, then comes the other's plan
-    itself, with its shape and cut, so that nothing is left over. A step that changes nothing is left out, and one that
-    the job does not allow goes with the next.
+    The plan adopts the other's choices one by one. Then this lab places it. The last step is the other's own plan, with
+    its shape and cut, so that nothing stays unexplained. A step that changes nothing is left out. A step that the job
+    does not allow is merged into the next.
     """
     steps = [WaterfallStep(switch=Switch(sentence=f"{outcome.title}, as it is."), outcome=outcome)]
     yield Waterfall(steps=tuple(steps))
@@ -280,7 +282,7 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
         (TRANSPORT, f"messages that {IN_WORDS[other.transport]}"),
         (MEMORY, _memory(other)),
         (AVERAGING, _averaging(other)),
-        (SCHEDULE, f"passes in the order of {other.schedule_name}"),
+        (SCHEDULE, f"the schedule {other.schedule_name}"),
     ):
         differs = {name: getattr(other, name) for name in names if getattr(other, name) != getattr(outcome.job, name)}
         if not differs or (names is SCHEDULE and outcome.job.n_stages == 1):
@@ -289,7 +291,7 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
         waiting.append(words)
         try:
             changed = predicted(strategy, budget, outcome.plan.changed(job=outcome.job.with_fields(**fields)))
-        except LabError:  # not without the choice that follows: the next step has both
+        except LabError:  # impossible without the next choice: the next step combines both
             continue
         yield f"As {title}: {'; '.join(waiting)}.", changed
         before, waiting = changed, []
@@ -302,17 +304,17 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
 
 
 def _placed(outcome: Outcome, plan: Plan) -> Outcome | None:
-    """The fastest placement of the plan's shape that short searches find; None where none is faster."""
+    """Return the fastest placement of the plan's shape that short searches find; None if none is faster."""
     strategy, budget = outcome.strategy, outcome.budget
     found = [predicted(strategy, budget, plan)]
-    with suppress(LabError):  # a job that the search does not know
+    with suppress(LabError):  # the search does not support this job
         found += [predicted(strategy, budget, one) for one in placements(plan, budget)]
     least = min(found, key=lambda one: one.iteration_s or 0.0)
     return None if least.iteration_s == found[0].iteration_s else least
 
 
 def _memory(job: Job) -> str:
-    kept = "no activations computed again" if job.checkpoints == "none" else f"checkpointing by {job.checkpoints}"
+    kept = "no recomputation" if job.checkpoints == "none" else f"checkpointing by {job.checkpoints}"
     return f"sharding {job.sharding}, {kept}"
 
 

@@ -144,7 +144,7 @@ def test_larger_batches_are_doubled_and_a_system_without_a_plan_says_why() -> No
         ({"over": "batch", "values": [2.5]}, "a value of batch is 2.5; wanted a whole number"),
         ({"between": "regions"}, "alike has no links between regions; wanted a network that has some"),
         ({"between": "rooms"}, "no between named 'rooms'; known: hosts, regions"),
-        ({"over": None, "values": [1.0]}, "values is given, and not over; wanted both, such as over='bandwidth'"),
+        ({"over": None, "values": [1.0]}, "values is given without over; wanted both, such as over='bandwidth'"),
         ({"precision": 0}, "crossings: precision is 0; wanted more than 0"),
         ({"system": "megatron"}, "no option named 'system'; did you mean 'systems'"),
     ],

@@ -96,7 +96,7 @@ def test_functions_and_commands_within_quotes_are_read():
         ("torchrun pretrain_gpt.py --micro-batch-size $MBS", "$MBS is not set in the script"),
         ("source config.sh\nrun_it", "no command of the script has flags; it reads config.sh"),
         ("torchrun pretrain_gpt.py $PARAMS", "the flags of pretrain_gpt.py are in $PARAMS"),
-        ("deepspeed pretrain_gpt.py --num-layers 2 --deepspeed --deepspeed_config ds.json", "told by ds.json"),
+        ("deepspeed pretrain_gpt.py --num-layers 2 --deepspeed --deepspeed_config ds.json", "set in ds.json"),
     ],
 )
 def test_what_a_script_leaves_open_is_named(script, says):

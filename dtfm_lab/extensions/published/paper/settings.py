@@ -1,5 +1,7 @@
-"""The settings of DT-FM's evaluation: networks, models and batches, and the seconds that its authors measured, on
-even links too, where an efficiency is from."""
+"""The settings of DT-FM's evaluation: networks, models, batches and measured seconds.
+
+The authors also measured on uniform links, which give an efficiency.
+"""
 
 import statistics
 from collections.abc import Iterator
@@ -24,15 +26,17 @@ CASES = ("datacenter", "spot", "universities", "regional", "worldwide")
 LAYERS, BATCHES = (24, 32, 40), (1024, 2048, 4096)
 DATACENTER, WORLDWIDE = CASES[0], CASES[-1]
 RENTED_GBPS = {"datacenter": 25.0, "spot": 10.0}
-"""Gbit/s of an instance's NIC in the cases whose network the authors left as AWS has it (section 4, cases 1 and 2).
-The matrices of their code have an eighth of it."""
+"""Gbit/s of an instance's NIC in the cases that use AWS's own network (section 4, cases 1 and 2).
+
+The matrices of the authors' code have an eighth of it.
+"""
 INSIDE_GBPS = 100.0
-"""Between GPUs of one instance (section 4)."""
+"""Gbit/s between GPUs of one instance (section 4)."""
 VOCABULARY = 50257
 N_STAGES = N_REPLICAS = 8
 PASSES = 4
-"""Forwards' worth of FLOP that the paper counts in an iteration: a forward, the same again for the backward, whose
-blocks are recomputed, and a backward of two."""
+"""FLOP of an iteration in forwards, as the paper counts them: a forward, another in the backward, which recomputes
+blocks, and two for the backward itself."""
 
 
 @dataclass(frozen=True)
@@ -53,25 +57,26 @@ class Setting:
 
     @cached_property
     def job(self) -> Job:
-        """The work: a classifier on GPT-3 XL's blocks, sequences of 2,048 tokens, micro-batches of one, in fp16."""
+        """The work: a classifier on GPT-3 XL's blocks, with sequences of 2,048 tokens and micro-batches of 1, in
+        fp16."""
         name = f"gpt3-xl, {self.layers} layers"
         return Job(name=name, model=classifier(self.layers), global_batch=self.batch, microbatch=1, dtype="fp16")
 
     @property
     def flop(self) -> float:
-        """FLOP of an iteration as the paper counts them: those of blocks, recomputed ones too."""
+        """FLOP of an iteration as the paper counts them: those of blocks, including recomputation."""
         blocks = (layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK)
         return PASSES * self.batch * sum(layer.forward_flop for layer in blocks)
 
     def published_s(self, system: str) -> float | None:
-        """Seconds that were measured, the median of repetitions or seeds; None where none are published."""
+        """Return the measured seconds, the median over repetitions or seeds; None if none are published."""
         return _published().get((self.case, self.layers, self.batch, system))
 
 
 def settings(
     cases: tuple[str, ...] = CASES, layers: tuple[int, ...] = LAYERS, batches: tuple[int, ...] = BATCHES
 ) -> Iterator[Setting]:
-    """The settings, case by case, the smallest model and batch first."""
+    """Yield the settings, case by case, the smallest model and batch first."""
     for case in cases:
         for n_layers in layers:
             for batch in batches:
@@ -80,7 +85,7 @@ def settings(
 
 @cache
 def network(case: str) -> Topology:
-    """A case's network. Where AWS's own was used, GPUs of an instance share its NIC at the rented rate."""
+    """Return a case's network. In AWS's own network, GPUs of an instance share its NIC at the rented rate."""
     topology = load_topology(case)
     if case not in RENTED_GBPS:
         return topology
@@ -100,9 +105,10 @@ def network(case: str) -> Topology:
 
 @cache
 def classifier(n_layers: int) -> ModelSpec:
-    """GPT-3 XL with other numbers of layers, and a classifier of two classes in place of the words' probabilities.
+    """Return GPT-3 XL with another number of layers, and a classifier of two classes instead of the language-model
+    head.
 
-    The authors trained on QQP, for which embedding and loss cost nearly nothing (results/gpt3_xl_fp16.md); a pooled
+    The authors trained on QQP, so embedding and loss cost almost nothing (results/gpt3_xl_fp16.md). A pooled
     token goes through a layer of d x d and one of d x 2 (modules/task_modules.py).
     """
     model = gpt(
@@ -136,7 +142,7 @@ def _published() -> dict[tuple[str, int, int, str], float]:
 
 
 SEQUENCES = 96
-"""Of a pipeline in an iteration, all flushed once."""
+"""Sequences per pipeline and iteration, all in one flush."""
 Line = dict[str, str]
 
 
@@ -144,7 +150,7 @@ MEASURED = "dt_fm_one_pipeline.csv"
 
 
 def timed_plan(line: Line) -> Plan:
-    """The plan of a measured line: DT-FM's GPipe on links that are all alike."""
+    """Return the plan of a measured line: DT-FM's GPipe on uniform links."""
     n_replicas = int(line["replicas"])
     n = N_STAGES * n_replicas
     job = Job(
@@ -165,26 +171,26 @@ def timed_plan(line: Line) -> Plan:
 
 
 def is_fitted(line: Line) -> bool:
-    """Whether an efficiency is fitted to the line."""
+    """True if an efficiency is fitted to the line."""
     return line["replicas"] == "1" and float(line["bandwidth_gbps"]) >= COMPUTE_BOUND_GBPS
 
 
 def timed_seconds(plan: Plan, efficiency: float) -> float:
-    """Predicted seconds of an iteration."""
+    """Return the predicted seconds of an iteration."""
     return iteration_seconds(plan, efficiency=efficiency)
 
 
 @cache
 def own_factors() -> tuple[float, ...]:
-    """The efficiency of each line of one pipeline whose passes, and not its links, take most of the time."""
+    """Return the efficiency of each line of one pipeline that is bound by its passes, not by its links."""
     fitted = (line for line in numbers(MEASURED) if is_fitted(line))
     return tuple(own_factor(partial(timed_seconds, timed_plan(line)), float(line["seconds"])) for line in fitted)
 
 
 COMPUTE_BOUND_GBPS = 5.0
-"""From this rate on, a hop takes less than a forward: slower links say little of the passes."""
+"""From this rate on, a hop takes less time than a forward. Slower links say little about the passes."""
 
 
 def efficiency() -> float:
-    """Share of a V100's peak that DT-FM's passes reach on AWS p3.2xlarge: the median of those factors."""
+    """Return the share of a V100's peak that DT-FM's passes reach on AWS p3.2xlarge: the median of ``own_factors``."""
     return median(own_factors())

@@ -1,5 +1,8 @@
-"""The systems as DT-FM's authors ran them: strategies with the grid, the ranks and the placements of their scripts; and
-the way from our best Megatron grid against DT-FM's placement to what the paper measured, one assumption at a time."""
+"""The systems as DT-FM's authors ran them: strategies with the grid, ranks and placements of their scripts.
+
+A waterfall leads from our best Megatron grid and DT-FM's placement to the ratio that the paper measured, one assumption
+at a time.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,22 +41,23 @@ from dtfm_lab.planning import evaluate, plan
 
 RESULTS = "DT-FM's authors, results/NeurIPS2022_submission.md of DS3Lab/Decentralized_FM_alpha"
 STEPS = 20
-"""Generations of the search of a placement."""
+"""Generations of the search for a placement."""
 NEVER = 10**6
-"""Micro-batches between two flushes of a pipeline that is not flushed."""
+"""Micro-batches between two flushes if a pipeline is never flushed."""
 
 
 @described
 @dataclass(frozen=True, kw_only=True)
 class MegatronOfThePaper(Megatron):
-    """Megatron-LM as DT-FM's authors ran it: eight replicas, stages x GPUs a layer eight as well, blocks recomputed."""
+    """Megatron-LM as DT-FM's authors ran it: eight replicas, stages x GPUs per layer also eight, with recomputed
+    blocks."""
 
     checkpointing: str = "block"
     grid: int = N_STAGES
     ranks: str = "in order"
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
-        """The grids of the paper; with random ranks, pipelines of single GPUs."""
+        """Yield the grids of the paper. With random ranks, these are pipelines of single GPUs."""
         branches = [one for one in super().branches(topology, job, budget) if isinstance(one, Branch)]
         for found in (one for branch in branches for one in branch.plans()):
             how = found.job
@@ -73,13 +77,13 @@ class MegatronOfThePaper(Megatron):
 @described
 @dataclass(frozen=True, kw_only=True)
 class DTFMOfThePaper(DTFM):
-    """DT-FM as its authors ran it: one placement a network, found for the message sizes of its code."""
+    """DT-FM as its authors ran it: one placement per network, found for the message sizes of its code."""
 
     case: str = ""
     n_stages: int | None = N_STAGES
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """The job on the network's placement."""
+        """Yield the job on the network's placement."""
         ranks = placement(self.case).rank_map
         for shaped in self._shaped(len(topology), job):
             yield self._flushed(evaluate(topology, shaped, rank_map=ranks))
@@ -87,7 +91,7 @@ class DTFMOfThePaper(DTFM):
 
 @cache
 def placement(case: str) -> Plan:
-    """The plan of least communication cost for the matrices and the message sizes of DT-FM's code."""
+    """Return the plan with the lowest communication cost for the matrices and message sizes of DT-FM's code."""
     return plan(load_topology(case), load_job("dtfm-gpt3-xl"), "evolutionary", seed=0, steps=STEPS)
 
 
@@ -103,7 +107,7 @@ HAS_RANDOM = "megatron-random"
 
 
 def systems_of(system: str, case: str) -> list[Strategy]:
-    """The strategies of which the fastest is a system's entry in a case of the table."""
+    """Return the strategies of a system in a case of the table. Its entry is the fastest of them."""
     if system == "dt-fm":
         return [DTFMOfThePaper(case=case)]
     if system == "dt-fm-random":
@@ -119,19 +123,19 @@ def systems_of(system: str, case: str) -> list[Strategy]:
 
 
 def outcome(system: str, setting: Setting, budget: Budget) -> Outcome:
-    """What comes out for a system of the table."""
+    """Return the outcome of a system of the table."""
     found = [outcome_of(one, setting.topology, setting.job, budget) for one in systems_of(system, setting.case)]
     with_plan = [one for one in found if one.iteration_s is not None]
     return min(with_plan, key=lambda one: one.iteration_s or 0.0) if with_plan else found[0]
 
 
 def rival(case: str) -> str:
-    """The Megatron of the paper's ratios: ranks in order in data centres, at random elsewhere."""
+    """Return the Megatron-LM of the paper's ratios: ranks in order in data centres, at random elsewhere."""
     return "megatron" if case in RENTED_GBPS else HAS_RANDOM
 
 
 def published_name(system: str, case: str) -> str:
-    """The system's name in the published seconds: the best of Megatron's settings."""
+    """Return the system's name in the published seconds: the best of Megatron-LM's settings."""
     if system == "megatron":
         return "megatron-p4t2" if case == DATACENTER else "megatron-p8"
     return "megatron-p8-random" if system == HAS_RANDOM else system
@@ -141,15 +145,16 @@ assert N_STAGES == N_REPLICAS, "so that stages x GPUs a layer and replicas are a
 
 
 def papers_waterfall(layers: int = LAYERS[0], batch: int = BATCHES[0]) -> Waterfall:
-    """Megatron-LM over DT-FM, world-wide, in a setting of the paper: from our rules of before to the measured ratio.
+    """Return the waterfall of Megatron-LM over DT-FM, world-wide, in a setting of the paper.
 
-    Raises LabError for a setting that the paper does not have.
+    It leads from this lab's earlier assumptions to the measured ratio. Raises LabError for a setting that the paper
+    does not have.
     """
     setting = Setting(WORLDWIDE, layers, batch)
     over, under = (setting.published_s(published_name(system, WORLDWIDE)) for system in ("megatron-random", "dt-fm"))
     if over is None or under is None:
         raise LabError(
-            f"{layers} layers with batch {batch} are no setting of the paper; wanted {_listed(LAYERS)} layers and "
+            f"the paper has no setting with {layers} layers and batch {batch}; wanted {_listed(LAYERS)} layers and "
             f"{_listed(BATCHES)}"
         )
     return waterfall(
@@ -163,7 +168,7 @@ def papers_waterfall(layers: int = LAYERS[0], batch: int = BATCHES[0]) -> Waterf
 
 
 def switches(setting: Setting) -> list[Switch]:
-    """The assumptions, each on top of those before it."""
+    """Return the assumptions, each on top of those before it."""
     ours = DTFMOfThePaper(case=WORLDWIDE, flush_every=NEVER, synchronisation="sharded", checkpointing="stage")
     changes: list[dict[str, Any]] = [
         {"strategy": Megatron(**AS_SHIPPED | {"order": "pp-dp"}, transport="overlapped"), "against": ours},

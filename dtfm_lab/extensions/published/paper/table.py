@@ -1,4 +1,4 @@
-"""DT-FM's table: seconds and PFLOPS of every system in every setting, and the paper's ratios beside ours."""
+"""DT-FM's table: seconds and PFLOPS of every system in every setting, with the paper's ratios and ours."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from dtfm_lab.extensions.published.row import document
 from dtfm_lab.extensions.systems.api import Budget, Outcome
 
 Seconds = Callable[[str, Setting], float | None]
-"""Seconds of a system in a setting; None where there are none."""
+"""Returns the seconds of a system in a setting; None if missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """One ratio of the paper: between which seconds, and over which settings."""
+    """One ratio of the paper: which seconds it divides, and in which settings."""
 
     name: str
     published: tuple[float, float]
-    """Least and most, as the paper states them."""
+    """Lowest and highest value, as the paper states them."""
     at: Sequence[Mapping[str, Any]]
-    """Settings in whose measured seconds it has one ``ratio``."""
+    """Settings whose measured seconds give one value of the ratio, ``ratio``."""
     over: str
-    """The system that is divided, ``rival`` for Megatron with the ranks of the paper's ratios."""
+    """The system in the numerator. ``rival`` is Megatron-LM with the ranks of the paper's ratios."""
     under: str
     cases: Sequence[str]
     under_case: str = ""
-    """Where another case's seconds are divided by."""
+    """The case of the denominator, if it is another one."""
     closes: str = ""
-    """The assumption that would close what remains, with its number."""
+    """The assumption that would close the remaining gap, with its number."""
 
     def of(self, setting: Setting, seconds: Seconds) -> float | None:
-        """The ratio in a setting; None where either has no seconds."""
+        """Return the ratio in a setting; None if either system has no seconds."""
         there = Setting(self.under_case, setting.layers, setting.batch) if self.under_case else setting
         over = seconds(_system(self.over, setting.case), setting)
         under = seconds(_system(self.under, there.case), there)
@@ -50,42 +50,42 @@ class Stated:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A stated ratio beside that of the measured seconds and ours, a value a setting."""
+    """A stated ratio, with the ratio of measured seconds and our predicted one in each setting."""
 
     stated: Stated
     measured: Mapping[Setting, float]
-    """Of the seconds that the authors measured."""
+    """The ratio of the authors' measured seconds, by setting."""
     ours: Mapping[Setting, float]
-    """Of predicted seconds."""
+    """The ratio of predicted seconds, by setting."""
 
     @property
     def name(self) -> str:
-        """What is divided by what."""
+        """Names of numerator and denominator."""
         return self.stated.name
 
     @property
     def published(self) -> tuple[float, float]:
-        """Least and most that the paper states."""
+        """Lowest and highest value that the paper states."""
         return self.stated.published
 
     @property
     def range(self) -> tuple[float, float]:
-        """Least and most of ours."""
+        """Our lowest and highest value."""
         return min(self.ours.values()), max(self.ours.values())
 
     @property
     def measured_range(self) -> tuple[float, float]:
-        """Least and most of the measured seconds'."""
+        """Lowest and highest value from the measured seconds."""
         return min(self.measured.values()), max(self.measured.values())
 
     @property
     def overlaps(self) -> bool:
-        """Whether our range and the stated one have a value in common."""
+        """True if our range overlaps the stated one."""
         return self.range[0] <= self.published[1] and self.published[0] <= self.range[1]
 
     @property
     def residue(self) -> float:
-        """Our nearest value over the nearest stated one; 1 where the ranges overlap."""
+        """Our nearest value divided by the nearest stated one; 1 if the ranges overlap."""
         if self.overlaps:
             return 1.0
         (low, high), (least, most) = self.range, self.published
@@ -118,22 +118,22 @@ class Entry:
 
     @property
     def pflops(self) -> float | None:
-        """1e15 FLOP a second of all GPUs, counted as the paper counts them."""
+        """1e15 FLOP/s of all GPUs together, counted as in the paper."""
         return None if self.iteration_s is None else self.setting.flop / self.iteration_s / PETA
 
     @property
     def published_s(self) -> float | None:
-        """Seconds that the authors measured; None where they published none."""
+        """Seconds that the authors measured; None if they published none."""
         return self.setting.published_s(published_name(self.system, self.setting.case))
 
     @property
     def ratio(self) -> float | None:
-        """Predicted over measured seconds; None where one of them is not there."""
+        """Predicted over measured seconds; None if either is missing."""
         measured_s = self.published_s
         return None if self.iteration_s is None or measured_s is None else self.iteration_s / measured_s
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry as plain values."""
+        """Return the entry as plain values."""
         found, published_s = self.outcome.found, self.published_s
         job = None if found is None else found.job
         return {
@@ -153,11 +153,11 @@ class Entry:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PapersTable:
-    """Every system in every setting so far; ``to_frame``, ``ratios`` and, in a notebook, both."""
+    """Every system in every setting so far. Has ``to_frame`` and ``ratios``; a notebook shows both."""
 
     entries: tuple[Entry, ...]
     wanted: int
-    """Entries asked for; fewer are there where it was stopped."""
+    """Number of entries requested. There are fewer if it was stopped."""
 
     def __repr__(self) -> str:
         return f"<PapersTable: {self.sentence}>"
@@ -173,7 +173,7 @@ class PapersTable:
         return {(entry.system, entry.setting): entry for entry in self.entries}
 
     def entry(self, system: str, case: str, layers: int, batch: int) -> Entry:
-        """One entry, with its plan and its causes in ``outcome``. Raises KeyError where it is not in the table."""
+        """Return one entry, with its plan and causes in ``outcome``. Raises KeyError if the table does not have it."""
         return self._by_key[system, Setting(case, layers, batch)]
 
     def _ours(self, system: str, setting: Setting) -> float | None:
@@ -182,7 +182,7 @@ class PapersTable:
 
     @cached_property
     def ratios(self) -> tuple[Ratio, ...]:
-        """The paper's ratios of which this table has a setting."""
+        """The paper's ratios for which this table has a setting."""
         found = []
         wanted = list(dict.fromkeys(entry.setting for entry in self.entries))
         for stated in STATED:
@@ -195,7 +195,7 @@ class PapersTable:
 
     @property
     def errors(self) -> dict[str, float]:
-        """By system, the median of predicted over measured seconds."""
+        """Median of predicted over measured seconds, by system."""
         return {
             system: median(ratios)
             for system in SYSTEMS
@@ -204,7 +204,7 @@ class PapersTable:
 
     @property
     def sentence(self) -> str:
-        """How many of the paper's ratios overlap ours, and how far predicted seconds are from measured ones."""
+        """How many of the paper's ratios overlap ours, and how predicted seconds compare with measured ones."""
         inside = sum(ratio.overlaps for ratio in self.ratios)
         text = f"{inside} of {len(self.ratios)} published ratios overlap ours"
         errors = ", ".join(f"{SYSTEMS[system]} {value:.2f}" for system, value in self.errors.items())
@@ -212,13 +212,15 @@ class PapersTable:
         return text + ("" if len(self) == self.wanted else f"; {len(self)} of {self.wanted} entries")
 
     def to_frame(self) -> pd.DataFrame:
-        """One row an entry: its setting and system, predicted seconds and PFLOPS, measured ones, and their ratio."""
+        """Return one row per entry: its setting and system, predicted seconds and PFLOPS, measured ones, and their
+        ratio."""
         frame = pd.DataFrame([entry.to_dict() for entry in self.entries])
         floats = ["iteration_s", "pflops", "published_s", "published_pflops", "ratio"]
         return frame.astype(dict.fromkeys(floats, float)) if len(frame) else frame
 
     def ratios_frame(self) -> pd.DataFrame:
-        """One row a ratio: what was published, the range of the measured seconds, ours, and what remains."""
+        """Return one row per ratio: the published range, the range from measured seconds, ours, and the remaining
+        gap."""
         return pd.DataFrame(
             [
                 {
@@ -238,7 +240,7 @@ class PapersTable:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "sentence": self.sentence,
             "ratios": plain_rows(self.ratios_frame()),
@@ -260,7 +262,8 @@ def papers_table(
     budget: Budget | None = None,
     progress: Callable[[PapersTable], None] | None = None,
 ) -> PapersTable:
-    """DT-FM's table, or a part of it; ``progress`` is called with it after every entry, Ctrl-C keeps what is there.
+    """Return DT-FM's table, or a part of it. ``progress`` is called with it after every entry. Ctrl-C keeps the
+    entries so far.
 
     Raises UnknownName for a case, size, batch or system that it does not have.
     """

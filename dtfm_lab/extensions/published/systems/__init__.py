@@ -1,7 +1,7 @@
 '''The publications, one file each; importing this package registers them.
 
-A file reads the published numbers from ``published/data`` and predicts each through the same functions that everybody
-uses. This one is complete::
+A file reads the published numbers from ``published/data`` and predicts each with the lab's public functions. A complete
+example::
 
     from collections.abc import Iterator
     from dtfm_lab.extensions.published.row import Evidence
@@ -30,11 +30,10 @@ uses. This one is complete::
                 assumptions=("links are free",),
             )
 
-The band of a row is that of its class and quantity, by one rule for all sources (``published.row``).
-``goals={"GPipe": 0.06}`` states the most that the mean absolute error of a group's iterations or throughputs may be. A
-row that is known to leave its band is listed in ``data/known_misses.csv``, with a reason: it stays red in the ledger,
-and fails the tests only where it gets worse. What was fitted is judged on other rows
-(``calibration`` leaves one out).
+One rule for all sources gives a row its band, by class and quantity (``published.row``). ``goals={"GPipe": 0.06}``
+states the maximum mean absolute error of a group's iterations or throughputs. A row that is known to be outside its
+band is listed in ``data/known_misses.csv`` with a reason. It stays red in the ledger, and tests fail only if it gets
+worse. A fit is judged on rows that it did not see (``calibration`` leaves one out).
 '''
 
 from importlib import import_module

@@ -1,9 +1,9 @@
 """AMP: iterations of GPT-2 on 16 T4s in grids of three parallelisms, as its authors measured and predicted them.
 
-Three predictions of each. The first knows the devices and the links as AMP counts them. The second also knows AMP's
-profile: forwards of one sequence take as long on one GPU as on four that share each layer, so they are bound by the
-host that launches their kernels (``block_launch_s``). (AMP multiplies the profile by the sequences of a micro-batch,
-and by 3 for the backward.) The third fits how fast the links inside a host are.
+There are three predictions of each. The first knows the devices, and the links as AMP counts them. The second also
+knows AMP's profile. In it a forward of one sequence takes as long on one GPU as on four that share each layer, so the
+host's kernel launches are the limit (``block_launch_s``). (AMP multiplies the profile by the sequences of a
+micro-batch, and by 3 for the backward.) The third also fits the speed of links inside a host.
 """
 
 import re
@@ -28,24 +28,24 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 NUMBERS = "amp_homogeneous.csv"
 GPUS, PER_HOST = 16, 4
 BLOCKS = range(2, 26)
-"""Of the 30 layers of AMP's cuts."""
+"""Indices of the transformer blocks among the 30 layers that AMP cuts."""
 COUNTED_GBPS = 50.0
-"""Inside a host and between two, as AMP counts."""
+"""Bandwidth inside a host and between two, as AMP counts it."""
 TRIED_GBPS = (10.0, 12.5, 16.0, 20.0, 25.0, 31.5, 40.0, 50.0)
-"""Of the links inside a host: preferred numbers, a quarter apart."""
+"""Bandwidths tried for the links inside a host: preferred numbers in steps of about a quarter."""
 LAUNCHES = 2.0
-"""Profiled forwards that a block's forward and backward take at least: the backward has as many kernels to launch."""
+"""Minimum time of a block's forward and backward, in profiled forwards. The backward launches as many kernels."""
 FAILED = "inf"
 PROFILED, OWN_LINKS = ", AMP's profile", ", AMP's profile and fitted links"
 ASSUMED = assumptions()["amp"]
 
 
 class Sustained(NamedTuple):
-    """The share of the peak that the lab guesses, of what a T4 of 70 W sustains and not of its peak."""
+    """The lab's guessed share of the peak, applied to what a T4 of 70 W sustains instead of its peak."""
 
     factor: float = 24 / 65
-    """TFLOP/s of endless products of 4,096 x 4,096 x 4,096 in fp16 over the data sheet's: the clock falls until they
-    take 70 W (forums.developer.nvidia.com, "About GPU peak performance", 264462)."""
+    """Sustained TFLOP/s of fp16 products of 4,096 x 4,096 x 4,096 over the data sheet's peak. The clock falls until the
+    GPU draws 70 W (forums.developer.nvidia.com, "About GPU peak performance", 264462)."""
     spread: float = GUESS_SPREAD
 
     def __float__(self) -> float:
@@ -57,7 +57,8 @@ SUSTAINED = Sustained()
 
 @cache
 def profile() -> dict[int, list[float]]:
-    """By GPUs that share each layer: forward seconds of one sequence in each of AMP's 30 layers on T4s."""
+    """Return the forward seconds of one sequence in each of AMP's 30 layers on T4s, by the number of GPUs that share a
+    layer."""
     text = (DATA / NUMBERS).read_text(encoding="utf-8")
     found = re.findall(r"gpt2_G4_(\d): ([\d. ]+)", text)
     return {int(gpus): [float(seconds) for seconds in column.split()] for gpus, column in found}
@@ -74,7 +75,7 @@ class AmpTrial:
 
     @property
     def stages(self) -> list[range]:
-        """Of each stage, its layers among AMP's 30."""
+        """The layers of each stage among AMP's 30."""
         cut = [int(first) for first in self.line["cut"].split()]
         return [range(first, end) for first, end in pairwise(cut)]
 
@@ -84,12 +85,12 @@ class AmpTrial:
 
 
 def trials() -> list[AmpTrial]:
-    """Those that ran."""
+    """Return the trials that ran."""
     return [AmpTrial(line) for line in numbers(NUMBERS) if line["measured"] != FAILED]
 
 
 def plan_of(trial: AmpTrial, inside_gbps: float = COUNTED_GBPS, *, profiled: bool = True) -> Plan:
-    """The plan of a trial, in DeepSpeed's order of ranks."""
+    """Return the plan of a trial, in DeepSpeed's rank order."""
     model = gpt(name="gpt2-medium", n_layers=24, d_model=1024, n_heads=16, seq_len=1024, vocab_size=52256)
     launch_s = LAUNCHES * float(np.mean(profile()[trial["tp"]][BLOCKS.start : BLOCKS.stop]))
     job = Job(
@@ -115,20 +116,22 @@ def plan_of(trial: AmpTrial, inside_gbps: float = COUNTED_GBPS, *, profiled: boo
 
 
 def seconds(trial: AmpTrial, inside_gbps: float) -> float:
-    """Of an iteration, with AMP's profile."""
+    """Return the seconds of an iteration, with AMP's profile."""
     return iteration_seconds(plan_of(trial, inside_gbps), efficiency=SUSTAINED)
 
 
 def fitted_gbps(errors: np.ndarray) -> list[float]:
-    """For each row of (trials, ``TRIED_GBPS``) logarithms of predicted over measured: the bandwidth with which the
-    other rows err least on average."""
+    """Return, for each trial, the bandwidth at which the other trials have the lowest mean error.
+
+    ``errors`` is (trials, ``TRIED_GBPS``): the log of predicted over measured.
+    """
     sums = np.abs(errors).sum(axis=0)
     return [TRIED_GBPS[int(np.argmin(sums - np.abs(own)))] for own in errors]
 
 
 @published("amp")
 def amp() -> Iterator[Row]:
-    """Iterations, beside AMP's own predictions."""
+    """Yield iterations, with AMP's own predictions."""
     measured = trials()
     for trial in measured:
         note = "no blind prediction: what a T4 sustains was looked up after these rows had missed"
@@ -149,7 +152,7 @@ def amp() -> Iterator[Row]:
 
 
 def _simulated(trial: AmpTrial, how: str, evidence: Evidence, assumed: tuple[str, ...], note: str = "") -> Row:
-    """The row of a trial on the links that AMP counts."""
+    """Return the row of a trial on the links that AMP counts."""
     trace = simulate(plan_of(trial, profiled=bool(how)), efficiency=SUSTAINED)
     interval = interval_of("iteration", trace.iteration_s, trace)
     said = _said(trial, how) | {"evidence": evidence, "assumptions": assumed, "interval": interval, "note": note}
@@ -157,7 +160,7 @@ def _simulated(trial: AmpTrial, how: str, evidence: Evidence, assumed: tuple[str
 
 
 def _said(trial: AmpTrial, how: str) -> dict[str, Any]:
-    """What the rows of a trial have in common."""
+    """Return the fields that all rows of a trial share."""
     return {
         "group": f"16 T4{how}",
         "setting": f"{trial.grid}{how}",

@@ -1,8 +1,9 @@
 """BigScience's trials of grids on A100s before it trained BLOOM: seconds of an iteration, and memory.
 
-Models of 181 to 203 billion parameters with Megatron-DeepSpeed on 40 to 48 hosts of eight A100s. What decides the
-seconds beyond FLOP: sides of matrices that suit slow kernels only (``UNALIGNED`` of ``costs/efficiency.py``), what
-all-reduces within a host reach, and what a host's network reaches, which is a quarter of its four adapters.
+The models have 181 to 203 billion parameters and ran with Megatron-DeepSpeed on 40 to 48 hosts of eight A100s. Besides
+FLOP, three things decide the seconds: matrix sides that only suit slow kernels (``UNALIGNED`` of
+``costs/efficiency.py``), the speed of all-reduces within a host, and the speed of a host's network, which is a quarter
+of its four adapters'.
 """
 
 from collections.abc import Iterator
@@ -18,22 +19,25 @@ from dtfm_lab.extensions.published.systems.vtrain import INSIDE_BYTES_PER_S
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
 SEQUENCE, STATED_VOCABULARY, VOCABULARY = 2048, 250_000, 250_880
-"""Tokens, and rows of the table: as sizes count them, and padded to a multiple of 128 for each of eight GPUs."""
+"""Tokens per sequence, and rows of the embedding: as the stated sizes count them, and padded to a multiple of 128
+for each of eight GPUs."""
 FIRST_WIDTH = 14_400
-"""Of the rows that do not name one."""
+"""Width of the rows that do not name one."""
 HEADS = {14_400: 80, 13_824: 96, 14_336: 112}
-"""By width, as multiples of eight GPUs allow. A guess of ours: the rows of this part name none."""
+"""Heads by width: multiples of 8, for eight GPUs per layer. Our guess, because the rows of this part name none."""
 ADAPTERS_BYTES_PER_S = 4 * 12.5e9
-"""Four Omni-Path adapters of 100 Gbit/s a host."""
+"""Four Omni-Path adapters of 100 Gbit/s per host."""
 BETWEEN_BYTES_PER_S = ADAPTERS_BYTES_PER_S / 4
-"""What a host's network reaches. Fitted to the rows of width 14,400 and micro-batches of one: the fewer stages, the
-more parameters each GPU averages, and the longer the iterations are. DeepSpeed's ZeRO-3 on Selene reaches as little
-of what its adapters may (``known_misses.csv``)."""
+"""Speed of a host's network, fitted to the rows of width 14,400 and micro-batch 1.
+
+The fewer the stages, the more parameters each GPU averages, and the longer iterations take. DeepSpeed's ZeRO-3 on
+Selene reaches an equally small share of its adapters (``known_misses.csv``).
+"""
 BUCKETS_BYTES = 2 * 5e8 * 2
-"""Of DeepSpeed's reduce_bucket_size and allgather_bucket_size: by default 500 million numbers each."""
+"""DeepSpeed's reduce_bucket_size and allgather_bucket_size: 500 million numbers each by default."""
 FITTED = "what a host's network reaches, and the speed of unaligned products, to the rows of width 14,400"
 REPEATED = {"582": "482"}
-"""Lines that state another line's measurement again."""
+"""Lines that repeat another line's measurement."""
 
 
 class Shape(NamedTuple):
@@ -45,9 +49,11 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, line: dict[str, str]) -> "Shape":
-        """Of its own columns; without layers, as many for each stage as come nearest to the size.
+        """Return the shape from the line's columns. Without layers, each stage gets the number that comes nearest to
+        the size.
 
-        A layer has 12 width^2 + 13 width parameters, and the table and the positions have width numbers for each row.
+        A layer has 12 width^2 + 13 width parameters. The embedding and the positions have ``width`` numbers per
+        row.
         """
         width = int(line["hidden"] or FIRST_WIDTH)
         heads = int(line["heads"] or HEADS.get(width, width // 128))
@@ -59,11 +65,12 @@ class Shape(NamedTuple):
 
 
 def blocks_of_stages(n_blocks: int, n_stages: int) -> tuple[int, ...]:
-    """Blocks of each stage, as DeepSpeed's PipelineModule cuts: every stage is filled up, and the last has the rest.
+    """Return the blocks of each stage as DeepSpeed's PipelineModule cuts: every stage is filled, and the last has the
+    rest.
 
-    From 28 February on BigScience counted the embedding and the head as a block each (``type:transformer|embedding``),
-    and chose the number of blocks so that all divide: taken where they do and blocks alone do not.
-    Source: ``partition_balanced`` in deepspeed/runtime/utils.py; the head of ``data/bigscience_a100.csv``.
+    From 28 February on, BigScience counted the embedding and the head as a block each (``type:transformer|embedding``)
+    and chose the number of blocks so that the total divides. This is assumed if the total divides and the blocks alone
+    do not. Source: ``partition_balanced`` in deepspeed/runtime/utils.py; the head of ``data/bigscience_a100.csv``.
     """
     ends = int(n_blocks % n_stages > 0 and (n_blocks + 2) % n_stages == 0)
     each, left = -(-(n_blocks + 2 * ends) // n_stages), n_blocks + 2 * ends
@@ -76,9 +83,9 @@ def blocks_of_stages(n_blocks: int, n_stages: int) -> tuple[int, ...]:
 
 
 def plan_of(line: dict[str, str]) -> Plan:
-    """The plan of a line: tensor-parallel GPUs beside each other, then replicas, then stages.
+    """Return the plan of a line. Ranks go to tensor-parallel GPUs first, then replicas, then stages.
 
-    Micro-batches beyond a whole number for each replica are left out.
+    Micro-batches beyond a whole number per replica are left out.
     """
     shape = Shape.of(line)
     n_stages, n_replicas, microbatch = (int(line[name]) for name in ("pp", "dp", "mbs"))
@@ -121,7 +128,7 @@ def _gpus(line: dict[str, str]) -> int:
 
 
 def _framework_bytes(plan: Plan) -> float:
-    """CUDA's context, NCCL's buffers and DeepSpeed's, on a GPU of a middle stage."""
+    """Return the bytes of CUDA's context, NCCL's buffers and DeepSpeed's on a GPU of a middle stage."""
     job = plan.job
     opened = communicators(job.tensor_parallel or 1, job.n_stages, job.n_replicas, min(1, job.n_stages - 1))
     return CONTEXT_BYTES + buffers_bytes(opened) + BUCKETS_BYTES
@@ -133,7 +140,7 @@ def _used_gib(found: Prediction) -> float:
 
 @published("bigscience")
 def bigscience() -> Iterator[Row]:
-    """Seconds of an iteration, and what ``nvidia-smi`` said of the fullest GPU."""
+    """Yield seconds of an iteration, and the memory that ``nvidia-smi`` reported for the fullest GPU."""
     assumed = assumptions()["bigscience"]
     for line in numbers("bigscience_a100.csv"):
         plan, shape = plan_of(line), Shape.of(line)

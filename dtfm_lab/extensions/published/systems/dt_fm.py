@@ -1,4 +1,5 @@
-"""DT-FM: its authors' seconds on five networks and on even links, and the ratios that its paper draws from them."""
+"""DT-FM: its authors' seconds on five networks and on uniform links, and the ratios that its paper derives from
+them."""
 
 from collections.abc import Iterator
 
@@ -24,7 +25,7 @@ from dtfm_lab.extensions.published.units import interval_of
 from dtfm_lab.simulation import simulate
 
 FIRST, LAST = (LAYERS[0], BATCHES[0]), (LAYERS[-1], BATCHES[-1])
-"""Layers and batch of the settings that the paper's ratios are of. The other seven lie between them, and take minutes;
+"""Layers and batch of the settings behind the paper's ratios. The other seven lie between them and take minutes;
 ``lab.published.papers_table`` has them."""
 PIPELINES = {"1": "one pipeline", "2": "two pipelines", "4": "four pipelines", "8": "eight pipelines"}
 ASSUMED = assumptions()["dt-fm"]
@@ -32,7 +33,8 @@ ASSUMED = assumptions()["dt-fm"]
 
 @published("dt-fm")
 def dt_fm() -> Iterator[Row]:
-    """Seconds of the first setting of each network and of the last world-wide, the stated ratios, and even links."""
+    """Yield seconds of the first setting of each network and the last world-wide one, the stated ratios, and uniform
+    links."""
     first = papers_table(layers=FIRST[:1], batches=FIRST[1:], systems=tuple(ASSUMED))
     last = papers_table(cases=(WORLDWIDE,), layers=LAST[:1], batches=LAST[1:], systems=tuple(ASSUMED))
     center = papers_table(cases=(DATACENTER,), layers=LAST[:1], batches=LAST[1:], systems=("megatron",))

@@ -1,10 +1,11 @@
-"""Predict hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, RoBERTa-XLM of 560
-million parameters in data parallelism; and what TCP streams reach on the same links.
+"""Predict hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, with RoBERTa-XLM
+of 560 million parameters in data parallelism. Also predict what TCP streams reach on the same links.
 
-A peer averages one part of the gradient for all others and streams the other parts to their peers, all at once:
-``sharded-at-once``. A part is averaged when it has come from every peer, and the next one waits for it
-(``TensorPartReducer`` of hivemind's averaging/partition.py), so all streams of a host keep step. A stream reads its own
-window as it comes in, and waits until the host has taken those of its other peers: that delay adds to the round trip.
+A peer averages one part of the gradient for all others and streams the other parts to their peers, all at once
+(``sharded-at-once``). A part is averaged when every peer has sent it, and the next part waits for that
+(``TensorPartReducer`` of hivemind's averaging/partition.py). So all streams of a host keep step. A stream reads
+its own window as it comes in, then waits until the host has read the other peers' windows. That delay adds to the
+round trip.
 """
 
 import math
@@ -29,28 +30,28 @@ from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 
 MATCHMAKING_S = 5.0
-"""Least seconds in which peers find each other before a round, as its authors say."""
+"""Minimum seconds in which peers find each other before a round, according to the authors."""
 ALONE = {"T4": 208.8, "A10": 462.5, "RTX8000": 431.8, "8 V100": 1811.4}
-"""Samples/s of RoBERTa-XLM on each kind of host without hivemind, of the source's own runs."""
+"""Samples/s of RoBERTa-XLM on each kind of host without hivemind, from the source's own runs."""
 PREMISES = "RTX8000", "8 V100"
 """Hosts of one site in Germany."""
 IPERF_S = 10.0
-"""Seconds of a test of iperf by default: its mean holds the stream's slow start."""
+"""Default duration of an iperf test in seconds. Its mean includes the stream's slow start."""
 MOST_RATE = from_gbps(10.0)
-"""Bytes/s: above what any host was seen to take from its peers."""
+"""Bytes/s, above what any host was observed to receive from its peers."""
 STALLED = "160"
-"""Streams of the test that came to a hundredth of a Gbit/s."""
+"""Streams of the test that reached only a hundredth of a Gbit/s."""
 UNSTABLE = "F-B", "F-C"
 """Experiments that the paper calls unstable."""
 ONE_ZONE = "one zone"
 NEAR = "E-A", "F-A"
-"""Experiments of the premises with hosts of the same continent, whose links weigh least."""
+"""Experiments of the premises with hosts on the same continent, where links matter least."""
 ASSUMED = assumptions()["hivemind"]
 Pair = tuple[str, str]
 
 
 class TcpStream(NamedTuple):
-    """What one stream between two places was measured to reach."""
+    """Measured speed and round trip of one stream between two places."""
 
     bytes_per_s: float
     round_trip_s: float
@@ -69,13 +70,13 @@ class Software:
     """What hivemind adds to its links."""
 
     taken_bytes_per_s: Mapping[str, float]
-    """By kind of host, what it takes from all of its peers together. One of the premises takes what a T4's does."""
+    """What a host receives from all of its peers together, by kind of host. A host of the premises counts as a T4's."""
     premises_s: float = 0.0
-    """Seconds that a round takes longer with a host of the premises."""
+    """Extra seconds of a round with a host of the premises."""
 
 
 FREE = Software({})
-"""Links alone."""
+"""The links alone."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class HivemindRun:
 
     @property
     def batch(self) -> float:
-        """Samples of an epoch."""
+        """Samples per epoch."""
         return float(self.line["target_batch"])
 
     @property
@@ -107,7 +108,7 @@ class HivemindRun:
 
     @property
     def group(self) -> str:
-        """What the round's seconds are made of."""
+        """What dominates the round's seconds."""
         places = [peer.place for peer in self.peers]
         if set(places) & set(PREMISES):
             return "premises and cloud"
@@ -119,7 +120,7 @@ class HivemindRun:
 
     @property
     def share(self) -> float:
-        """Samples/s beside those of the same hosts without hivemind."""
+        """Samples/s relative to the same hosts without hivemind."""
         return float(self.line["local_sps"]) / sum(ALONE[peer.host] for peer in self.peers)
 
     @property
@@ -128,12 +129,12 @@ class HivemindRun:
 
 
 def runs() -> list[HivemindRun]:
-    """All lines."""
+    """Return all lines."""
     return [HivemindRun(line) for line in numbers("wan_hivemind_roberta.csv")]
 
 
 def peers_of(placement: str) -> list[Peer]:
-    """The peers of a placement such as ``1 RTX8000 eu + 2 T4 GC us``."""
+    """Return the peers of a placement such as ``1 RTX8000 eu + 2 T4 GC us``."""
     peers = []
     for part in placement.split(" + "):
         found = re.fullmatch(r"(\d+) (?:node of )?(T4|A10|RTX8000|8 V100) (?:(each|GC|AWS|Azure|Lambda) )?(.+)", part)
@@ -150,7 +151,7 @@ def peers_of(placement: str) -> list[Peer]:
 
 
 def place_of(experiment: str, host: str) -> str:
-    """Where a host of the tests of links stands, as its experiment numbers hosts."""
+    """Return where a host of the link tests is, from how its experiment numbers hosts."""
     for begins, place in (("rtx8000", "RTX8000"), ("vm-gpu-2", "RTX8000"), ("8xv100", "8 V100")):
         if host.startswith(begins):
             return place
@@ -173,8 +174,8 @@ def place_of(experiment: str, host: str) -> str:
 
 
 def _tests() -> dict[tuple[Pair, int, bool], list[TcpStream]]:
-    """The tests of links by places, in the order of their names, number of streams, and whether of the series of
-    several streams."""
+    """Return the link tests by the two places in alphabetical order, the number of streams, and whether they belong
+    to the series with several streams."""
 
     lines = [line for line in numbers("wan_links.csv") if line["threads"] != STALLED]
 
@@ -192,12 +193,12 @@ def _mean(tests: list[TcpStream]) -> TcpStream:
 
 @cache
 def single_streams() -> dict[Pair, TcpStream]:
-    """What one stream reaches between two places, or within one; the mean of all tests."""
+    """Return what one stream reaches between two places, or within one: the mean of all tests."""
     return {pair: _mean(tests) for (pair, n, series), tests in _tests().items() if n == 1 and not series}
 
 
 def network(peers: list[Peer], software: Software) -> Topology:
-    """The peers, and what a stream of hivemind's reaches between each two of them."""
+    """Return the peers, with what a stream of hivemind reaches between each two of them."""
     n = len(peers)
     latency_s, reached = np.zeros((n, n)), np.ones((n, n))
     for i, a in enumerate(peers):
@@ -206,7 +207,7 @@ def network(peers: list[Peer], software: Software) -> Topology:
                 continue
             first, second = sorted((a.place, b.place))
             alone = single_streams()[first, second]
-            here = a.place == b.place  # where a stream fills the link; elsewhere its window is what it had under way
+            here = a.place == b.place  # here a stream fills the link; elsewhere its window is what was in flight
             window_bytes = LINUX_WINDOW_BYTES if here else alone.bytes_per_s * alone.round_trip_s
             taken = min(software.taken_bytes_per_s.get(peer.host, math.inf) for peer in (a, b))
             others_s = (n - 2) * window_bytes / taken
@@ -221,7 +222,7 @@ def network(peers: list[Peer], software: Software) -> Topology:
 
 
 def averaging_seconds(run: HivemindRun, software: Software) -> float:
-    """Seconds of a round: the peers find each other and average their gradients."""
+    """Return the seconds of a round: the peers find each other and average their gradients."""
     peers = run.peers
     n = len(peers)
     job = Job(
@@ -241,7 +242,7 @@ def averaging_seconds(run: HivemindRun, software: Software) -> float:
 
 
 def _own_rate(run: HivemindRun, host: str) -> float:
-    """Bytes/s that a host takes, if the round's seconds are to come out."""
+    """Return the bytes/s that a host must receive for the round's seconds to match."""
 
     def seconds(share: float) -> float:
         return averaging_seconds(run, Software({host: share * MOST_RATE}))
@@ -251,18 +252,18 @@ def _own_rate(run: HivemindRun, host: str) -> float:
 
 @dataclass(frozen=True)
 class Fits:
-    """What each run alone says of the software, by the run's name; a run is predicted from all others."""
+    """What each run says about the software, by the run's name. A run is predicted from all others."""
 
     rates: Mapping[str, tuple[str, float]]
-    """Of the runs within one zone: their kind of host and its own rate."""
+    """Kind of host and its own rate, for the runs within one zone."""
     extras_s: Mapping[str, float]
-    """Of the runs in ``NEAR``: the seconds that the rates leave."""
+    """Seconds that the rates do not explain, for the runs in ``NEAR``."""
     shares: Mapping[str, float]
-    """Of its own speed, what a host reaches with hivemind."""
+    """Speed of a host with hivemind, as a share of its speed without."""
 
     @classmethod
     def of(cls, measured: Sequence[HivemindRun]) -> "Fits":
-        """What all of these runs say."""
+        """Return what all of these runs say."""
         within = (run for run in measured if run.group == ONE_ZONE)
         rates = {run.name: (host := run.peers[0].host, _own_rate(run, host)) for run in within}
         software = Software(cls(rates, {}, {}).rates_without(""))
@@ -271,24 +272,24 @@ class Fits:
         return cls(rates, extras_s, {run.name: run.share for run in measured})
 
     def rates_without(self, name: str) -> dict[str, float]:
-        """By kind of host, the median of the rates of the other runs."""
+        """Return the median rate of the other runs, by kind of host."""
         rates = by_key(own for other, own in self.rates.items() if other != name)
         found = {host: median(each) for host, each in rates.items()}
         return found | dict.fromkeys(PREMISES, found["T4"])
 
     def software_for(self, run: HivemindRun) -> Software:
-        """What the other runs say."""
+        """Return the software as the other runs describe it."""
         extras_s = [extra_s for name, extra_s in self.extras_s.items() if name != run.name]
         return Software(self.rates_without(run.name), median(extras_s))
 
     def share_for(self, run: HivemindRun) -> float:
-        """What the other runs say."""
+        """Return the median share of the other runs."""
         return median([share for name, share in self.shares.items() if name != run.name])
 
 
 @published("hivemind")
 def hivemind() -> Iterator[Row]:
-    """Seconds of the rounds, and of the epochs with what the hosts compute; then what TCP streams reach."""
+    """Yield seconds of the rounds, and of the epochs including the hosts' computing; then the speeds of TCP streams."""
     measured = runs()
     fits = Fits.of(measured)
     for run in measured:
@@ -327,7 +328,7 @@ def _fitted(run: HivemindRun, software: Software) -> str:
 
 
 def _stream_rows() -> Iterator[Row]:
-    """Gbit/s of one stream and of several, by the window of Linux alone."""
+    """Yield Gbit/s of one stream and of several. Only Linux's window is assumed."""
     for ((first, second), n, series), tests in _tests().items():
         if first == second:
             continue
@@ -348,6 +349,6 @@ def _stream_rows() -> Iterator[Row]:
 
 
 def _own_link(first: str, second: str) -> float:
-    """Bytes/s of the slower of two places' own links; of the premises' nothing is known."""
+    """Return the bytes/s of the slower of two places' own links. The premises' links are unknown."""
     within = (single_streams().get((place, place)) for place in (first, second))
     return min((each.bytes_per_s for each in within if each), default=math.inf)

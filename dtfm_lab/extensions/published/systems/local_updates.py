@@ -1,4 +1,4 @@
-"""INTELLECT-1: the share of the time that its nodes compute over the internet, with local steps between averages."""
+"""INTELLECT-1: the share of time that its nodes compute over the internet, with local steps between averages."""
 
 import re
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ from dtfm_lab.simulation import simulate
 PARAMETERS = 10_200_000_000
 LOCAL_STEPS, STEP_S = 100, 22.8
 NODES = 8
-"""Of the report's up to 14. The share of computing does not depend on it, as links are as fast as was measured."""
+"""Of the report's up to 14. The share of computing does not depend on it, because links are as fast as measured."""
 
 
 @published("intellect-1")
 def intellect_1() -> Iterator[Row]:
-    """Shares of the time that nodes compute, for three ranges of the network."""
+    """Yield shares of time that nodes compute, for three extents of the network."""
     for line in numbers("single_figures.csv"):
         if line["system"] != "INTELLECT-1":
             continue
@@ -44,7 +44,7 @@ def intellect_1() -> Iterator[Row]:
 
 
 def computing_share(all_reduce_s: float) -> float:
-    """Share of the time that nodes compute, when an average of all takes so many seconds."""
+    """Return the share of time that nodes compute if averaging all of them takes ``all_reduce_s``."""
     model = measured_model("INTELLECT-1", [PARAMETERS])
     shaped = Job(model=model, n_stages=1, n_replicas=NODES, global_batch=NODES, microbatch=1)
     job = DiLoCoStrategy(every=LOCAL_STEPS, precision="int8").trained(shaped)

@@ -1,7 +1,7 @@
-"""Megatron-LM and DeepSpeed's ZeRO-3 on Selene, NVIDIA's cluster of A100s, as Megatron-LM's authors measured them:
-FLOP/s of a GPU, by their strategies with the grids that were measured.
+"""Megatron-LM and DeepSpeed's ZeRO-3 on Selene, NVIDIA's cluster of A100s, as Megatron-LM's authors measured them.
 
-The lab's efficiency of A100s is fitted to Megatron-LM's rows, so they say how well it fits and nothing more.
+The quantity is FLOP/s per GPU. The rows use the systems' strategies with the measured grids. The lab's efficiency of
+A100s is fitted to Megatron-LM's rows, so they only show how well it fits.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, Megatron
 SEQUENCE, VOCABULARY = 2048, 51200
 """Narayanan et al. 2021, section 5."""
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 197e9, 8 * 25e9
-"""What NCCL reaches on eight A100s, with which the efficiency of A100s was fitted to these rows; and of a host's eight
-NICs of 200 Gbit/s (section 5)."""
+"""What NCCL reaches on eight A100s, as assumed when the efficiency of A100s was fitted to these rows; and a host's
+eight NICs of 200 Gbit/s (section 5)."""
 ASSUMED = ("checkpointing block", "attention unfused", "memory_traffic", "eight NICs of 200 Gbit/s a host")
 
 
@@ -37,7 +37,7 @@ class Measured:
 
     @property
     def published(self) -> float:
-        """TFLOP/s of a GPU."""
+        """TFLOP/s per GPU."""
         return float(self.line["tflop_per_s"])
 
     @property
@@ -56,7 +56,7 @@ class Measured:
 
     @property
     def strategy(self) -> Strategy:
-        """The system with the grid that was measured."""
+        """The system with the measured grid."""
         if self.zero_3:
             return DeepSpeedZero3(
                 microbatches="given", devices="all", checkpointing="block", attention="unfused", memory_traffic=True
@@ -73,14 +73,14 @@ class Measured:
 
     @property
     def counted_flop(self) -> float:
-        """FLOP of an iteration, a recomputed forward included, as the paper's equation 3 counts them."""
+        """FLOP of an iteration, including a recomputed forward, as the paper's equation 3 counts them."""
         layers, width = self["layers"], self["width"]
         own = 96 * self["batch"] * SEQUENCE * layers * width**2
         return own * (1 + SEQUENCE / (6 * width) + VOCABULARY / (16 * layers * width))
 
     @property
     def work(self) -> Job:
-        """What is trained."""
+        """The job that is trained."""
         model = gpt(
             name=self.line["model"],
             n_layers=self["layers"],
@@ -94,11 +94,11 @@ class Measured:
         )
 
     def plan(self) -> Plan:
-        """The one plan of the system on this many GPUs."""
+        """Return the only plan of the system on this many GPUs."""
         return only_plan(self.strategy, selene(self["gpus"]), self.work)
 
     def row(self, group: str, evidence: Evidence, *assumptions: str) -> Row:
-        """The line beside our prediction, by the paper's own count of FLOP."""
+        """Return the line with our prediction, using the paper's own count of FLOP."""
         return simulated_row(
             self.plan(),
             value=lambda found: self.counted_flop / found.trace.iteration_s / self["gpus"] / TERA,
@@ -113,24 +113,24 @@ class Measured:
 
 
 def measured(system: str) -> Iterator[Measured]:
-    """The lines of a system, ``Megatron-LM`` or ``ZeRO-3``."""
+    """Return the lines of a system, ``Megatron-LM`` or ``ZeRO-3``."""
     return (Measured(line) for line in numbers("megatron_sc21.csv") if line["system"] == system)
 
 
 def selene(n: int) -> Topology:
-    """So many A100s, eight a host."""
+    """Return n A100s, eight per host."""
     return hosts_of(n, "A100", inside_bytes_per_s=NVLINK_BYTES_PER_S, between_bytes_per_s=NETWORK_BYTES_PER_S)
 
 
 @published("megatron-lm")
 def megatron() -> Iterator[Row]:
-    """FLOP/s of a GPU by the paper's own count, its equation 3."""
+    """Yield FLOP/s per GPU by the paper's own count, its equation 3."""
     for one in measured("Megatron-LM"):
         yield one.row("Megatron-LM", Evidence.FITTED, "a ring, not overlapped")
 
 
 @published("zero-3")
 def zero_3() -> Iterator[Row]:
-    """FLOP/s of a GPU by the paper's own count, its equation 3."""
+    """Yield FLOP/s per GPU by the paper's own count, its equation 3."""
     for one in measured("ZeRO-3"):
         yield one.row("ZeRO-3", Evidence.TRANSFERRED, "gathers and scatters one layer ahead, behind the passes")

@@ -1,8 +1,8 @@
 """Fine-tuning with adapters on home machines: AnswerDotAI's fsdp_qlora on two RTX 3090s without NVLink.
 
-Two GeForce GPUs do not reach each other's memory over PCIe, so what they exchange goes through the host's memory. With
-FSDP the program waits for what it gathers: each adapter is a unit of its own, and at most two units are gathered at a
-time (``limit_all_gathers``), so the next layer is not fetched before this one is done.
+Two GeForce GPUs cannot reach each other's memory over PCIe, so their messages go through the host's memory. With FSDP
+the program waits for what it gathers. Each adapter is a separate unit, and at most two units are gathered at a time
+(``limit_all_gathers``). So the next layer is not fetched before this one is done.
 """
 
 import re
@@ -19,9 +19,9 @@ from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
 SAMPLES = 1024
-"""Sequences of an epoch."""
+"""Sequences per epoch."""
 RANK = 64
-"""Of the adapters: the default of its train.py (``lora_rank``)."""
+"""Rank of the adapters: the default of its train.py (``lora_rank``)."""
 MODEL_NAMES = {
     "Llama-2 7B": "llama-2-7b",
     "Llama-2 13B": "llama-2-13b",
@@ -29,13 +29,14 @@ MODEL_NAMES = {
     "Yi 34B": "yi-34b",
 }
 HOST_MEMORY_BYTES_PER_S = 6.12e9 / 2
-"""Between two GeForce GPUs of a host, each way: two RTX 3090s copy 6.11 to 6.13 GB/s both ways, without peer-to-peer,
-by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127; its farther pairs 8.5 to 8.6)."""
+"""Between two GeForce GPUs of a host, each way. Two RTX 3090s without peer-to-peer copy 6.11 to 6.13 GB/s in both
+directions together, by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127; its farther pairs 8.5 to 8.6)."""
 COPIED_LOGIT_BYTES = 8
-"""Of each logit, beside those of ``operators=eager``: Hugging Face's Llama of 2024 makes a copy in fp32, and another of
-all tokens but the last (modeling_llama.py, ``logits.float()`` and ``logits[..., :-1, :].contiguous()``)."""
+"""Bytes per logit in addition to those of ``operators=eager``. Hugging Face's Llama of 2024 makes a copy in fp32, and
+another of all tokens except the last (modeling_llama.py, ``logits.float()`` and ``logits[..., :-1, :].contiguous()``).
+"""
 SPEED_LINES = ("72", "73")
-"""The rows without sharding, to which the speed of an RTX 3090 was fitted."""
+"""The rows without sharding, which the speed of an RTX 3090 was fitted to."""
 SPEED_FITTED = "the speed of an RTX 3090 to lines 72 and 73, which have no sharding"
 
 
@@ -49,7 +50,7 @@ def gpus_of(machine: str) -> tuple[int, str]:
 
 
 def plan_of(line: dict[str, str], link_bytes_per_s: float = HOST_MEMORY_BYTES_PER_S) -> Plan:
-    """The plan of a line: a replica on each GPU, whose links with each other carry so much one way."""
+    """Return the plan of a line: a replica on each GPU, with links of ``link_bytes_per_s`` one way."""
     n, gpu = gpus_of(line["machine"])
     size, fsdp = int(line["batch_per_gpu"]), line["sharding"] == "fsdp"
     job = Job(
@@ -78,7 +79,7 @@ def _epoch_s(found: Prediction) -> float:
 
 
 def _reserved_gib(found: Prediction) -> float:
-    """What torch reserves on a GPU, with the copies that Hugging Face makes of the logits."""
+    """Return what torch reserves on a GPU, including Hugging Face's copies of the logits."""
     job = found.plan.job
     logits = job.microbatch * job.modelled().seq_len * job.modelled().vocab_size
     return (found.peak_bytes + COPIED_LOGIT_BYTES * logits) / ALLOCATED / GiB
@@ -86,7 +87,7 @@ def _reserved_gib(found: Prediction) -> float:
 
 @published("fsdp-qlora")
 def fsdp_qlora() -> Iterator[Row]:
-    """Seconds of 1,024 samples, and the memory that torch reserves."""
+    """Yield seconds per 1,024 samples, and the memory that torch reserves."""
     assumed = assumptions()["fsdp-qlora"]
     for line in numbers("home_qlora.csv"):
         if line["cpu_offload"] == "True":  # an omission of data/sources.yaml

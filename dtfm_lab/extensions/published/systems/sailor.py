@@ -29,23 +29,24 @@ ONE_KIND, SEVERAL_KINDS = "GH200", "three kinds of GPU"
 
 @published("sailor")
 def sailor() -> Iterator[Row]:
-    """GPT-Neo on GH200 without a fit and with one factor, OPT on three kinds of GPU without; the memory of both."""
+    """Yield GPT-Neo on GH200 without a fit and with one factor, OPT on three kinds of GPU without a fit, and both
+    memories."""
     yield from rows_of(packaged())
 
 
 def packaged() -> Document:
-    """The records that come with the lab."""
+    """Return the packaged records."""
     return document_of(document("sailor.json"), "sailor.json")
 
 
 def rows_of(records: Document) -> Iterator[Row]:
-    """A row for each record, one of its memory where its model is known, and one with a factor.
+    """Yield a row for each record, one for its memory if its model is known, and one with a factor.
 
-    The factor is fitted to the other records of its group, where this has three or more and all GPUs are of one kind;
-    Sailor's predictions get a factor of their own likewise.
+    The factor is fitted to the other records of the group. The group must have at least three, with GPUs of one kind.
+    Sailor's predictions get their own factor in the same way.
 
-    Whether hosts share a NIC is told from these records' curves and the packaged ones. Raises FileError for a record
-    that cannot be predicted.
+    These records' curves and the packaged ones show whether hosts share a NIC. Raises FileError for a record that
+    cannot be predicted.
     """
     sharing = shared_nics([*packaged().rows, *records.rows])
     seconds = [predicted_s(record, records.message_bytes, sharing) for record in records.rows]
@@ -84,7 +85,7 @@ def rows_of(records: Document) -> Iterator[Row]:
 
 
 def _row(record: Record, predicted: float, records: Sequence[Record], sharing: set[str]) -> Row:
-    nics = "one NIC a host" if {d.gpu for d in record.devices} & sharing else "a NIC of its own for each GPU"
+    nics = "one NIC per host" if {d.gpu for d in record.devices} & sharing else "one NIC per GPU"
     lacking = sailor_memory.unknown_because(record) if record.measured_memory_bytes else ""
     return Row(
         group=_group(record),
@@ -119,7 +120,7 @@ def _memory_row(
 
 
 def _group(record: Record) -> str:
-    """GPUs of one kind by their name, as several kinds share a group."""
+    """Return the group: GPUs of one kind by their name; all mixes of kinds share a group."""
     gpus = {device.gpu for device in record.devices}
     if gpus == {"GH-96"}:
         return ONE_KIND
@@ -127,7 +128,7 @@ def _group(record: Record) -> str:
 
 
 def _suspicion(record: Record, records: Sequence[Record]) -> str:
-    """Why a record is suspect; empty where it is not."""
+    """Say why a record is suspect; empty if it is not."""
     for other in records:
         measured = (record.measured_iteration_s, record.measured_synchronisation_s)
         same = measured == (other.measured_iteration_s, other.measured_synchronisation_s)

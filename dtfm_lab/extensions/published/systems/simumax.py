@@ -1,8 +1,7 @@
-"""SimuMax's measured rows: Llama-3 shapes and DeepSeek-V2 and V3, cut to a few layers, on eight B200 of one host:
-iterations and memory.
+"""SimuMax's measured iterations and memory of Llama-3 shapes and DeepSeek-V2 and V3 on eight B200 of one host.
 
-Each row as the lab predicts it of itself; rows of sequences of 4096 and no experts also with one efficiency a model,
-fitted to its rows of other grids.
+The models are cut to a few layers. Each row is predicted without a fit. Rows with sequences of 4096 and without experts
+are also predicted with one efficiency per model, fitted to its rows of other grids.
 """
 
 from collections.abc import Iterator
@@ -19,17 +18,17 @@ from dtfm_lab.extensions.published.units import hosts_of, listed_plan, simulated
 
 GPUS = 8
 NVLINK_BYTES_PER_S = 900e9
-"""One way, of the B200's data sheet."""
+"""One way, from the B200's data sheet."""
 TRIED = (0.4, 0.6)
 """Efficiencies at which an iteration is simulated."""
 BETWEEN = "8"
-"""Micro-batches of the rows that say nothing new: their milliseconds are those of the line through the two other rows
-of the grid, to 1.6 %; of DeepSeek-V2 without a pipeline, to 4 %."""
+"""Micro-batches of the rows that add no information. Their milliseconds are on the line through the grid's two other
+rows, within 1.6 %; for DeepSeek-V2 without a pipeline, within 4 %."""
 ONE_EFFICIENCY = ", one efficiency"
 ASSUMED = ("zero-1", "fp32 gradients", "attention, SwiGLU and loss fused", "sequence parallel where tensor parallel")
 TIMED = (*ASSUMED, "memory_traffic", "transport blocking", "ring over NVLink, not overlapped")
 LONG = "131072"
-"""Tokens of the rows that had missed when the attention's own speed was looked up."""
+"""Tokens of the rows that had missed before the attention's own speed was looked up."""
 LOOKED_UP = "no blind prediction: the speed of cuDNN's attention was looked up after this row had missed"
 
 
@@ -37,11 +36,11 @@ BY_CHOICE = {
     "context_parallel": "keys and values in a ring (measured: all to all)",
     "expert_parallel": "as many tokens for each expert",
 }
-"""What is assumed where a row has a parallelism."""
+"""What is assumed if a row has this parallelism."""
 
 
 def plan_of(line: dict[str, str]) -> Plan:
-    """The plan of a row: ranks of a group beside each other, all on one host."""
+    """Return the plan of a row. Ranks of a group are neighbours, all on one host."""
     gpus, n_stages, n_replicas = (int(line[name]) for name in ("tensor_parallel", "stages", "replicas"))
     experts, context = int(line["expert_parallel"]), int(line["context_parallel"])
     job = Job(
@@ -87,7 +86,8 @@ def _model(line: dict[str, str]) -> ModelSpec:
 
 @published("simumax")
 def simumax() -> Iterator[Row]:
-    """Iterations of each model, grid, length of sequences and number of micro-batches, and the memory of each grid."""
+    """Yield iterations of each model, grid, sequence length and number of micro-batches, and the memory of each
+    grid."""
     for model, lines in by_key((line["model"], line) for line in numbers("simumax_b200.csv")).items():
         plans = [plan_of(line) for line in lines]
         for line, plan in zip(lines, plans, strict=True):
@@ -123,7 +123,7 @@ def simumax() -> Iterator[Row]:
 
 
 def _timed(line: dict[str, str], evidence: Evidence = Evidence.TRANSFERRED, how: str = "") -> dict[str, Any]:
-    """Fields of the row of an iteration."""
+    """Return the fields of an iteration's row."""
     between = line["microbatches"] == BETWEEN
     note = LOOKED_UP if line["sequence"] == LONG else ""
     return {
@@ -143,7 +143,7 @@ def _setting(line: dict[str, str]) -> str:
         "CP": int(line["context_parallel"]),
         "EP": int(line["expert_parallel"]),
         "PP": int(line["stages"]),
-        "DP": int(line["replicas"]) * int(line["expert_parallel"]),  # whose ranks are data-parallel, too
+        "DP": int(line["replicas"]) * int(line["expert_parallel"]),  # their ranks are also data-parallel
     }
     grid = " ".join(f"{word} {degree}" for word, degree in degrees.items() if word not in ("CP", "EP") or degree > 1)
     length = "" if line["sequence"] == "4096" else f"{int(line['sequence']):,} tokens, "

@@ -1,8 +1,10 @@
-"""Rows of torchtitan: Llama 3.1 8B with FSDP on H100s: tokens a second and peak memory, with and without torch.compile.
+"""Rows of torchtitan: tokens per second and peak memory of Llama 3.1 8B with FSDP on H100s.
 
-Devices reach the share of the data sheet's peak that other sources say. Without torch.compile the operators
-between matrix products each read and write memory (``memory_traffic``); with it they are fused into few, and count as
-nothing. torchtitan's GPUs have slower memory (2.4 TB/s) and a power limit of 500 W, of which we know no peak.
+They were measured with and without torch.compile.
+
+Devices reach the share of the data sheet's peak that other sources give. Without torch.compile, each operator between
+matrix products reads and writes memory (``memory_traffic``). With it they are fused into few, which count as nothing.
+torchtitan's GPUs have slower memory (2.4 TB/s) and a power limit of 500 W, for which we know no peak.
 """
 
 from collections.abc import Iterator
@@ -18,12 +20,12 @@ from dtfm_lab.extensions.systems.modelled.data_parallel import FSDP
 
 LOCAL_BATCH = 2
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 450e9, 8 * 50e9
-"""Between two GPUs of a host, of the H100's data sheet, one way; and of a host's network: 400 Gbit/s a GPU."""
+"""Between two GPUs of a host, from the H100's data sheet, one way; and a host's network, 400 Gbit/s per GPU."""
 
 
 @published("torchtitan")
 def torchtitan() -> Iterator[Row]:
-    """Throughput and memory of 8 and of 128 GPUs."""
+    """Yield throughput and memory of 8 and of 128 GPUs."""
     for line in numbers("torchtitan.csv"):
         n, compiled = int(line["gpus"]), line["compiled"] == "yes"
         system = ("zero-3", "selective checkpointing", "fp32 gradients")
@@ -53,7 +55,7 @@ def torchtitan() -> Iterator[Row]:
 
 
 def plan_of(n: int, *, compiled: bool) -> Plan:
-    """The model sharded over so many GPUs, in hosts of eight."""
+    """Return the model sharded over n GPUs, in hosts of eight."""
     network = hosts_of(n, "H100", inside_bytes_per_s=NVLINK_BYTES_PER_S, between_bytes_per_s=NETWORK_BYTES_PER_S)
     job = Job(
         name="torchtitan",

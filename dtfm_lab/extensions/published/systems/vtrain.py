@@ -10,14 +10,14 @@ from dtfm_lab.extensions.published.units import PER_HOST, hosts_of, listed_plan,
 
 VOCABULARY = 50257
 INSIDE_BYTES_PER_S, BETWEEN_BYTES_PER_S = 150e9, 100e9
-"""One way, of its configurations: inside a host, and 800 Gbit/s of each host."""
+"""One way, from its configurations: inside a host, and 800 Gbit/s for each host."""
 ASSUMED = assumptions()["vtrain"]
 REPEATED = {"92": 53937.9, "93": 53909.6}
-"""Milliseconds of the other measurement of one configuration, by line."""
+"""Milliseconds of the other measurement of the same configuration, by line."""
 
 
 def plan_of(line: dict[str, str]) -> Plan:
-    """The plan of a row, in Megatron-LM's order of ranks."""
+    """Return the plan of a row, in Megatron-LM's rank order."""
     gpus, n_replicas, n_stages = (int(line[name]) for name in ("tensor_parallel", "data_parallel", "stages"))
     model = gpt(
         name=line["model"],
@@ -51,7 +51,7 @@ def plan_of(line: dict[str, str]) -> Plan:
 
 @published("vtrain")
 def vtrain() -> Iterator[Row]:
-    """Iterations of three models."""
+    """Yield iterations of three models."""
     for line in numbers("vtrain_multi.csv"):
         gpus = int(line["tensor_parallel"])
         if gpus > PER_HOST:

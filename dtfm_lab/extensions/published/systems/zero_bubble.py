@@ -1,7 +1,7 @@
-"""Zero Bubble Pipeline Parallelism: peak memory and throughput (table 4), its models and cuts as plans whose messages
-take the seconds that the paper profiled.
+"""Zero Bubble Pipeline Parallelism: peak memory and throughput (table 4).
 
-Its bubbles (table 5) are calculated from profiled seconds, not measured, so tests hold them and the ledger does not.
+The paper's models and cuts become plans whose messages take the seconds that the paper profiled. Its bubbles (table 5)
+are calculated from profiled seconds, not measured. So tests check them, and the ledger leaves them out.
 """
 
 from collections.abc import Iterator
@@ -26,20 +26,21 @@ SCHEDULES = {"1F1B": "1f1b", "1F1B-I": "interleaved-1f1b", "ZB-H1": "zb-h1"}
 
 SEQUENCE, VOCABULARY = 1024, 50304
 FREE_BYTES_PER_S = 1e30
-"""The seconds of a message are profiled as a whole, whatever of them is latency."""
+"""A bandwidth without effect: the paper profiled the seconds of a whole message, not its latency and bandwidth."""
 
 
 @cache
 def settings_of(model: str) -> dict[str, int]:
-    """Sizes and cut of a model of the paper's table 4."""
+    """Return sizes and cut of a model of the paper's table 4."""
     (line,) = (line for line in numbers("zero_bubble_memory.csv") if line["model"] == model)
     return {name: int(value) for name, value in line.items() if name != "model"}
 
 
 def model_of(name: str) -> ModelSpec:
-    """A GPT whose embedding and head each count as a layer when it is cut, as k layers a stage less 2 were chosen for.
+    """Return a GPT whose embedding and head count as a layer each when it is cut.
 
-    Both ends hold the matrix of the embedding, tied or not.
+    The paper's numbers of layers, k per stage minus 2 in total, are chosen for such a cut. Both ends hold the embedding
+    matrix, tied or not.
     """
     sizes = settings_of(name)
     whole = gpt(
@@ -62,7 +63,7 @@ def model_of(name: str) -> ModelSpec:
 def plan_of(
     name: str, schedule: str, microbatches: int | None = None, *, message_s: float = 0.0, **choices: object
 ) -> Plan:
-    """A pipeline of the paper on A100s, each message taking so many seconds."""
+    """Return a pipeline of the paper on A100s. Each message takes ``message_s``."""
     sizes = settings_of(name)
     n, n_microbatches = sizes["stages"], sizes["microbatches"] if microbatches is None else microbatches
     job = Job(
@@ -86,7 +87,7 @@ def plan_of(
 
 @published("zero-bubble-memory")
 def zero_bubble_memory() -> Iterator[Row]:
-    """Gigabytes of the worst device, for four models and two schedules."""
+    """Yield gigabytes of the worst device, for four models and two schedules."""
     for line in numbers("zero_bubble_memory.csv"):
         for schedule, column in (("1F1B", "one_f_one_b_gb"), ("1F1B-I", "interleaved_gb")):
             peak_bytes = int(memory(plan_of(line["model"], schedule)).peak_bytes.max())
@@ -116,8 +117,11 @@ ASSUMED = assumptions()["zero-bubble-throughput"]
 
 @published("zero-bubble-throughput")
 def zero_bubble_throughput() -> Iterator[Row]:
-    """Throughputs of four models, three numbers of micro-batches and three schedules, twice: with the share of the peak
-    that other sources say, and with one efficiency a model, fitted to its other rows."""
+    """Yield throughputs of four models, three numbers of micro-batches and three schedules, each predicted twice.
+
+    The first prediction uses the share of the peak that other sources give. The second uses one efficiency per model,
+    fitted to the model's other rows.
+    """
     for model, lines in by_key((line["model"], line) for line in numbers("zero_bubble_table5.csv")).items():
         plans = [_timed_plan(model, line["schedule"], line["microbatches"]) for line in lines]
         seconds = [_line_of(model, line["schedule"], line["microbatches"]) for line in lines]
@@ -139,7 +143,7 @@ def zero_bubble_throughput() -> Iterator[Row]:
 
 
 def _rate(line: dict[str, str], how: str = "") -> dict[str, Any]:
-    """Fields of the row of a throughput."""
+    """Return the fields of a throughput's row."""
     return {
         "setting": f"{line['model']}, {line['microbatches']} micro-batches, {line['schedule']}{how}",
         "quantity": "throughput",
@@ -150,7 +154,7 @@ def _rate(line: dict[str, str], how: str = "") -> dict[str, Any]:
 
 @cache
 def profile() -> dict[tuple[str, str], dict[str, str]]:
-    """The profiled line of each model and number of micro-batches."""
+    """Return the profiled line of each model and number of micro-batches."""
     return {(line["model"], line["microbatches"]): line for line in numbers("zero_bubble_profile.csv")}
 
 

@@ -1,4 +1,5 @@
-"""Training systems: what each would do with a network, as bars by cause, and which is fastest along an axis."""
+"""Figures of training systems: what each would do with a network, as bars by cause, and which is fastest along an
+axis."""
 
 from __future__ import annotations
 
@@ -33,22 +34,22 @@ HIGHLIGHT = "rgba(128, 128, 128, 0.13)"
 ROW_PX = 40
 BAR_WIDTH = 0.62
 ROOM = 1.4
-"""Length of the axis against the longest bar; the rest is for the bar's number and times."""
+"""Length of the axis relative to the longest bar. The rest holds the bar's number and ratio."""
 REASON_LETTERS = 95
-"""Most letters of a reason in the figure; its hover text has all."""
+"""Maximum letters of a reason in the figure. Its hover text has all of it."""
 LETTERS_A_LINE = 80
 BREAK_SHARE = 0.006
-"""Width of the two gaps that break a bar which is longer than the axis, as a share of the axis."""
+"""Width of the two gaps in a bar that is longer than drawn, as a share of the axis."""
 
 
 @figure_of(Outcomes)
 def strategies(outcomes: Outcomes) -> go.Figure:
-    """A horizontal bar for each system, the fastest on top: seconds of an iteration, stacked by cause along the
-    critical path, in all bars in the same order.
+    """Return a horizontal bar for each system, the fastest on top: seconds of an iteration, stacked by cause along the
+    critical path. The order of causes is the same in all bars.
 
     The lab's own row is shaded. A dagger marks a system that changes the training itself, whose seconds alone do not
-    compare. Where no plan fits, the reason is in place of the bar. A bar far beyond the others is broken; its number
-    holds. Hover texts have the plan, the shares and the source.
+    compare. If no plan fits, the reason replaces the bar. A bar far longer than the others is broken, but its number is
+    right. Hover texts have the plan, the shares and the source.
     """
     displayed = bars(outcomes)
     figure = go.Figure([_of_cause(displayed, cause) for cause in _causes(displayed)])
@@ -74,7 +75,7 @@ def _causes(displayed: Sequence[Bar]) -> list[str]:
 
 
 def _of_cause(displayed: Sequence[Bar], cause: str) -> go.Bar:
-    """The part of every bar that goes to a cause."""
+    """Return the part of every bar for one cause."""
     parts = [(row, bar, part) for row, bar in enumerate(displayed) for part in bar.parts if part[0] == cause]
     before = [sum(displayed_s for _, _, displayed_s in bar.parts[: bar.parts.index(part)]) for _, bar, part in parts]
     return row_bars(
@@ -102,7 +103,7 @@ def _part_hover(bar: Bar, cause: str, part_s: float) -> str:
 
 
 def _name(bar: Bar) -> str:
-    """The name beside the axis, in two lines where assumptions were changed; the lab's own in bold."""
+    """Return the name next to the axis. Changed assumptions go on the next line. The lab's own name is bold."""
     one = bar.outcome
     mark = f" {CHANGES}" if one.strategy.mathematics else ""
     name = literal(one.strategy.title) + mark
@@ -111,7 +112,7 @@ def _name(bar: Bar) -> str:
 
 
 def _note(figure: go.Figure, bar: Bar, row: int, least_s: float) -> None:
-    """The seconds and times at a bar's end; or the reason in place of the bar."""
+    """Add the seconds and the ratio at a bar's end, or the reason instead of a bar."""
     one = bar.outcome
     if one.iteration_s is None:
         shown = textwrap.shorten(one.reason, REASON_LETTERS, placeholder="…")
@@ -128,7 +129,7 @@ def _ratio(ratio: float) -> str:
 
 
 def _break(figure: go.Figure, bar: Bar, row: int, axis_s: float) -> None:
-    """Two slashes across a bar that is longer than it is drawn."""
+    """Add two slashes across a bar that is longer than drawn."""
     for share in (0.90, 0.925):
         at, lean, reach = share * bar.length_s, BREAK_SHARE * axis_s, BAR_WIDTH / 2 + 0.06
         ends = {"x0": at - lean, "x1": at + lean, "y0": row + reach, "y1": row - reach}
@@ -136,7 +137,7 @@ def _break(figure: go.Figure, bar: Bar, row: int, axis_s: float) -> None:
 
 
 def _subtitle(displayed: Sequence[Bar]) -> str:
-    parts = ["critical path of an iteration, stacked by cause, of each system's fastest plan that fits"]
+    parts = ["each system's fastest plan that fits: critical path of an iteration, stacked by cause"]
     parts += [f"{CHANGES} changes the training itself: seconds alone do not compare it"] * any(
         bar.outcome.strategy.mathematics for bar in displayed
     )
@@ -150,24 +151,25 @@ def _alt(outcomes: Outcomes, displayed: Sequence[Bar]) -> str:
 
 
 AGAIN = ("solid", "dot", "dashdot", "longdash")
-"""Strokes of the first systems, of those that have the same colours again, and so on; dashes are not compared."""
+"""Line styles: the first for as many systems as there are colours, the second for the next ones, and so on. Plain
+dashes mark systems that are not compared."""
 LEGEND_ROW_PX = 10
-"""Pixels that a system adds to the legend, where two are in a row."""
+"""Pixels that a system adds to the legend, with two systems per row."""
 SHADE = 0.13
-"""Opacity of the stretch in which a system is fastest."""
+"""Opacity of the range in which a system is fastest."""
 LEAST_NAMED = 0.1
-"""Share of the axis from which a stretch has room for its name."""
+"""Minimum share of the axis for a range to show its name."""
 NAME_LETTERS = 24
 
 
 @figure_of(Crossings)
 def crossings(crossings: Crossings) -> go.Figure:
-    """The seconds of every system along one axis, in logarithms.
+    """Return the seconds of every system along one axis, both on logarithmic scales.
 
-    The stretch of each fastest system is shaded in its colour and ends at the crossing; systems that change the
-    mathematics are dashed where they are not compared. Markers are values at which all systems chose anew.
+    The range in which a system is fastest is shaded in its colour and ends at the crossing. Systems that change the
+    mathematics are dashed if they are not compared. Markers are values at which all systems chose again.
 
-    Raises PlanError where nothing was compared yet.
+    Raises PlanError if nothing was compared yet.
     """
     if not crossings.points:
         raise PlanError("crossings of no values; wanted one at least")
@@ -198,13 +200,13 @@ def crossings(crossings: Crossings) -> go.Figure:
         figure.update_yaxes(title_text="seconds an iteration", **log_axis(min(seconds), max(seconds), 1.2))
     title = f"Which system is fastest, over {axis.noun}: {crossings.job.name} on {crossings.topology.name}"
     more_px = LEGEND_ROW_PX * len(crossings.systems)
-    note = f"{crossings.headline} · every system chooses anew at each marker, between two only the fastest do"
+    note = f"{crossings.headline} · every system chooses its plan at each marker; between two, only the fastest do"
     look = {"height": 470 + more_px, "showlegend": True, "margin_b": 100 + more_px}
     return titled(figure, title, note, alt=f"{title}. {crossings.sentence}.", **look)
 
 
 def _color(crossings: Crossings, labels: Sequence[str]) -> str:
-    """The colour of a system; grey where several are alike, or none has a plan."""
+    """Return the colour of a system; grey if several are equally fast or none has a plan."""
     if len(labels) != 1:
         return GREY
     number = [one.label for one in crossings.systems].index(labels[0])
@@ -212,7 +214,7 @@ def _color(crossings: Crossings, labels: Sequence[str]) -> str:
 
 
 def _shade(figure: go.Figure, crossings: Crossings, low: float, high: float) -> None:
-    """The stretches of the fastest systems, with a name where there is room, and a line at every crossing."""
+    """Shade the range of each fastest system, with its name if there is room, and add a line at every crossing."""
     if high <= low:
         return
     found = crossings.crossings
@@ -246,5 +248,5 @@ def _hover(crossings: Crossings, point: CrossingPoint, label: str) -> str:
         shape = f"{counted(plan.job.n_stages, 'stage')} x {counted(plan.job.n_replicas, 'replica')}"
         lines.append(f"{shape}, micro-batches {plan.job.microbatch}")
     elif point.refined:
-        lines.append("with the best of its plans of the values beside this one")
+        lines.append("with the best of its plans at the two neighbouring values")
     return "<br>".join(literal(line) for line in lines)

@@ -1,4 +1,4 @@
-"""A waterfall of assumptions: from one model to another, a floating bar for each switch."""
+"""A waterfall of assumptions: from one model to another, with a floating bar for each switch."""
 
 import itertools
 import textwrap
@@ -13,22 +13,23 @@ from dtfm_lab.figures.theme import UNBOXED, figure_of, literal, numbered_rows, r
 
 ROW_PX = 52
 NAME_LETTERS = 52
-"""Letters of a line beside a bar."""
+"""Maximum letters per line next to a bar."""
 ROOM, ROOM_WORDS = 1.2, 1.4
-"""Length of the axis against the longest bar; the rest is for the bar's number, and words beside it."""
+"""Length of the axis relative to the longest bar. The rest holds the bar's number, or its number and words."""
 LEAST = 2e-3
-"""Share of the longest bar that a change takes at least, so that it is seen."""
+"""Minimum width of a change, as a share of the longest bar, so that it is visible."""
 KINDS = {"end": ("the model", BLUE), "longer": ("takes longer", ORANGE), "shorter": ("takes less", GREEN)}
 PUBLISHED = PURPLE
 
 
 @figure_of(Waterfall)
 def waterfall(found: Waterfall) -> go.Figure:
-    """A row for each switch, its change between the values before and after; the first and the last row from 0.
+    """Return one row per switch, with its change between the values before and after. The first and last row start
+    at 0.
 
-    A published number is a line, a range a band. A switch under which there is no plan says why.
+    A published number is a line, and a range is a band. A switch without a plan shows the reason.
 
-    Raises PlanError where no step has a plan.
+    Raises PlanError if no step has a plan.
     """
     if found.start is None or found.end is None:
         raise PlanError(f"a waterfall {found.sentence}; wanted a first step with a plan")

@@ -1,8 +1,8 @@
-"""What a user typed to launch a rival, as that system's strategy: Megatron-LM's flags or the script that gives them, a
-DeepSpeed or torchtitan configuration, or accelerate's.
+"""Read how a user launches another system, as that system's strategy.
 
-What changes no plan is left out and listed; a setting that would change one, and has no model here, is named, so that
-nobody compares with another plan than the one that was meant.
+A launch is Megatron-LM's flags or the script that passes them, or a configuration of DeepSpeed, torchtitan or
+accelerate. Settings that change no plan are ignored and listed. A setting that would change the plan, but has no model
+here, raises an error that names it. So users never compare with a plan other than the intended one.
 """
 
 import re
@@ -17,16 +17,17 @@ from dtfm_lab.files.reading import reason_of
 YAML = re.compile(r"(?m)^(?:compute_environment|distributed_type|fsdp_config|deepspeed_config|mixed_precision)\s*:")
 
 MOST_CHARACTERS = 100_000
-"""Longest text of a launch. Some of what is looked for takes time that grows with the square of a text's length."""
+"""Maximum length of a launch's text. Some searches take time that grows with the square of the length."""
 
 
 def from_flags(text: str) -> Launch:
-    """The launch that a text describes.
+    """Return the launch that a text describes.
 
-    Flags of Megatron-LM, after ``torchrun`` and the script's name or not, or in a shell script; a DeepSpeed
-    configuration, from ``{`` on; a torchtitan configuration, from a ``[section]`` on, or as Python; accelerate's YAML.
+    The text is one of: flags of Megatron-LM, alone, after ``torchrun`` and a script's name, or in a shell script; a
+    DeepSpeed configuration, starting with ``{``; a torchtitan configuration, starting with a ``[section]``, or in
+    Python; accelerate's YAML.
 
-    Raises LabError that names the flags that are not known, what has no model, and values that are none.
+    Raises LabError that names unknown flags, settings without a model, and invalid values.
     """
     if not isinstance(text, str):
         raise LabError(f"flags are {shortened(text)}; wanted text")
@@ -38,7 +39,7 @@ def from_flags(text: str) -> Launch:
         raise
     except RecursionError:
         raise LabError("the launch is nested too deeply; wanted one that a person wrote") from None
-    except ValueError as error:  # such as a number of thousands of digits, or the 40th of a month
+    except ValueError as error:  # such as a number with thousands of digits, or an impossible date
         raise LabError(f"the launch cannot be read: {reason_of(error)}; wanted another value") from None
 
 
@@ -47,6 +48,7 @@ def _read(text: str) -> Launch:
     begin = re.sub(r"(?m)^\s*(#|//).*\n?", "", words).lstrip()
     if torchtitan.is_python(words):
         return torchtitan.read_python(words)
+    # a configuration whose values contain flags can look like a script, so its own marks count first
     if is_script(words) and not torchtitan.is_toml(begin) and not begin.startswith("{") and not YAML.search(begin):
         return megatron.read_shell(words)
     if begin.startswith("{"):

@@ -1,4 +1,4 @@
-"""The configuration of accelerate, YAML, as the strategy that it starts: DDP, FSDP, DeepSpeed or Megatron-LM."""
+"""Read accelerate's YAML configuration as the strategy that it starts: DDP, FSDP, DeepSpeed or Megatron-LM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dtfm_lab.extensions.systems.strategy import TRIED
 KINDS = "NO, MULTI_GPU, FSDP, DEEPSPEED or MEGATRON_LM"
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
 SHARDINGS = {"FULL_SHARD": True, "1": True, "SHARD_GRAD_OP": False, "2": False}
-"""Names and numbers of FSDP's strategies, and whether parameters are dropped after the forward."""
+"""Names and numbers of FSDP's strategies; True if parameters are dropped after the forward."""
 ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
 TOP: tuple[str, ...] = (
     "distributed_type",
@@ -33,7 +33,7 @@ TOP += ("parallelism_config", "dynamo_config", "dynamo_backend", "fp8_config", "
 
 
 def read_text(text: str) -> Launch:
-    """The launch of a configuration's text."""
+    """Return the launch of a configuration's text."""
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -73,7 +73,12 @@ def _fsdp(config: Mapping[str, Any], job: dict[str, Any], shared: int, said: dic
     if _is_on(given.get("offload_params")):
         raise LabError("fsdp_offload_params is true: offloading to the host's memory has no model here; wanted false")
     reshards, how = given.get("reshard_after_forward"), str(given.get("sharding_strategy", "FULL_SHARD")).upper()
-    if str(reshards).upper() in (*SHARDINGS, "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"):  # FSDP1's, renamed
+    if str(reshards).upper() in (
+        *SHARDINGS,
+        "NO_SHARD",
+        "HYBRID_SHARD",
+        "HYBRID_SHARD_ZERO2",
+    ):  # FSDP1's strategies under a new key
         how, reshards = str(reshards).upper(), None
     if how in ("NO_SHARD", "3"):
         return Launch(strategy=DDP(devices="all"), job=job, **said)
@@ -101,7 +106,7 @@ def _deepspeed(config: Mapping[str, Any], job: dict[str, Any], said: dict[str, A
     if not isinstance(given, Mapping):
         raise LabError(f"deepspeed_config is {shortened(given)}; wanted keys, such as zero_stage")
     if file := given.get("deepspeed_config_file"):
-        raise LabError(f"the launch is told by {file}; wanted that file")
+        raise LabError(f"the launch is configured by {file}; wanted that file")
     for part in ("optimizer", "param"):
         if str(given.get(f"offload_{part}_device", "none")).lower() != "none":
             raise LabError(
@@ -131,7 +136,7 @@ def _megatron(config: Mapping[str, Any], job: dict[str, Any], said: dict[str, An
 
 
 def _degrees(parallel: Mapping[str, Any]) -> int:
-    """GPUs that share each layer. Raises LabError for what has no model beside FSDP."""
+    """Return how many GPUs share each layer. Raises LabError for parallelism that has no model with FSDP."""
     if (replicas := _count(parallel, "dp_replicate_size")) > 1:
         raise LabError(
             f"parallelism_config_dp_replicate_size is {replicas}: shards over a part of the replicas (HSDP) have no "
@@ -152,7 +157,7 @@ def _count(given: Mapping[str, Any], name: str) -> int:
 
 
 def _stripped(section: Any, prefix: str) -> dict[str, Any]:
-    """A section's values, by names without its prefix."""
+    """Return a section's values, with this prefix removed from their names."""
     if section is None:
         return {}
     if not isinstance(section, Mapping):

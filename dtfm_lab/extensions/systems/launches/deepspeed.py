@@ -1,4 +1,4 @@
-"""DeepSpeed's configuration, JSON, as a strategy: ZeRO over one group of devices, or a pipeline."""
+"""Read DeepSpeed's JSON configuration as a strategy: ZeRO over one group of devices, or a pipeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTS = {
     "train_micro_batch_size_per_gpu": "microbatch",
     "gradient_accumulation_steps": None,
 }
-"""Sizes, and the job's fields that they are."""
+"""Keys that give sizes, and the job's fields that they set."""
 PRECISION = keys({"enabled": bool})
 CONFIGURATION = keys(
     {
@@ -32,14 +32,15 @@ CONFIGURATION = keys(
         **dict.fromkeys(("fp16", "bf16"), PRECISION),
     }
 )
-"""Keys of a DeepSpeed configuration that make a plan."""
+"""Keys of a DeepSpeed configuration that affect the plan."""
 OFF: tuple[Any, ...] = (None, False, 0, "none", "None", {}, [])
 ADAMS = {"adam", "adamw", "fusedadam", "deepspeedcpuadam", "lamb", "fusedlamb", "deepspeedcpuadamw", "torchadam"}
-"""Optimisers with the states of Adam, two numbers a parameter."""
+"""Optimizers with Adam's states: two numbers per parameter."""
 
 
 def read_text(text: str) -> Launch:
-    """The launch of a configuration's text, which may have comments and commas too many, as DeepSpeed reads Hjson."""
+    """Return the launch of a configuration's text. It may have comments and trailing commas, as DeepSpeed reads
+    Hjson."""
     bare = re.sub(r"(?m)^\s*(//|#).*$|(?<=[\s,{\[])(//|#)[^\"\n]*$", "", text)
     bare = re.sub(r",(\s*[}\]])", r"\1", bare)
     try:
@@ -50,7 +51,7 @@ def read_text(text: str) -> Launch:
 
 
 def read_config(config: Any) -> Launch:
-    """The launch of a configuration's values."""
+    """Return the launch of a configuration's values."""
     if not isinstance(config, Mapping):
         raise LabError(f"DeepSpeed configuration is {shortened(config)}; wanted an object in braces")
     ignored, notes, asked = list[str](), list[str](), list[str]()
@@ -60,9 +61,9 @@ def read_config(config: Any) -> Launch:
     job: dict[str, Any] = {field: given[name] for name, field in COUNTS.items() if field and name in given}
     accumulation = given.get("gradient_accumulation_steps")
     if accumulation is not None and not job and not asked:
-        raise LabError("gradient_accumulation_steps alone; wanted train_batch_size or the micro-batch beside it")
+        raise LabError("gradient_accumulation_steps alone; wanted train_batch_size or the micro-batch as well")
     if accumulation is None and "microbatch" in job and "global_batch" not in job and not asked:
-        accumulation = 1  # as DeepSpeed has it
+        accumulation = 1  # DeepSpeed's default
     if asked and "global_batch" not in job:
         asks = f"{asked[0]} is {AUTO!r}, which the program that trains fills in (Hugging Face's Trainer)"
     else:
@@ -83,9 +84,9 @@ def read_config(config: Any) -> Launch:
     shared = given.get("tensor_parallel", {}).get("autotp_size", 1)
     if (stages := given.get("pipeline", {}).get("stages", 1)) > 1:
         if stage > 1:
-            raise LabError(f"zero_optimization.stage is {stage} beside a pipeline; wanted 0 or 1")
+            raise LabError(f"zero_optimization.stage is {stage} with a pipeline; wanted 0 or 1")
         if shared > 1:
-            raise LabError(f"tensor_parallel.autotp_size is {shared} beside a pipeline; wanted 1")
+            raise LabError(f"tensor_parallel.autotp_size is {shared} with a pipeline; wanted 1")
         how["gradient_dtype"] = given.get("communication_data_type")
         piped = DeepSpeedPipeline(n_stages=stages, sharding="zero-1" if stage else "none", **how)
         return Launch(strategy=piped, of_a_replica=stages, **said)
@@ -96,9 +97,12 @@ def read_config(config: Any) -> Launch:
 
 
 def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> dict[str, Any]:
-    """What makes a plan. Raises LabError for what has no model; the rest is named in one of the lists."""
+    """Return the settings that affect the plan, and add the names of the others to one of the lists.
+
+    Raises LabError for a setting that has no model.
+    """
     kept: dict[str, Any] = {}
-    if isinstance(config.get("zero_optimization"), bool):  # as DeepSpeed of 2020 has it
+    if isinstance(config.get("zero_optimization"), bool):  # as in DeepSpeed of 2020
         config = {**config, "zero_optimization": {"stage": int(config["zero_optimization"])}}
     for path, value in _flat(config):
         if path in ("fp16.enabled", "bf16.enabled") and value == AUTO:
@@ -129,7 +133,7 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
 
 
 SECTIONS = ("zero_optimization", "pipeline", "tensor_parallel", "fp16", "bf16", "optimizer", "data_types")
-"""Sections of which each key is looked at; of others the section as a whole is ignored, or refused where it is on."""
+"""Sections whose keys are read one by one. Any other section is ignored as a whole, or refused if it is on."""
 
 
 def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -143,7 +147,7 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_off(value: Any) -> bool:
-    """Whether a section switches nothing on: it is not enabled, or goes to no device."""
+    """True if a section switches nothing on: it is not enabled, or offloads to no device."""
     if not isinstance(value, Mapping):
         return False
     if "enabled" in value:

@@ -1,4 +1,4 @@
-"""A system as it was launched, and what its settings say of the job and of the devices."""
+"""A system as it was launched, and what its settings say about the job and the devices."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ from dtfm_lab.extensions.systems.strategy import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A system as it was launched, and what its flags say of the job and of the devices."""
+    """A system as it was launched, and what its flags say about the job and the devices."""
 
     strategy: Strategy
     job: Mapping[str, Any]
-    """Fields of the job that the flags give."""
+    """Fields of the job that the flags set."""
     n_devices: int | None = None
-    """Devices that it was launched on, the first of the network; all where not given."""
+    """Number of devices, counted from the first of the network; None for all."""
     of_a_replica: int = 1
-    """Devices of a replica: stages times those that a layer, a sequence or experts are shared among."""
+    """Devices per replica: stages times the GPUs that share a layer, a sequence or experts."""
     seq_len: int | None = None
-    """Tokens of a sequence, where not the job's."""
+    """Tokens per sequence; None for the job's."""
     accumulation: int | None = None
-    """Micro-batches of a replica in an iteration. Where known, one of batch and micro-batch follows from the other."""
+    """Micro-batches per replica and iteration. If it is known, the batch follows from the micro-batch, or the other way
+    round."""
     asks: str = field(default="", compare=False)
-    """The setting that leaves the batch to the program that trains, such as Hugging Face's "auto"; empty for none."""
+    """The setting that leaves the batch to the training program, such as Hugging Face's "auto"; empty if there is
+    none."""
     ignored: tuple[str, ...] = field(default=(), compare=False)
     """Settings that change no plan."""
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """Settings that have no model, and how the plan counts instead."""
+    """Settings that have no model, and what the plan assumes instead."""
 
     @property
     def remarks(self) -> list[str]:
-        """A line for each note, and one for all that is ignored."""
+        """One line per note, and one line with all ignored settings."""
         return [*self.notes, *([f"ignored: {', '.join(self.ignored)}"] if self.ignored else [])]
 
     def keeping_microbatch(self) -> Launch:
-        """The launch with the job's micro-batch where it gives none of its own."""
+        """Return the launch with the job's micro-batch, unless the launch sets its own."""
         if getattr(self.strategy, "microbatches", "given") == "given" or "microbatch" in self.job:
             return self
         return replace(self, strategy=replace(self.strategy, microbatches="given"))  # type: ignore[call-arg]
 
     def on(self, topology: Topology, job: Job) -> tuple[Topology, Job]:
-        """The network and the job as launched.
+        """Return the network and the job as launched.
 
-        Raises LabError where there are fewer devices, or the launch would use fewer processes than it has: replicas do
-        not divide them, or the batch is not one for so many replicas.
+        Raises LabError if the network has too few devices, if replicas do not divide the processes, or if the batch
+        does not suit the number of replicas.
         """
         n = len(topology) if self.n_devices is None else self.n_devices
         if n > len(topology):
@@ -68,9 +70,10 @@ class Launch:
         return (topology if n == len(topology) else topology.subset(range(n))), job.with_fields(**fields)
 
     def _batch(self, replicas: int, otherwise: int) -> dict[str, Any]:
-        """Fields of the job, batch and micro-batch as these replicas have them; its batch ``otherwise``."""
+        """Return the job's fields with the batch and micro-batch of these replicas. ``otherwise`` is the job's own
+        batch."""
         fields, times = dict(self.job), replicas * (self.accumulation or 1)
-        exact = self.accumulation is not None and "microbatch" in fields
+        exact = self.accumulation is not None and "microbatch" in fields  # together they determine the batch
         each = times * fields.get("microbatch", 1)
         batch = fields.setdefault("global_batch", each) if exact else fields.get("global_batch", otherwise)
         if batch % each or (exact and batch != each):

@@ -1,4 +1,4 @@
-"""Megatron-LM's flags, or the script that gives them, as its strategy."""
+"""Read Megatron-LM's flags, or the script that passes them, as its strategy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FLAGS = keys(
     },
     strict=False,
 )
-"""Flags of Megatron-LM that make a plan."""
+"""Flags of Megatron-LM that affect the plan."""
 OLD = {
     "model-parallel-size": "tensor-model-parallel-size",
     "batch-size": "micro-batch-size",
@@ -76,17 +76,17 @@ OLD = {
     "num-key-value-heads": "num-query-groups",
     "use-rotary-position-embedding": "use-rotary-position-embeddings",
 }
-"""Names of other versions, and of DeepSpeed's launcher and its Megatron."""
+"""Names in other versions, in DeepSpeed's launcher and in Megatron-DeepSpeed, and today's name."""
 LAUNCHERS = ("nnodes", "nproc-per-node")
-"""What is read of the words before the script's name."""
+"""Flags that are read from the words before the script's name."""
 CONFIGURED = re.compile(r"--(?:deepspeed|deepspeed[-_]config|job\.config[-_]file)[= ]+([^\s-]\S*)")
-"""The file of DeepSpeed or torchtitan that a command names."""
+"""Matches the DeepSpeed or torchtitan file that a command names."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
-"""What ends a command's own words."""
+"""Prefixes of the words that end a command's own words."""
 PROGRAM = re.compile(r"(?:^|[\s\"'])([^\s\"'=]{0,400}?([\w-]{1,100})\.py)(?=[\s\"']|$)")
-"""A Python program. Paths and names are limited, so that a long word without a blank takes no long time."""
+"""Matches a Python program. Lengths are limited, so that a very long word without spaces stays quick to search."""
 AGAIN = re.compile(r"\s(?:torchrun|python3?|nsys|deepspeed|srun|accelerate)\s")
-"""What begins another command behind the first."""
+"""Matches the start of another command after the first."""
 OTHERS = {
     r"bert|biencoder|orqa|realm|ict|retriever": "an encoder such as BERT",
     r"t5|bart|enc_dec": "an encoder with a decoder such as T5",
@@ -98,12 +98,12 @@ OTHERS = {
     r"generat|server|eval|inference|infer|zeroshot": "nothing, it infers,",
     r"preprocess|convert|merge|export|checkpoint": "nothing, it prepares files,",
 }
-"""Programs that train no GPT, by their names."""
+"""Names of programs that do not train a GPT, and what they train."""
 UNKNOWN_VALUE = re.compile(r"\$\{?(\w+)\}?")
 
 
 def read_shell(text: str) -> Launch:
-    """The launch of a shell script."""
+    """Return the launch of a shell script."""
     script = read_script(text, lambda name: is_ignored("megatron", OLD.get(name, name)))
     if not script.command:
         runs = f"; it reads {', '.join(script.reads)}" if script.reads else ""
@@ -112,13 +112,14 @@ def read_shell(text: str) -> Launch:
     config = script.files.get(configured_by[1].strip("\"'")) if configured_by else None
     if configured_by and not re.search(r"--(num[-_]layers|tensor[-_]model|micro[-_]batch[-_]size)", script.command):
         if config is None:
-            raise LabError(f"the script's launch is told by {configured_by[1]}; wanted that file")
+            raise LabError(f"the script's launch is configured by {configured_by[1]}; wanted that file")
         return deepspeed.read_text(config)
     return read_words(script.command, script, config)
 
 
 def read_words(text: str, script: Script | None = None, config: str | None = None) -> Launch:
-    """The launch of a command, or of flags alone; ``config`` is the text of a DeepSpeed configuration beside them."""
+    """Return the launch of a command, or of flags alone. ``config`` is the text of its DeepSpeed configuration, if
+    any."""
     ignored, notes = list[str](), list[str]()
     program = next((one for one in PROGRAM.finditer(text) if "train" in one[2]), None) or PROGRAM.search(text)
     if program:
@@ -164,7 +165,7 @@ def _given(
     notes: list[str],
     script: Script | None,
 ) -> dict[str, Any]:
-    """Flags that make a plan, checked."""
+    """Return the flags that affect the plan, checked. The names of the others go to ``ignored`` or ``notes``."""
     named: dict[str, Any] = {}
     for typed, value in [*((name, launcher[name]) for name in LAUNCHERS if name in launcher), *flags.items()]:
         name = OLD.get(typed, typed)
@@ -176,7 +177,7 @@ def _given(
         elif name in ("checkpoint-activations", "recompute") and _is_on(value):
             named["recompute_granularity"] = "full"
             named.setdefault("recompute_method", "uniform")
-        elif key in FLAGS.model_fields:  # a variable without a value is no value of a switch
+        elif key in FLAGS.model_fields:  # a switch does not take an unknown variable as its value
             switch = FLAGS.model_fields[key].annotation is bool and (value or "").startswith("$")
             named[key] = None if switch else value
             if typed == "num-key-value-heads":
@@ -199,7 +200,7 @@ def _given(
         opened = next((one for one in map(str, named.values()) if UNKNOWN_VALUE.match(one)), "")
         if "$" not in str(error) or script is None or not opened:
             raise
-        name = UNKNOWN_VALUE.match(opened)[1]  # type: ignore[index]  # as the line above found one
+        name = UNKNOWN_VALUE.match(opened)[1]  # type: ignore[index]  # the line above found a match
         why = script.why_open.get(name, "an argument of the script" if name.isdigit() else "not set in the script")
         raise LabError(f"{error}, and ${name} is {why}") from None
 
@@ -209,7 +210,7 @@ def _is_on(value: str | None) -> bool:
 
 
 def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | None:
-    """The stage of ZeRO where the flags are those of Megatron-DeepSpeed; None where they are Megatron-LM's."""
+    """Return ZeRO's stage if the flags belong to Megatron-DeepSpeed; None if they belong to Megatron-LM."""
     stage = flags.get("zero-stage")
     file = flags.get("deepspeed-config")
     if "deepspeed" not in flags and file is None:
@@ -221,7 +222,7 @@ def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | 
         return int(stage)
     if file is None:
         return 0
-    raise LabError(f"ZeRO's stage is told by {file}, which the script does not write; wanted --zero-stage, too")
+    raise LabError(f"ZeRO's stage is set in {file}, which the script does not write; wanted --zero-stage as well")
 
 
 def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Launch:
@@ -239,15 +240,15 @@ def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Lau
     overlapped = given.get("overlap_p2p_communication", True) and not given.get("no_overlap_p2p_communication")
     dtype, attention = job.get("dtype"), _attention_of(given)
     sharding = "zero-1" if given.get("use_distributed_optimizer") else "none"
-    if zero is not None:  # DeepSpeed's optimiser in bf16 splits its states at stage 0, too (BF16_Optimizer)
+    if zero is not None:  # DeepSpeed's bf16 optimizer also splits its states at stage 0 (BF16_Optimizer)
         sharding = "zero-1" if zero == 1 or (zero == 0 and dtype == "bf16" and stages > 1) else "none"
     checkpointing = _checkpointing_of(given, stages * interleaved)
     strategy: Strategy
     if zero is not None and zero > 1:
         if stages > 1:
-            raise LabError(f"ZeRO's stage is {zero} beside {stages} stages; wanted 0 or 1")
+            raise LabError(f"ZeRO's stage is {zero} with {stages} pipeline stages; wanted 0 or 1")
         if context_parallel * expert_parallel > 1:
-            raise LabError(f"ZeRO's stage is {zero} beside context or expert parallelism; wanted 0 or 1")
+            raise LabError(f"ZeRO's stage is {zero} with context or expert parallelism; wanted 0 or 1")
         strategy = DeepSpeedZero3(
             stage=zero,
             tensor_parallel=tensor_parallel,
@@ -292,18 +293,18 @@ def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Lau
 
 def _job_of(given: Mapping[str, Any], expert_parallel: int) -> dict[str, Any]:
     job: dict[str, Any] = {"microbatch": given.get("micro_batch_size"), "global_batch": given.get("global_batch_size")}
-    if job["microbatch"] is not None:  # of one GPU, not of all that share experts
+    if job["microbatch"] is not None:  # the flag is per GPU; here it covers all GPUs that share experts
         job["microbatch"] *= expert_parallel
     precision = "bf16" if given.get("bf16") else "fp16" if given.get("fp16") else None
     if precision is None and "num_layers" in given:
-        precision = "fp32"  # as Megatron-LM trains without either flag
+        precision = "fp32"  # Megatron-LM's precision without either flag
     job |= {"dtype": precision}
     job["model"] = model_of(given)
     return {name: value for name, value in job.items() if value is not None}
 
 
 def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parallel: int) -> None:
-    """Refuse ways to share experts that have no model."""
+    """Raise LabError for ways to share experts that have no model."""
     if expert_parallel == 1:
         return
     kind = given.get("moe_token_dispatcher_type", "alltoall")
@@ -318,7 +319,7 @@ def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parall
 
 
 def _attention_of(given: Mapping[str, Any]) -> str:
-    """Whether attention keeps its scores. Recomputing them alone leaves what a fused attention keeps."""
+    """Say whether attention keeps its scores. Recomputing only these keeps the same as a fused attention."""
     backend = given.get("attention_backend", "local" if given.get("transformer_impl") == "local" else "auto")
     again = given.get("recompute_activations") or given.get("recompute_granularity") == "selective"
     if given.get("use_flash_attn") or again:
@@ -341,7 +342,7 @@ def _checkpointing_of(given: Mapping[str, Any], stages: int) -> str:
             raise LabError(f"--recompute-modules is {modules!r}; wanted core_attn, as others have no model here")
         return "none"
     own = -(-given["num_layers"] // stages) if "num_layers" in given else None
-    if method == "block":  # the first blocks of each stage, so many
+    if method == "block":  # recomputes the first N blocks of each stage
         if own is None or each < own:
             of = "all blocks" if own is None else f"all {own} blocks"
             raise LabError(
@@ -360,14 +361,14 @@ def _checkpointing_of(given: Mapping[str, Any], stages: int) -> str:
 
 
 def _gradient_dtype(given: Mapping[str, Any]) -> str:
-    if given.get("bf16") and given.get("grad_reduce_in_bf16"):  # wins over the other
+    if given.get("bf16") and given.get("grad_reduce_in_bf16"):  # takes precedence over fp32
         return "bf16"
     return "fp32" if given.get("accumulate_allreduce_grads_in_fp32") else BY_PRECISION
 
 
 def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
-    """Whether blocks keep masks; a fused attention keeps none of its own."""
-    inside, behind = given.get("attention_dropout", 0.1), given.get("hidden_dropout", 0.1)  # as Megatron-LM has them
+    """True if blocks keep dropout masks. A fused attention keeps no mask."""
+    inside, behind = given.get("attention_dropout", 0.1), given.get("hidden_dropout", 0.1)  # Megatron-LM's defaults
     if (inside > 0) != (behind > 0) and attention == "unfused":
         raise LabError(
             f"--attention-dropout is {inside:g} and --hidden-dropout {behind:g}; wanted both or neither 0 where "
@@ -377,20 +378,22 @@ def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
 
 
 def _flags(text: str) -> Iterator[tuple[str, str | None]]:
-    """Names of flags, dashes for underscores, and the first word up to the next; words before the first, and behind a
-    flag's value, are a launcher's."""
+    """Yield each flag, with dashes for underscores, and its value: the first word before the next flag.
+
+    Words before the first flag, and further words after a value, belong to the launcher and are skipped.
+    """
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=False)
     except ValueError:
         try:
-            words = shlex.split(re.sub(r"[\"']", " ", text))  # a quote opens before this part of the command
+            words = shlex.split(re.sub(r"[\"']", " ", text))  # the quote was opened before this part of the command
         except ValueError as error:
             raise LabError(f"flags: {error}; wanted quotes in pairs") from None
-    # in an array a flag may stand beside its value within quotes
+    # in an array, a flag and its value may share one pair of quotes
     words = [part for word in words for part in (word.split() if re.match(r"\s*--[\w-]+\s", word) else [word])]
     name, value = "", None
     for word in [*words, "--"]:
-        ends = bool(name) and word.startswith(SHELL)  # what follows is of another command
+        ends = bool(name) and word.startswith(SHELL)  # the rest belongs to another command
         if word.startswith("--") or ends:
             if name:
                 yield name, value

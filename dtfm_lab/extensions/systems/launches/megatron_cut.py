@@ -14,7 +14,7 @@ MOST_LETTERS = 100_000
 
 
 def blocks_of(given: Mapping[str, Any], stages: int) -> tuple[int, ...] | None:
-    """Blocks of each stage; None where each has equally many."""
+    """Return the blocks of each stage; None if all stages have the same number."""
     if (layout := given.get("pipeline_model_parallel_layout")) is not None:
         return _of_layout(str(layout), stages, given.get("num_layers"))
     layers = given.get("num_layers")
@@ -35,14 +35,14 @@ def blocks_of(given: Mapping[str, Any], stages: int) -> tuple[int, ...] | None:
     rest = layers - (first or 0) - (last or 0)
     if rest < 0 or (others and rest % others) or (not others and rest):
         raise LabError(
-            f"--num-layers is {layers}, of which {rest} are left for {others} stages; wanted a multiple of {others}"
+            f"--num-layers is {layers}, which leaves {rest} for {others} stages; wanted a multiple of {others}"
         )
     middle = [rest // others] * others if others else []
     return (*([first] if first else []), *middle, *([last] if last else []))
 
 
 def _of_layout(layout: str, stages: int, layers: int | None) -> tuple[int, ...] | None:
-    """Blocks of each stage of ``Et*3|(tt|)*2,m|L``: ``t`` is a block, ``E`` the embedding, ``L`` the loss.
+    """Return the blocks of each stage in ``Et*3|(tt|)*2,m|L``: ``t`` is a block, ``E`` the embedding, ``L`` the loss.
 
     Source: megatron/core/transformer/pipeline_parallel_layer_layout.py of NVIDIA/Megatron-LM, parse_str_to_list.
     """
@@ -71,7 +71,7 @@ def _of_layout(layout: str, stages: int, layers: int | None) -> tuple[int, ...] 
 
 
 def interleaved_stages(given: Mapping[str, Any], stages: int) -> int:
-    """Stages of each device."""
+    """Return the stages per device."""
     if (several := given.get("num_virtual_stages_per_pipeline_rank")) is not None:
         return int(several)
     if (layers := given.get("num_layers_per_virtual_pipeline_stage")) is None or stages == 1:

@@ -1,4 +1,4 @@
-"""The model that Megatron-LM's flags describe: a GPT, a Llama, one with experts, or something between."""
+"""The model that Megatron-LM's flags describe: a GPT, a Llama, a mixture of experts, or something between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.extensions.systems.launches.settings import Count, Switch
 
 SIZES = {"num_layers": "n_layers", "hidden_size": "d_model", "num_attention_heads": "n_heads", "seq_length": "seq_len"}
-"""Flags that every model has, and what they are called here."""
+"""Flags that every model needs, and their names here."""
 LATENT = {"kv_lora_rank": "kv_rank", "q_lora_rank": "q_rank"}
 LATENT |= {"qk_head_dim": "nope_dim", "qk_pos_emb_head_dim": "rope_dim", "v_head_dim": "value_dim"}
 """Sizes of DeepSeek's attention, and what they are called here."""
@@ -45,7 +45,7 @@ MODEL_FLAGS: dict[str, Any] = {
     "glu_activation": Literal["swiglu", "geglu", "liglu", "reglu"],
     **dict.fromkeys(("moe_layer_freq", "tokenizer_type", "tokenizer_model", "tokenizer_name_or_path"), str),
 }
-"""Flags of a model, each with what its value may be. Source: megatron/training/arguments.py of NVIDIA/Megatron-LM."""
+"""Flags of a model, and the values each allows. Source: megatron/training/arguments.py of NVIDIA/Megatron-LM."""
 BESIDE: tuple[str, ...] = (
     "max_position_embeddings",
     "tokenizer_type",
@@ -68,17 +68,18 @@ VOCABULARIES = {
     r"gemma": 256000,
     r"falcon": 65024,
 }
-"""Rows of the embedding that go with tokenizers, by what is in their names: ``vocab_size`` of each model's config.json
-on Hugging Face."""
+"""Embedding rows by tokenizer, found by a pattern in the tokenizer's name. Source: ``vocab_size`` in each model's
+config.json on Hugging Face."""
 
 
 def flag(name: str) -> str:
-    """As it is typed."""
+    """Return the flag as it is typed."""
     return f"--{name.replace('_', '-')}"
 
 
 def model_of(given: Mapping[str, Any]) -> ModelSpec | None:
-    """The model; None where no flag tells any of its sizes. Raises LabError where some lack, or none here has them."""
+    """Return the model; None if no flag gives a size. Raises LabError if sizes are missing, or if no model here has
+    them."""
     if not any(name in given for name in MODEL_FLAGS if name not in BESIDE):
         return None
     if missing := [flag(name) for name in SIZES if name not in given]:
@@ -113,7 +114,7 @@ def _vocabulary(given: Mapping[str, Any]) -> int:
 
 
 def _learned(given: Mapping[str, Any]) -> bool:
-    """Whether the model has a table of learned positions."""
+    """True if the model has a table of learned positions."""
     kind = given.get("position_embedding_type", "learned_absolute")
     rotary = given.get("use_rotary_position_embeddings", False) or given.get("no_position_embedding", False)
     return kind in ("learned_absolute", "absolute") and not rotary
@@ -133,7 +134,8 @@ def _refuse(given: Mapping[str, Any], names: tuple[str, ...], model: str) -> Non
 
 
 def _gpt(given: Mapping[str, Any], sizes: dict[str, Any], head: int, n_kv: int) -> ModelSpec:
-    """A block whose MLP has two matrices; with a GPT's other choices it is one, number by number."""
+    """Return a model whose MLP has two matrices. If all other choices are a GPT's, it equals ``gpt`` number by
+    number."""
     d, t, n_heads = sizes["d_model"], sizes["seq_len"], sizes["n_heads"]
     ff, positions = given.get("ffn_hidden_size") or 4 * d, _positions(given)
     biased, normed, norms = not given.get("disable_bias_linear"), given.get("qk_layernorm", False), 2 - _rms(given)
@@ -172,7 +174,7 @@ def _llama(given: Mapping[str, Any], sizes: dict[str, Any], n_kv: int) -> ModelS
 
 
 def _with_norms(model: ModelSpec, given: Mapping[str, Any]) -> ModelSpec:
-    """The model with norms that have biases, or a table of positions, where its flags say so."""
+    """Return the model with biases in its norms, or a table of positions, if its flags ask for them."""
     biases, rows = 0 if _rms(given) else 1, _positions(given)
     if not biases and not rows:
         return model
@@ -197,13 +199,13 @@ def _moe(given: Mapping[str, Any], sizes: dict[str, Any], *, gated: bool) -> Mod
     else:
         attention["head_dim"] = given.get("kv_channels")
         if given.get("group_query_attention"):
-            attention["n_kv_heads"] = given.get("num_query_groups", 1)  # as Megatron-LM has it
+            attention["n_kv_heads"] = given.get("num_query_groups", 1)  # Megatron-LM's default
     return moe(
         **sizes,
         **attention,
         d_expert=given.get("moe_ffn_hidden_size", ff),
         n_experts=n,
-        experts_per_token=given.get("moe_router_topk", min(2, n)),  # as Megatron-LM has it
+        experts_per_token=given.get("moe_router_topk", min(2, n)),  # Megatron-LM's default
         n_dense=dense,
         d_ff=ff if dense else None,
         d_shared=given.get("moe_shared_expert_intermediate_size", 0),
@@ -211,7 +213,7 @@ def _moe(given: Mapping[str, Any], sizes: dict[str, Any], *, gated: bool) -> Mod
 
 
 def _dense(pattern: str, n_layers: int) -> int:
-    """Blocks without experts at the beginning, of a pattern such as 1 or ([0]*3+[1]*58)."""
+    """Return how many of the first blocks have no experts, from a pattern such as 1 or ([0]*3+[1]*58)."""
     found = _listed(pattern)
     if found == 1:
         return 0
@@ -224,7 +226,7 @@ def _dense(pattern: str, n_layers: int) -> int:
 
 
 def _listed(pattern: str) -> object:
-    """A number or a list, which + and * of lists may make; None for anything else."""
+    """Evaluate a number, or a list made with + and *; None for anything else."""
 
     def value(node: ast.expr) -> Any:
         match node:
@@ -249,5 +251,5 @@ def _listed(pattern: str) -> object:
 
 
 def _gated(d_model: int) -> int:
-    """Width of a gated MLP that no flag tells, as Megatron-LM has it."""
+    """Return Megatron-LM's default width of a gated MLP."""
     return int(4 * d_model * 2 / 3 / 64) * 64

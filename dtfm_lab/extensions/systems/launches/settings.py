@@ -1,4 +1,4 @@
-"""Settings of a launch checked against those that are known, and what is said of the others."""
+"""Check a launch's settings against the known ones, and look up what to say about the others."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from dtfm_lab.files.reading import read_mapping
 
 Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
 Switch = Annotated[bool, BeforeValidator(lambda given: True if given is None else given)]
-"""A flag that needs no value to be on."""
+"""A flag that is on without a value."""
 Open = Annotated[Count | None, BeforeValidator(lambda given: None if given == -1 else given)]
-"""A count, or -1 where it follows from others."""
+"""A count, or -1 if it follows from other settings."""
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 def keys(types: Mapping[str, Any], *, strict: bool = True) -> type[BaseModel]:
-    """Keys that may be given, each with what its value may be."""
+    """Return a model of the keys that may be given, and the type of each value."""
     fields: dict[str, Any] = {name: (kind, None) for name, kind in types.items()}
     return create_model("Keys", __config__=ConfigDict(extra="forbid", strict=strict), **fields)
 
 
 @cache
 def known_settings() -> Mapping[str, Any]:
-    """What is said of settings that have no model, by framework: ``known.yaml``."""
+    """Return the texts of ``known.yaml`` about settings without a model, by framework."""
     return read_mapping(Path(__file__).with_name("known.yaml"))
 
 
 def is_ignored(framework: str, name: str) -> bool:
-    """Whether a setting of this name, which may have stars in ``known.yaml``, changes no plan."""
+    """True if a setting of this name changes no plan. Names in ``known.yaml`` may have stars."""
     return name in _ignored(framework)[0] or bool(_ignored(framework)[1].fullmatch(name))
 
 
@@ -49,27 +49,29 @@ def _ignored(framework: str) -> tuple[frozenset[str], re.Pattern[str]]:
 
 
 def refusal_of(framework: str, name: str) -> str | None:
-    """Why a setting of this name cannot be planned; None where nothing is said of it."""
+    """Return why a setting cannot be planned; None if it is not listed."""
     listed: Mapping[str, str] = known_settings()[framework]["refused"]
     return next((why for one, why in listed.items() if fnmatch.fnmatchcase(name, one)), None)
 
 
 def note_of(framework: str, name: str) -> str | None:
-    """How a plan counts in place of a setting that has no model; None where nothing is said of it."""
+    """Return what a plan assumes instead of a setting without a model; None if it is not listed."""
     listed: Mapping[str, str] = known_settings()[framework].get("noted", {})
     return next((why for one, why in listed.items() if fnmatch.fnmatchcase(name, one)), None)
 
 
 def read(known: type[BaseModel], data: Any, what: str, named: Any = str) -> dict[str, Any]:
-    """The values that are given, checked. Raises LabError that names all that is not known, or else the first value
-    that is none."""
+    """Return the given values, checked.
+
+    Raises LabError that names all unknown settings, or else the first invalid value.
+    """
     try:
         return known.model_validate(data).model_dump(exclude_unset=True)
     except ValidationError as error:
         found = error.errors(include_url=False)
     names = [named(".".join(map(str, one["loc"]))) for one in found]
     if unknown := [name for name, one in zip(names, found, strict=True) if one["type"] == "extra_forbidden"]:
-        unknown = " ".join(unknown).split()  # a script's may have several lines
+        unknown = " ".join(unknown).split()  # a script's names may span several lines
         raise LabError(f"{what} that are not known here: {', '.join(unknown)}; wanted the text without them")
     wanted = re.sub(r"^(Input|Value error,) (should be )?", "", found[0]["msg"]).replace("'", "")
     wanted = wanted.replace(" or instance of Keys", "")

@@ -1,9 +1,9 @@
-"""The command of a shell script that launches a training run, with the script's own variables put in.
+"""Find the command of a shell script that launches training, with the script's own variables filled in.
 
-A script is not run: who reads another's launch does not want its side effects. It is read as if no variable were set
-outside of it and no argument given. Of a shell this knows assignments, arrays, defaults, whole-number arithmetic,
-functions, here-documents and conditions whose outcome follows from the script. Where a condition does not, both ways
-are followed, and what they set differently has no value.
+The script is never run, because its side effects are unwanted. It is read as if no variable were set outside it and no
+argument were given. It understands assignments, arrays, defaults, whole-number arithmetic, functions, here-documents,
+and conditions that the script itself decides. For other conditions, both branches are followed. A variable that they
+set to different values then has no value.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ SLURM = {
     "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
     "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
 }
-"""What Slurm tells a script of the options in its own comments."""
+"""Variables that Slurm sets from the options in the script's comments."""
 SBATCH = re.compile(r"(?m)^#SBATCH\s+(.*)$")
 OPTION = re.compile(r"(?:^|\s)(?:--(nodes|ntasks-per-node|gpus-per-node)[= ]|-(N)\s*)(?:\w+:)*(\d+)\b")
 STARTED = re.compile(r"torchrun|torch\.distributed|deepspeed|accelerate|mpirun|mpiexec")
-"""Launchers that start the processes of a node themselves."""
+"""Launchers that start a node's processes themselves."""
 
 Dropped = Callable[[str], bool]
-"""Whether a flag of this name has no effect on a plan."""
+"""Returns True if a flag of this name has no effect on a plan."""
 
 
 def is_script(text: str) -> bool:
-    """Whether a text is a script, not flags alone: it says so, or sets a variable and has flags."""
+    """True if a text is a script, not only flags: it starts with ``#!``, or it sets a variable and has flags."""
     return text.startswith("#!") or bool(FLAG.search(text) and re.search(r"(?m)^\s*(export\s+)?[A-Za-z_]\w*=", text))
 
 
@@ -57,24 +57,24 @@ class Script:
     """What a script launches."""
 
     command: str
-    """Its words, with what is known of variables put in; empty where nothing has flags."""
+    """The command's words, with known variables filled in; empty if no command has flags."""
     files: dict[str, str]
     """Files that the script writes from here-documents, by name."""
     why_open: dict[str, str]
-    """Variables without a value, each with the reason."""
+    """Variables without a value, and the reason for each."""
     absent: tuple[str, ...] = ()
-    """Variables that a condition asks for and nothing sets."""
+    """Variables that a condition reads but that nothing sets."""
     tasks: int | None = None
-    """Processes that Slurm starts of the command, where its options tell them."""
+    """Number of processes that Slurm starts with the command; None if its options do not tell."""
     reads: tuple[str, ...] = ()
     """Other scripts that it reads or runs."""
 
 
 def read_script(text: str, without_effect: Dropped = lambda name: False) -> Script:
-    """The command that trains, or else the one with the most flags. Variables that have no value are left as they are.
+    """Return the command that trains; if none does, the one with the most flags. Unknown variables stay as they are.
 
-    Raises LabError for one of it whose flags are set under a condition whose outcome is not known, or in a loop: nobody
-    knows which were meant. Flags that are added there, all of them ``without_effect``, make no difference.
+    Raises LabError if the command uses a variable whose flags are set in a loop, or under a condition that cannot be
+    decided. It is then unknown which flags were meant. Flags ``without_effect`` on the plan may be added there.
     """
     shell = _Shell(without_effect)
     slurm = {name or "nodes": count for line in SBATCH.findall(text) for name, _, count in OPTION.findall(line)}
@@ -118,7 +118,7 @@ class _Shell:
     functions: dict[str, list[Statement]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     flagged: set[str] = field(default_factory=set)
-    """Open variables that hold flags with an effect in one of the ways."""
+    """Open variables that hold flags with an effect in one of the branches."""
     steps: int = 0
     depth: int = 0
 
@@ -173,7 +173,7 @@ class _Shell:
 
     def _loop(self, kind: str, header: str, body: list[Statement]) -> None:
         if kind in ("while", "until"):
-            if "$#" in header or "getopts" in header:  # of arguments, of which there are none
+            if "$#" in header or "getopts" in header:  # loops over arguments, and there are none
                 return None
             outcome = holds(header, self.values)
             if outcome is (kind == "while"):
@@ -193,7 +193,7 @@ class _Shell:
         return self._either([body, []], f"set in a loop: {_short(f'{kind} {header}')}")
 
     def _either(self, ways: list[list[Statement]], why: str) -> None:
-        """Follow every way from here; what they leave different is open from then on."""
+        """Follow every branch from here. A variable that ends with different values is open from then on."""
         before, ends = self.values, list[Values]()
         for way in ways:
             self.values = before.copy()
@@ -216,7 +216,7 @@ class _Shell:
                 self.flagged.add(name)
 
     def _effective(self, text: str) -> list[str]:
-        """Its words but for flags without effect and what follows these."""
+        """Return the words, without flags that have no effect and their values."""
         kept, drops = list[str](), False
         for word in text.replace('"', " ").replace("'", " ").split():
             if word.startswith("--"):
@@ -226,7 +226,7 @@ class _Shell:
         return kept
 
     def _command(self, text: str, document: str) -> None:
-        """An assignment, or a command; of those with && and || between them what the outcomes lead to."""
+        """Run an assignment or a command. Of commands joined by && and ||, run those that the outcomes lead to."""
         parts = words_of(text, "&& ||")
         outcome: bool | None = True
         joined = ""

@@ -1,4 +1,4 @@
-"""A shell script as nested statements, without running anything of it: quotes, comments, here-documents, conditions."""
+"""Parse a shell script into nested statements, without running it: quotes, comments, here-documents, conditions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dtfm_lab.domain.errors import LabError
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 PATTERN, CASE_ENDS = "\0pattern", "\0;;"
 CASE = re.compile(r"((?:(?:do|then|else)\s+)?case\s.+?\sin)\s+(\S.*)", re.DOTALL)
-"""A case whose first pattern stands on its own line."""
+"""Matches a case whose first pattern is on the same line."""
 FUNCTION = re.compile(r"(?:function\s+([\w-]+)\s*(?:\(\s*\))?|([\w-]+)\s*\(\s*\))\s*(\{.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Command:
-    """A statement that is none of those below: an assignment, a command, or several with ``&&`` between them."""
+    """A simple statement: an assignment, a command, or several with ``&&`` between them."""
 
     text: str
     document: str = ""
@@ -26,7 +26,7 @@ class Command:
 
 @dataclass(frozen=True)
 class If:
-    """Conditions with what they lead to, and what is done where none holds."""
+    """Conditions with the statements they guard, and the statements for when none holds."""
 
     branches: list[tuple[str, list[Statement]]]
     otherwise: list[Statement]
@@ -34,7 +34,7 @@ class If:
 
 @dataclass(frozen=True)
 class Loop:
-    """A ``for``, ``while`` or ``until``, with what stands behind this word."""
+    """A ``for``, ``while`` or ``until`` loop. ``header`` is the text after that word."""
 
     kind: str
     header: str
@@ -43,7 +43,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class CaseStatement:
-    """A word with the patterns that it may have."""
+    """A word, and the branch of each set of patterns."""
 
     word: str
     branches: list[tuple[list[str], list[Statement]]]
@@ -59,7 +59,7 @@ Statement = Command | If | Loop | CaseStatement | Function
 
 
 def statements_of(script: str) -> list[Statement]:
-    """The statements of a script. Raises LabError where quotes or blocks do not close."""
+    """Return the statements of a script. Raises LabError if quotes or blocks are not closed."""
     parts = _Parts(list(_parts(script)))
     found, end = parts.block(set())
     if end:
@@ -68,8 +68,10 @@ def statements_of(script: str) -> list[Statement]:
 
 
 def words_of(text: str, separators: str = "") -> list[str]:
-    """Words of a statement as they are written, quotes included; split at these separators instead, such as && and ||,
-    where any are given: then every second one is a separator."""
+    """Return the words of a statement as written, with quotes.
+
+    With ``separators``, such as "&& ||", split at these instead. Every second element is then a separator.
+    """
     found, stack, at = [""], list[str](), 0
     splits = separators.split()
     while at < len(text):
@@ -89,7 +91,8 @@ def words_of(text: str, separators: str = "") -> list[str]:
 
 
 def _step(text: str, at: int, stack: list[str]) -> int:
-    """Letters to the next one that may mean something; quotes and parentheses are put on the stack, or taken off."""
+    """Return the number of letters to the next one that may matter. Push opening quotes and brackets on the stack,
+    or pop."""
     letter, top = text[at], stack[-1] if stack else ""
     if top == "'":
         if letter == "'":
@@ -126,9 +129,9 @@ def _step(text: str, at: int, stack: list[str]) -> int:
 
 
 def _parts(script: str) -> Iterator[tuple[str, str]]:
-    """Each statement with its here-document, ends of a case's branch and patterns among them."""
+    """Yield each statement with its here-document. The patterns and ends of case branches are yielded too."""
     at, text, stack = 0, "", list[str]()
-    waiting: list[str] = []  # ends of here-documents that begin on the next line
+    waiting: list[str] = []  # end words of here-documents that start on the next line
     document = ""
     while at < len(script):
         letter, top = script[at], stack[-1] if stack else ""
@@ -175,13 +178,13 @@ def _parts(script: str) -> Iterator[tuple[str, str]]:
 
 @dataclass
 class _Parts:
-    """Parts of a script that are still to be read."""
+    """The parts of a script that are not read yet."""
 
     rest: list[tuple[str, str]]
     at: int = field(default=0)
 
     def block(self, ends: set[str]) -> tuple[list[Statement], str]:
-        """Statements up to a word that ends them, and this word; what stands behind it is read next."""
+        """Return the statements up to a word that ends them, and that word. The text after it is read next."""
         found: list[Statement] = []
         while self.at < len(self.rest):
             text, document = self.rest[self.at]
@@ -226,7 +229,7 @@ class _Parts:
             self.rest[self.at] = (text.strip(), document)
 
     def _headed(self, text: str, until: str) -> str:
-        """A condition or a loop's header, up to the word that opens its body."""
+        """Return a condition or a loop's header, up to the word that opens its body."""
         found = [text]
         while self.at < len(self.rest):
             part, document = self.rest[self.at]

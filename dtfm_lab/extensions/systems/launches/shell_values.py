@@ -1,4 +1,4 @@
-"""Variables of a shell script as far as they are known: put into text, computed with, and compared."""
+"""Variables of a shell script as far as their values are known: substitute, compute with and compare them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.systems.launches.shell_text import words_of
 
 VARIABLE = re.compile(r"\$\{(\w+)[^{}]*\}|\$([A-Za-z_]\w*|\d|[@*#])")
-"""One that is left in a text, as it has no value."""
+"""Matches a variable that was left in a text because it has no value."""
 OPEN = re.compile(r"\$[\w{(@*#]|`")
 MOST_LETTERS = 10**5
 OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,  # as a shell divides whole numbers
+    ast.Div: operator.floordiv,  # a shell divides whole numbers
     ast.Mod: operator.mod,
 }
 COMPARES: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
@@ -39,22 +39,22 @@ Pair = tuple[str, str]
 
 @dataclass
 class Values:
-    """What variables are."""
+    """Values of variables."""
 
     known: dict[str, str] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
-    """Those that the script sets, to what nobody knows, each with the reason."""
+    """Variables that the script sets to an unknown value, and the reason for each."""
     arguments: list[str] | None = None
-    """Of the function that is read; None outside."""
+    """Arguments of the function that is being read; None outside functions."""
     sourced: list[str] = field(default_factory=list)
-    """Files that the script reads, in which any variable may be set."""
+    """Files that the script reads. They may set any variable."""
     runs: list[str] = field(default_factory=list)
     """Scripts that it runs."""
     absent: set[str] = field(default_factory=set)
-    """Variables that a condition asks for and nothing sets."""
+    """Variables that a condition reads but that nothing sets."""
 
     def copy(self) -> Values:
-        """The same, to be changed on its own."""
+        """Return an independent copy."""
         return replace(self, known=dict(self.known), open=dict(self.open))
 
     def give(self, name: str, value: str) -> None:
@@ -63,21 +63,22 @@ class Values:
         self.known[name] = value
 
     def leave_open(self, name: str, why: str) -> None:
-        """Take a variable's value away."""
+        """Remove a variable's value."""
         self.known.pop(name, None)
         self.open[name] = why
 
     def is_open(self, text: str) -> bool:
-        """Whether something in a text, as ``put_in`` leaves it, has no value."""
+        """True if a text, as ``put_in`` leaves it, still has something without a value."""
         return bool(OPEN.search(text))
 
     def absent_in(self, left: re.Match[str], names: set[str]) -> str:
-        """Nothing for a variable of these names that has no value where it is used, as a shell has it; else itself."""
+        """Return "" for a variable of these names that is not set where it is used, as a shell does; else the text
+        itself."""
         name = left[1] or left[2] or ""
         return "" if name in names and name not in self.open and name not in self.known else left[0]
 
     def value_of(self, name: str) -> str | None:
-        """Of a variable or an argument; None where it has none."""
+        """Return the value of a variable or an argument; None if it has none."""
         if name.isdigit() and self.arguments is not None and name != "0":
             return self.arguments[int(name) - 1] if int(name) <= len(self.arguments) else ""
         if name in "@*" and self.arguments is not None:
@@ -85,7 +86,7 @@ class Values:
         return self.known.get(name)
 
     def put_in(self, text: str) -> str:
-        """A text with the values of its variables that have one, and of what is computed from them."""
+        """Return a text with known variables replaced by their values, and computations by their results."""
         made, at = "", 0
         while at < len(text):
             if text[at] == "\\" and text[at + 1 : at + 2] in ("$", "`"):
@@ -99,13 +100,13 @@ class Values:
                 continue
             piece, end = self._piece(text, at)
             made, at = made + piece, end
-            if len(made) > MOST_LETTERS:  # variables that double each other
+            if len(made) > MOST_LETTERS:  # variables can double each other's length
                 letters = counted(len(made), "letter")
                 raise LabError(f"a line of the script has {letters}; wanted {MOST_LETTERS:,} at most")
         return made
 
     def _piece(self, text: str, at: int) -> tuple[str, int]:
-        """What stands for the variable or the computation that begins here, and where it ends."""
+        """Return the replacement for the variable or computation that starts here, and where it ends."""
         if text.startswith("$((", at) and (end := _closing(text, at + 2)) and text.startswith(")", end + 1):
             result = arithmetic(text[at + 3 : end], self)
             return ("$((...))" if result is None else str(result)), end + 2
@@ -148,7 +149,7 @@ class Values:
                 return whole
 
     def _output(self, command: str) -> str:
-        """What a command prints, of the few that compute; its first word otherwise."""
+        """Return what a command prints, for the few that compute; for any other, ``$(first word)``."""
         known = self.put_in(command)
         if printed := re.fullmatch(r"\s*echo\s+(.*?)\s*\|\s*bc(?:\s+-l)?\s*", known, re.DOTALL):
             result = arithmetic(unwrapped(printed[1]), self)
@@ -161,7 +162,7 @@ class Values:
 
 
 def unwrapped(value: str) -> str:
-    """A value without the quotes or the parentheses around it."""
+    """Return a value without the quotes or parentheses around it."""
     value = value.strip()
     for opening, closing in (('"', '"'), ("'", "'"), ("(", ")")):
         inner = value[1:-1]
@@ -171,13 +172,13 @@ def unwrapped(value: str) -> str:
             return " ".join(inner.split())
     if value and not re.search(r"\s", value):
         return re.sub(r"(?<!\\)[\"']", "", value)
-    if len(value) > 1 and value[0] == value[-1] == '"':  # with quotes in it that are escaped, or of what was put in
+    if len(value) > 1 and value[0] == value[-1] == '"':  # inner quotes are escaped, or come from substituted values
         return " ".join(value[1:-1].split())
     return " ".join(value.split())
 
 
 def _closing(text: str, at: int, pair: str = "()") -> int:
-    """Where the parenthesis that opens here closes; 0 where it does not."""
+    """Return the position of the parenthesis that closes this one; 0 if there is none."""
     depth = 0
     for place in range(at, len(text)):
         depth += (text[place] == pair[0]) - (text[place] == pair[1])
@@ -187,7 +188,8 @@ def _closing(text: str, at: int, pair: str = "()") -> int:
 
 
 def arithmetic(text: str, values: Values) -> int | None:
-    """The value of whole numbers with + - * / % and parentheses, compared or not; None for anything else."""
+    """Return the value of an expression of whole numbers with + - * / %, parentheses and comparisons; None for anything
+    else."""
     named = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?(?![-:\w])", lambda one: values.known.get(one[1], one[0]), text)
     known = values.put_in(named).strip().strip("\"'")
     chosen = re.fullmatch(r"(.+?)\?(.+?):(.+)", known, re.DOTALL)
@@ -219,7 +221,7 @@ def arithmetic(text: str, values: Values) -> int | None:
 
 
 def holds(condition: str, values: Values) -> bool | None:
-    """Whether a condition of a shell holds; None where that is not known."""
+    """Return whether a shell condition holds; None if that is unknown."""
     parts = words_of(condition, "&& ||")
     outcome = _one_holds(parts[0], values)
     for sign, part in zip(parts[1::2], parts[2::2], strict=True):
@@ -288,7 +290,7 @@ def _test(words: list[str], values: Values) -> bool | None:
 
 
 def _word(word: str, values: Values) -> str | None:
-    """The value of a word of a condition: nothing of a variable that nobody sets, None where it is not known."""
+    """Return the value of a word in a condition: empty for a variable that is never set, None if it is unknown."""
     if re.search(r"\$\{?[\d@*#]", word) and values.arguments is None and ":-" not in word:
         return None
     made = values.put_in(word)

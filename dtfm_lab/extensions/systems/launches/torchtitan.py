@@ -1,4 +1,4 @@
-"""The configuration of torchtitan, TOML as of 2024 and 2025 or Python as of 2026, as the strategy FSDP."""
+"""Read a torchtitan configuration as the strategy FSDP: TOML as of 2024 and 2025, or Python as of 2026."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CONFIGURATION = keys(
         "compile": keys({"enable": bool, "components": list[str]}),
     }
 )
-"""Sections of a torchtitan configuration, and their keys, that make a plan."""
+"""Sections of a torchtitan configuration, and their keys, that affect the plan."""
 MOVED = {
     "training.batch_size": "training.local_batch_size",
     "training.compile": "compile.enable",
@@ -59,7 +59,7 @@ MOVED = {
     "parallelism.pipeline_parallel_batch_size": "parallelism.pipeline_parallel_microbatch_size",
     "parallelism.context_parallel_size": "parallelism.context_parallel_degree",
 }
-"""Keys that stood elsewhere before 2025, those of ``experimental`` aside."""
+"""Keys that had another name or section before 2025, apart from those of ``experimental``."""
 FLOAT8 = re.compile(r"float8|mx|fp8|nvfp4", re.IGNORECASE)
 FLOAT8_KEYS: tuple[str, ...] = (
     "float8.enable_float8_linear",
@@ -75,19 +75,19 @@ POLICIES = {"FullAC": "full", "SelectiveAC": "selective", "None": "none"}
 
 
 def is_toml(text: str) -> bool:
-    """Whether a text begins with a section, or with a key and then has one."""
+    """True if a text starts with a section, or with a key and has a section later."""
     return bool(re.match(r"\[\w", text)) or bool(
         re.match(r"[\w.]+\s*=", text) and re.search(r"(?m)^\s*\[[\w.]+\]", text)
     )
 
 
 def is_python(text: str) -> bool:
-    """Whether a text is a configuration in Python, as torchtitan 0.3 has them."""
+    """True if a text is a Python configuration, as in torchtitan 0.3."""
     return bool(PYTHON.search(text) and re.search(r"\b(ParallelismConfig|TrainingConfig)\(", text))
 
 
 def read_toml(text: str) -> Launch:
-    """The launch of a configuration's text."""
+    """Return the launch of a TOML text."""
     try:
         config = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -96,8 +96,11 @@ def read_toml(text: str) -> Launch:
 
 
 def read_python(text: str) -> Launch:
-    """The launch of a configuration in Python, which is read and not run: the arguments of ``TrainingConfig``,
-    ``ParallelismConfig`` and ``CompileConfig`` that are written out, and the policy of activation checkpoints."""
+    """Return the launch of a Python configuration, which is parsed and not run.
+
+    Reads the literal arguments of ``TrainingConfig``, ``ParallelismConfig`` and ``CompileConfig``, and the policy of
+    activation checkpointing.
+    """
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -137,7 +140,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _last_name(node: ast.expr) -> str:
-    """``Config`` of ``trainer.Config``."""
+    """Return ``Config`` of ``trainer.Config``."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -173,7 +176,7 @@ def _launch(config: Mapping[str, Any]) -> Launch:
         **pipeline,
     )
     sizes = {"microbatch": microbatch, "global_batch": training.get("global_batch_size")}
-    sizes["dtype"] = "fp32" if training.get("mixed_precision_param") == "float32" else "bf16"  # as torchtitan has it
+    sizes["dtype"] = "fp32" if training.get("mixed_precision_param") == "float32" else "bf16"  # torchtitan's default
     local = training.get("local_batch_size")
     accumulation = None
     if local is not None and sizes["global_batch"] is None:
@@ -192,12 +195,12 @@ def _launch(config: Mapping[str, Any]) -> Launch:
 
 
 def _by_section(ignored: list[str], given: Mapping[str, Any]) -> list[str]:
-    """The keys that are ignored; of a section with no other keys its name alone."""
+    """Return the ignored keys. A section without other keys is named as a whole."""
     return list(dict.fromkeys(name if (of := name.partition(".")[0]) in given else f"[{of}]" for name in ignored))
 
 
 def _reshards(parallel: Mapping[str, Any], stages: int) -> bool:
-    """Whether parameters are dropped after the forward: with pipelines they are not by default."""
+    """True if parameters are dropped after the forward. With pipelines they are kept by default."""
     policy = parallel.get("fsdp_reshard_after_forward", "default")
     return bool(policy == "always" or (policy == "default" and stages == 1))
 
@@ -217,7 +220,7 @@ def _checkpointing(given: Mapping[str, Any]) -> str:
 
 
 def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> dict[str, Any]:
-    """Fields of the strategy that say how a pipeline is cut and what its micro-batches are."""
+    """Return the strategy's fields that say how a pipeline is cut, and its micro-batch size."""
     if stages == 1:
         return {"microbatch": local}
     named = str(parallel.get("pipeline_parallel_schedule", "1F1B"))
@@ -245,7 +248,7 @@ def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> di
 
 
 def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Blocks of each part of the model; None where they are as even as they divide."""
+    """Return the blocks of each part of the model; None if they are as even as possible."""
     if (parts := parallel.get("module_fqns_per_model_part")) is not None:
         counts = tuple(sum(name.startswith("layers.") for name in part) for part in parts)
         if not counts or min(counts) < 1:
@@ -260,8 +263,10 @@ def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> dict[str, Any]:
-    """What makes a plan, where torchtitan of today has it. Raises LabError for what has no model; the rest is named in
-    one of the lists."""
+    """Return the settings that affect the plan, under torchtitan's present names. The names of others go to a list.
+
+    Raises LabError for a setting that has no model.
+    """
     kept: dict[str, Any] = {}
     name = str(config.get("model", {}).get("name", "")) if isinstance(config.get("model"), Mapping) else ""
     if OTHER_MODELS.search(name):
@@ -277,7 +282,7 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
             ignored.append(written)
             continue
         if path == "optimizer.early_step_in_backward" and value:
-            raise LabError(f"{written} is true: steps beside the backward have no model here; wanted false")
+            raise LabError(f"{written} is true: optimizer steps during the backward have no model here; wanted false")
         if path == "parallelism.data_parallel_type":
             if value not in ("fsdp", "hsdp"):
                 raise LabError(f"{written} is {shortened(value)}; wanted fsdp")
@@ -302,7 +307,7 @@ def _keys_of(section: str) -> Mapping[str, Any]:
 
 
 def _usual(path: str, value: Any) -> Any:
-    """Values that older versions write otherwise."""
+    """Return the value as today's torchtitan writes it."""
     if path == "parallelism.fsdp_reshard_after_forward" and isinstance(value, bool):
         return "always" if value else "never"
     if path == "activation_checkpoint.mode" and value in ("", "op"):

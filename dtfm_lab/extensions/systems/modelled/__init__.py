@@ -1,7 +1,7 @@
 '''The systems that have a model, one file each; importing this package registers them.
 
-A system is a class with an assumption for each field, and the plans that it lets its user choose from. This one is
-complete::
+A system is a class with one field per assumption. It yields the plans that it lets its user choose from. A complete
+example::
 
     from collections.abc import Iterator
     from dataclasses import dataclass
@@ -35,7 +35,7 @@ complete::
         ] = 4
 
         def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-            """The only one."""
+            """Yield the only plan."""
             n = len(topology)
             shaped = job.with_fields(
                 n_stages=n,
@@ -46,11 +46,11 @@ complete::
             )
             yield in_rank_order(topology, shaped, np.arange(n), order="pp-dp")
 
-``lab.strategies(network, job, systems="gpipe")`` takes the fastest of the plans that fit the devices' memory. Where the
-system cannot train the job at all, ``plans`` raises a LabError, whose line is the reason that is shown in place of its
-bar. ``mathematics = "..."`` says what it changes of the training itself, and a ``trace`` of its own predicts seconds
-that are not ``simulate``'s. What is said of the systems of this folder stands in ``assumptions.yaml``
-(``described``), in place of the annotations above. ``grids`` has plans in rank order, ``lab.plan`` those of a search.
+``lab.strategies(network, job, systems="gpipe")`` takes the fastest of the plans that fit the devices' memory. If the
+system cannot train the job at all, ``plans`` raises a LabError, and its message replaces the system's bar.
+``mathematics = "..."`` says what the system changes about the training itself. A system with its own ``trace`` predicts
+seconds other than ``simulate``'s. The texts about the systems in this folder are in ``assumptions.yaml``
+(``described``), instead of annotations as above. ``grids`` makes plans in rank order, and ``lab.plan`` searches.
 '''
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Data parallelism without pipelines: PyTorch's DistributedDataParallel, whole models, and FSDP, shards of one."""
+"""Data parallelism without pipelines: PyTorch's DistributedDataParallel (whole models) and FSDP (shards of one)."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -22,28 +22,28 @@ from dtfm_lab.extensions.systems.strategy import (
 
 @dataclass(frozen=True, kw_only=True)
 class DataParallel(GridStrategy, Freedoms):
-    """Replicas of one stage, in each way and micro-batch that is tried."""
+    """Replicas of a single stage, with each way and micro-batch size that is tried."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
-        """Fields of the job that are the same in all ways."""
+        """Return the job's fields that all ways share."""
 
     @property
     def checkpointing(self) -> str:
-        """What is tried of it."""
+        """The checkpointing to use, or ``tried``."""
         return TRIED
 
     def ways(self, job: Job) -> list[dict[str, Any]]:
-        """Other fields, of each way: each checkpointing that is tried."""
+        """Return the other fields of each way: one per checkpointing that is tried."""
         return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
 
     @property
     def shared_by(self) -> int:
-        """GPUs of a host that share each layer."""
+        """Number of GPUs of a host that share each layer."""
         return 1
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """One stage in replicas, on each set of devices that is tried."""
+        """Yield one stage in replicas, on each set of devices that is tried."""
         how, degrees = job.with_fields(schedule="1f1b", **self.fields()), (self.shared_by,)
         yield from grids(
             self, topology, how, self.ways, budget, tensor_parallel=degrees, stages=(1,), sizes=MICROBATCHES_ALONE
@@ -54,7 +54,7 @@ class DataParallel(GridStrategy, Freedoms):
 @described
 @dataclass(frozen=True, kw_only=True)
 class DDP(DataParallel):
-    """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged beside the backward."""
+    """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged during the backward."""
 
     name: ClassVar[str] = "ddp"
 
@@ -70,11 +70,11 @@ class DDP(DataParallel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.compression != "none":  # of this one alone: gradients that are sent whole change nothing
+        if self.compression != "none":  # only for this instance: without compression the mathematics do not change
             object.__setattr__(self, "mathematics", f"gradients are rounded to {self.compression} before an average")
 
     def fields(self) -> dict[str, Any]:
-        """As they are averaged."""
+        """Return how gradients are averaged."""
         averaged = {"synchronisation": self.synchronisation, "overlap": self.overlap, "bucket_bytes": self.bucket_bytes}
         return averaged | ({} if self.compression == "none" else {"gradient_compression": self.compression})
 
@@ -83,9 +83,9 @@ class DDP(DataParallel):
 @described
 @dataclass(frozen=True, kw_only=True)
 class FSDP(DataParallel):
-    """PyTorch's FSDP: parameters, gradients and states sharded over all devices, layers gathered one ahead.
+    """PyTorch's FSDP: parameters, gradients and states are sharded over all devices. Layers are gathered one ahead.
 
-    One group of devices. As ZeRO-3, save that gradients are exchanged in fp32.
+    There is one group of devices. It works like ZeRO-3, but exchanges gradients in fp32.
     """
 
     name: ClassVar[str] = "fsdp"
@@ -107,7 +107,7 @@ class FSDP(DataParallel):
     devices: str = TRIED
 
     def fields(self) -> dict[str, Any]:
-        """As they are exchanged, and whether operators move memory and what is not needed is computed again."""
+        """Return how gradients are exchanged, and what torch.compile changes in memory traffic and recomputation."""
         return {
             "synchronisation": "ring",
             "gradient_dtype": self.gradient_dtype,
@@ -118,7 +118,7 @@ class FSDP(DataParallel):
         }
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """One stage in replicas, or pipelines of as many as are given, on each set of devices that is tried."""
+        """Yield one stage in replicas, or pipelines of the given length, on each set of devices that is tried."""
         yield from grids(
             self,
             topology,
@@ -131,7 +131,7 @@ class FSDP(DataParallel):
         )
 
     def ways(self, job: Job) -> list[dict[str, Any]]:
-        """Each checkpointing and resharding that is tried."""
+        """Return each combination of checkpointing and resharding that is tried."""
         reshards = (True, False) if self.reshard is None else (self.reshard,)
         sharding = ["zero-3" if reshard else "zero-2" for reshard in reshards] if self.sharded else ["none"]
         cut: dict[str, Any] = {} if self.blocks_per_stage is None else {"blocks_per_stage": self.blocks_per_stage}

@@ -1,6 +1,6 @@
-"""DeepSpeed as launch files and publications name it: pipelines with ZeRO-1, and ZeRO-3 over one group of devices.
+"""DeepSpeed as launch files and publications use it: pipelines with ZeRO-1, and ZeRO-3 over one group of devices.
 
-Neither is asked by name any more: ``megatron`` has every such pipeline, and ``fsdp`` shards as ZeRO-3 does.
+Users no longer ask for them by name. ``megatron`` includes all such pipelines, and ``fsdp`` shards like ZeRO-3.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ from dtfm_lab.extensions.systems.strategy import (
 @described
 @dataclass(frozen=True, kw_only=True)
 class DeepSpeedPipeline(GridStrategy):
-    """DeepSpeed's pipeline engine: pipelines and data parallelism, replicas splitting the optimiser's states (ZeRO-1).
+    """DeepSpeed's pipeline engine: pipelines and data parallelism. Replicas split the optimizer's states (ZeRO-1).
 
-    More of ZeRO than its first stage is refused beside pipelines (deepspeed/runtime/pipe/engine.py).
+    DeepSpeed refuses higher stages of ZeRO with pipelines (deepspeed/runtime/pipe/engine.py).
     """
 
     name: ClassVar[str] = "deepspeed-pipeline"
@@ -45,7 +45,7 @@ class DeepSpeedPipeline(GridStrategy):
     devices: str = TRIED
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Every grid, with each checkpointing and sharding that is tried."""
+        """Yield every grid, with each checkpointing and sharding that is tried."""
         yield from grids(
             self,
             topology,
@@ -73,10 +73,10 @@ class DeepSpeedPipeline(GridStrategy):
 @described
 @dataclass(frozen=True, kw_only=True)
 class DeepSpeedZero3(DataParallel):
-    """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it is used.
+    """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it needs it.
 
-    One group of devices. Layers are gathered in every micro-batch, in the forward and again in the backward, which
-    scatters their gradients: three times the traffic of half an all-reduce.
+    There is one group of devices. Each micro-batch gathers the layers in the forward and again in the backward, which
+    also scatters their gradients. That is three times the traffic of half an all-reduce.
     """
 
     name: ClassVar[str] = "deepspeed-zero-3"
@@ -94,11 +94,11 @@ class DeepSpeedZero3(DataParallel):
 
     @property
     def shared_by(self) -> int:
-        """GPUs of a host that share each layer."""
+        """Number of GPUs of a host that share each layer."""
         return self.tensor_parallel
 
     def fields(self) -> dict[str, Any]:
-        """As they are split and exchanged."""
+        """Return how states are split and gradients exchanged."""
         return {
             "synchronisation": "ring",
             "sharding": f"zero-{self.stage}" if self.stage else "none",

@@ -1,5 +1,7 @@
-"""DiLoCo: islands of devices train alone and average what changed every H iterations; Streaming DiLoCo, fragment by
-fragment beside the iterations; and Decoupled DiLoCo, in which no learner waits for another."""
+"""DiLoCo: islands of devices train alone and average their changes every H iterations.
+
+Streaming DiLoCo averages fragment by fragment during the iterations. In Decoupled DiLoCo no learner waits for another.
+"""
 
 import math
 from dataclasses import dataclass
@@ -15,26 +17,27 @@ from dtfm_lab.extensions.systems.strategy import Budget, described, strategies
 from dtfm_lab.simulation import simulate
 
 EVERY = {"plain": 500, "streaming": 100, "decoupled": 100}
-"""Iterations from one average to the next by kind, where not given."""
+"""Default iterations between two averages, by kind."""
 PRECISION = {"plain": "fp16", "streaming": "int8", "decoupled": "int8"}
-"""What averaged changes are sent as by kind, where not given."""
+"""Default precision of averaged changes in messages, by kind."""
 
 
 @strategies.register("diloco")
 @described
 @dataclass(frozen=True, kw_only=True)
 class DiLoCoStrategy(LocalWorkers):
-    """DiLoCo: workers step alone and average what changed every H iterations, at once, streaming, or decoupled.
+    """DiLoCo: workers train alone and average their changes every H iterations: all at once, streaming, or decoupled.
 
-    A worker is a pipeline whose devices lie on one island, or a single device that holds the whole model; an island
-    with more devices than a pipeline has several workers, as a job knows one interval for all its replicas: data
-    parallelism inside a worker has no model here, tensor parallelism inside a host does. Its user may leave out the
-    islands of the slowest devices, for which all others wait. The parameters of the last average and the outer
-    optimiser's momentum are not counted as memory of the device: torchft keeps them on the host.
+    A worker is a pipeline within one island, or a single device that holds the whole model. An island with more devices
+    than a pipeline needs has several workers, because a job has one averaging interval for all its replicas. So data
+    parallelism inside a worker is not modelled; tensor parallelism inside a host is. The user may leave out islands
+    with slow devices, because all others wait for them. The parameters of the last average and the outer optimizer's
+    momentum do not count as device memory: torchft keeps them on the host.
 
-    ``streaming``: fragments of the model are averaged in turn, beside the next iterations. The paper's fragments are of
-    whole layers, interleaved; a job's are equal parts of every device's parameters, as many as come nearest to the
-    paper's and divide H. ``decoupled``: the same fragments go to a syncer and back, and no learner waits for another.
+    ``streaming`` averages fragments of the model one after another, during the next iterations. In the paper a fragment
+    is a set of interleaved whole layers. In a job it is an equal part of every device's parameters. The number of
+    fragments divides H and is as near as possible to the paper's. ``decoupled`` sends the same fragments to a syncer
+    and back, and no learner waits for another.
     """
 
     name: ClassVar[str] = "diloco"
@@ -50,29 +53,31 @@ class DiLoCoStrategy(LocalWorkers):
         super().__post_init__()
         if self.kind != "plain" and self.delay > self.steps:
             raise LabError(
-                f"system {self.name}: delay is {self.delay} with every {self.steps}; wanted at most {self.steps}, as a "
-                f"fragment is averaged once in so many iterations"
+                f"system {self.name}: delay is {self.delay} with every {self.steps}; wanted at most {self.steps}, the "
+                f"iterations between two averages of a fragment"
             )
 
     @property
     def steps(self) -> int:
-        """H, as given or by kind."""
+        """H, as given or the default of this kind."""
         return EVERY[self.kind] if self.every is None else self.every
 
     @property
     def simulated(self) -> bool:
-        """A decoupled one has a closed form, as no schedule lets each learner keep its own pace."""
+        """False for the decoupled kind. It has a closed form, because no schedule lets each learner keep its own
+        pace."""
         return self.kind != "decoupled"
 
     def fragments(self, n_blocks: int) -> int:
-        """Fragments of a model with so many blocks: of the numbers that divide H, the nearest to the paper's."""
+        """Return the number of fragments for this many blocks: of the divisors of H, the nearest to the paper's
+        number."""
         slots = self.steps // max(self.delay, 1)
         wanted = n_blocks / self.fragment_layers
         divide = [n for n in range(1, slots + 1) if not slots % n]
         return min(divide, key=lambda n: (abs(math.log(n / wanted)), n))
 
     def trained(self, job: Job) -> Job:
-        """The job as the system trains it, whatever its shape."""
+        """Return the job as the system trains it, in any shape."""
         precision = PRECISION[self.kind] if self.precision is None else self.precision
         in_fp32 = {"gradient_dtype": "fp32", "gradient_compression": "none"}
         local = job.with_fields(
@@ -83,23 +88,24 @@ class DiLoCoStrategy(LocalWorkers):
         )
         if self.kind == "plain":
             return local
-        # H is kept a multiple of the delay: no fragment would be averaged in the last few iterations of a longer one
+        # round H down to a multiple of the delay: no fragment would be averaged in the iterations beyond it
         every = self.steps // max(self.delay, 1) * max(self.delay, 1)
         fragments = self.fragments(job.modelled().n_blocks)
         return local.with_fields(synchronise_every=every, fragments=fragments, fragment_delay=self.delay)
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
-        """Seconds of an iteration; of decoupled learners those in which all together train a global batch.
+        """Return the seconds of an iteration. For decoupled learners, the time in which all together train one global
+        batch.
 
-        A learner's iteration takes as long as its passes, or as its fragments' way to the syncer and back beside them.
-        The syncer waits for a quorum and a grace window, the learners do not: a late one's fragment counts, weighed by
-        its tokens, in the next round. Only where the quorum is all learners does each wait for the slowest.
+        A decoupled learner's iteration takes as long as its passes or, if longer, as its fragments' way to the syncer
+        and back. The syncer waits for a quorum and a grace window; the learners do not wait. A late fragment counts in
+        the next round, weighted by its tokens. Only if the quorum is all learners does each wait for the slowest.
         """
         if self.simulated:
             return super().seconds(plan, budget)
         trace = simulate(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
         first = trace.iteration == trace.iteration.min()
-        ends_s = np.zeros(plan.job.n_replicas)
+        ends_s = np.zeros(plan.job.n_replicas)  # each learner keeps its own pace, so each has its own end
         np.maximum.at(ends_s, trace.replica[first], trace.end_s[first])
         n_bytes = np.array(device_gradient_bytes(plan.job, plan.job.n_stages))[:, None] / plan.job.synchronise_every
         travel_s = np.max([n_bytes / line for line in lines_bytes_per_s(plan)], axis=0)
@@ -110,5 +116,5 @@ class DiLoCoStrategy(LocalWorkers):
         return float(plan.job.global_batch / (sequences / each_s).sum())
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """Nothing is known of decoupled learners before they are simulated."""
+        """Return 0 for decoupled learners, which have no bound before they are simulated."""
         return super().least_s(plan, budget) if self.simulated else 0.0

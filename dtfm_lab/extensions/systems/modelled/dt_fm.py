@@ -1,4 +1,4 @@
-"""DT-FM: GPipe as its code runs it, on the placement of its scheduler, and on random ones without it."""
+"""DT-FM: GPipe as its code runs it, with and without the placement of its scheduler."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,17 +20,18 @@ from dtfm_lab.planning import evaluate, plan
 from dtfm_lab.planning.iteration.structured.candidates import device_sets
 
 FIRST_SEED = 2022
-"""Seed of the first of DT-FM's random placements; those after it count up."""
+"""Seed of DT-FM's first random placement. The next ones count up from it."""
 MOST_SETS = 3
-"""Most sets of devices, beside all of them, among which the time of its search is shared."""
+"""Maximum number of sets of devices, besides all of them, that share the search time."""
 LEAST_GENERATIONS = 400
-"""Of DT-FM's search in each shape: after 200 the best of 64 devices on six continents is a quarter slower."""
+"""Minimum generations of DT-FM's search in each shape. After 200, the best of 64 devices on six continents is a quarter
+slower."""
 
 
 @described
 @dataclass(frozen=True, kw_only=True)
 class GPipeOfDTFM(Strategy):
-    """How DT-FM trains, wherever it places the stages."""
+    """How DT-FM trains, for any placement of the stages."""
 
     n_stages: int | None = None
     transport: str = "overlapped"
@@ -41,7 +42,7 @@ class GPipeOfDTFM(Strategy):
     microbatches: str = TRIED
 
     def _shaped(self, n_devices: int, job: Job) -> Iterator[Job]:
-        """The job as DT-FM trains it, in each shape with a micro-batch of one, or the given one."""
+        """Yield the job as DT-FM trains it, in each shape, with the given micro-batch size or 1."""
         how = job.with_fields(
             schedule="gpipe",
             microbatch=job.microbatch or 1,
@@ -54,14 +55,18 @@ class GPipeOfDTFM(Strategy):
                 yield shaped
 
     def _sized(self, found: Plan) -> Iterator[Plan]:
-        """The plan in every micro-batch that is tried, the first its own; placements do not depend on it."""
+        """Yield the plan with every micro-batch size that is tried, its own first. Placements do not depend on the
+        size."""
         sizes = sizes_of(self.microbatches, found.job, MICROBATCHES) or ()
         for microbatch in dict.fromkeys((found.job.microbatch, *sizes)):
-            with suppress(LabError):  # one that does not divide the batch, or leaves too few for the replicas
+            with suppress(LabError):  # it does not divide the batch, or leaves too few micro-batches for the replicas
                 yield self._flushed(found.changed(job=found.job.with_fields(microbatch=microbatch)))
 
     def _flushed(self, found: Plan) -> Plan:
-        """The plan with pipelines emptied as rarely as its devices' memory allows; with every one where none does."""
+        """Return the plan with its pipelines emptied as rarely as its devices' memory allows.
+
+        If it never fits, the pipeline is emptied after every micro-batch.
+        """
         flush_every = min(self.flush_every, found.job.n_microbatches)
         while True:
             flushed = found.changed(job=found.job.with_fields(flush_every=flush_every))
@@ -74,7 +79,7 @@ class GPipeOfDTFM(Strategy):
 @described
 @dataclass(frozen=True, kw_only=True)
 class DTFM(GPipeOfDTFM):
-    """DT-FM: GPipe with overlapped messages, placed by its scheduler for the least communication cost."""
+    """DT-FM: GPipe with overlapped messages, placed by its scheduler for the lowest communication cost."""
 
     name: ClassVar[str] = "dt-fm"
     searches: ClassVar[bool] = True
@@ -84,7 +89,7 @@ class DTFM(GPipeOfDTFM):
     devices: str = TRIED
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """The placement of each shape in each micro-batch."""
+        """Yield the placement of each shape with each micro-batch size."""
         wanted = [
             (members, shaped) for members in self._members(topology) for shaped in self._shaped(len(members), job)
         ]
@@ -92,7 +97,7 @@ class DTFM(GPipeOfDTFM):
         for members, shaped in wanted:
             try:
                 found = self._placed(topology.subset(members), shaped, budget, share_s)
-            except LabError:  # a shape that no placement on these devices fits
+            except LabError:  # no placement on these devices fits this shape
                 continue
             if len(members) < len(topology):
                 ranks = Placement(np.array(members)[found.placement.devices]).rank_map(len(topology))
@@ -100,8 +105,12 @@ class DTFM(GPipeOfDTFM):
             yield from self._sized(found)
 
     def _placed(self, topology: Topology, job: Job, budget: Budget, share_s: float) -> Plan:
-        """The scheduler's placement after the budget's steps; without these after its share of the seconds, though not
-        before ``LEAST_GENERATIONS``: no search is cut off because its user may choose among many shapes."""
+        """Return the scheduler's placement after the budget's steps. Without steps, it stops after its share of the
+        seconds.
+
+        It always completes ``LEAST_GENERATIONS``, so that having many shapes to choose from does not cut the search
+        short.
+        """
         placed = partial(plan, topology, job, self.planner, seed=budget.seed, improve_bound=False)
         if budget.steps:
             return placed(steps=budget.steps)
@@ -112,8 +121,10 @@ class DTFM(GPipeOfDTFM):
         return placed(seconds=left_s, start=found) if left_s > 0 else found
 
     def _members(self, topology: Topology) -> list[list[int]]:
-        """Devices that take part: all, and of those that are left when some are, the sets that equal shares suit most:
-        by their number times the slowest's speed."""
+        """Return sets of devices to use: all of them, then the smaller sets that suit equal shares best.
+
+        These are ranked by their size times the speed of their slowest device.
+        """
         everyone, *fewer = [members.tolist() for members in device_sets(topology)]
         if self.devices != TRIED:
             return [everyone]
@@ -124,20 +135,23 @@ class DTFM(GPipeOfDTFM):
 @described
 @dataclass(frozen=True, kw_only=True)
 class DTFMRandom(GPipeOfDTFM):
-    """DT-FM without its scheduler: the same GPipe, every device anywhere."""
+    """DT-FM without its scheduler: the same GPipe with random placements."""
 
     name: ClassVar[str] = "dt-fm-random"
 
     n_draws: int = 3
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Of the shape whose first draw is fastest, the draw of median seconds: nobody chooses by chance."""
+        """Yield one plan: the shape whose first random placement is fastest, with its placement of median seconds.
+
+        The median stands for a user without a scheduler, who cannot pick the best random placement.
+        """
         ranks = random_ranks(len(topology), self.n_draws, budget.seed)
         tried: list[tuple[float, Job, Plan]] = []
         for shaped in self._shaped(len(topology), job):
             first = self._flushed(in_rank_order(topology, shaped, ranks[0], order="pp-dp"))
             if not fits(first):
-                yield first  # for the reason
+                yield first  # so that the outcome can say what does not fit
                 continue
             tried += [(self.seconds(one, budget), one.job, one) for one in self._sized(first) if fits(one)]
         if not tried:
@@ -151,13 +165,14 @@ class DTFMRandom(GPipeOfDTFM):
 
 
 def random_ranks(n_devices: int, n_draws: int, seed: int) -> list[IntArray]:
-    """(n_devices,) device of each rank, a draw each: the first device keeps rank 0, as in DT-FM's rank maps.
+    """Return the device of each rank, (n_devices,), for each random placement. Device 0 keeps rank 0, as in DT-FM's
+    rank maps.
 
-    With seed 0 and 64 devices the maps of its scripts, which its generator draws from the seeds 2022, 2023 and so on.
+    With seed 0 and 64 devices these are the maps of its scripts, which use the seeds 2022, 2023 and so on.
     """
     maps = []
     for draw in range(n_draws):
         ranks = np.arange(1, n_devices)
-        np.random.RandomState(FIRST_SEED + seed + draw).shuffle(ranks)  # the generator of its script
+        np.random.RandomState(FIRST_SEED + seed + draw).shuffle(ranks)  # the same generator as in its script
         maps.append(np.argsort(np.concatenate([[0], ranks])))
     return maps

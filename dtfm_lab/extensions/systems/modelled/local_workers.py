@@ -1,5 +1,7 @@
-"""Workers that train alone for a while, each a pipeline on one island of devices or a single device; and how long it
-takes until every worker has what all others send."""
+"""Workers that train alone between averages, and how long they take to exchange what each one sends.
+
+A worker is a pipeline within one island of devices, or a single device.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,25 +17,27 @@ from dtfm_lab.extensions.systems.grids import distinct, groupings, sized
 from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStrategy, described
 
 NEVER = 10**9
-"""Iterations between two averages of workers that are simulated as if they never averaged."""
+"""Averaging interval, in iterations, of workers that are simulated as if they never averaged."""
 
 
 @described
 @dataclass(frozen=True, kw_only=True)
 class LocalWorkers(GridStrategy):
-    """Workers whose devices lie on one island each, with an equal share of the batch."""
+    """Workers whose devices lie on one island each. All have equal shares of the batch."""
 
     islands: str = "regions"
     most_workers: int = 64
     microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
-        """The job as the system trains it, whatever its shape."""
+        """Return the job as the system trains it, in any shape."""
         raise NotImplementedError
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Pipelines of every length within the islands, without and with recomputation. Raises PlanError where no two
-        workers can be had."""
+        """Yield pipelines of every length within the islands, with and without recomputation.
+
+        Raises PlanError if the network has fewer than two workers.
+        """
         found = list(distinct(self._workers(topology, job)))
         if not found:
             raise PlanError(f"{topology.name} has no two workers for a batch of {job.global_batch}; wanted two or more")
@@ -56,7 +60,7 @@ class LocalWorkers(GridStrategy):
 
 
 def alone(plan: Plan) -> Plan:
-    """The plan with workers that never average."""
+    """Return the plan with workers that never average."""
     return plan.changed(job=plan.job.with_fields(synchronise_every=NEVER, fragments=1, fragment_delay=0))
 
 
@@ -66,10 +70,10 @@ def exchange_s(
     up_bytes_per_s: float | FloatArray,
     down_bytes_per_s: float | FloatArray,
 ) -> float:
-    """Seconds until every worker has what all others uploaded to a storage, once each.
+    """Return the seconds until every worker has what all others uploaded once to a storage.
 
-    Downloads begin when all uploads are done, and share the worker's line. Arguments are those of one device, or of
-    all as an array.
+    Downloads start when all uploads are done, and share the worker's line. Arguments are for one device, or arrays over
+    all devices.
     """
     if n_workers < 2:
         return 0.0
@@ -78,9 +82,10 @@ def exchange_s(
 
 
 def lines_bytes_per_s(plan: Plan) -> tuple[FloatArray, FloatArray]:
-    """(stages, workers) bytes/s that each device sends to, and gets from, devices of other workers at best.
+    """Return (stages, workers): the highest bytes/s that each device sends to, and receives from, other workers'
+    devices.
 
-    That is one line of its own, not one for each of them. Devices that share their host's NIC share its line.
+    A device has one such line, not one per peer. Devices that share their host's NIC share its line.
     """
     grid, bandwidth = plan.placement.devices, plan.topology.bandwidth_bytes_per_s
     flat = grid.ravel()
@@ -88,19 +93,21 @@ def lines_bytes_per_s(plan: Plan) -> tuple[FloatArray, FloatArray]:
     between = np.where(worker[:, None] != worker[None, :], bandwidth[np.ix_(flat, flat)], 0.0)
     nic_of = plan.topology.nic_of
     sharing = np.ones(len(flat)) if nic_of is None else np.bincount(nic_of[flat])[nic_of[flat]]
+    # a device's line is as fast as its fastest link to another worker
     up, down = between.max(axis=1) / sharing, between.max(axis=0) / sharing
     return up.reshape(grid.shape), down.reshape(grid.shape)
 
 
 def _fastest(topology: Topology, islands: list[IntArray]) -> Iterator[list[IntArray]]:
-    """All islands, and without the slowest ones, by their slowest devices: workers have equal shares of the batch."""
+    """Yield all islands, then without the slowest ones. Workers have equal shares of the batch, so slow islands
+    delay all."""
     slowest = [min(topology.devices[device].peak_flop_per_s for device in island) for island in islands]
     for least in sorted(set(slowest)):
         yield [island for island, speed in zip(islands, slowest, strict=True) if speed >= least]
 
 
 def _lengths(islands: list[IntArray], n_blocks: int) -> list[int]:
-    """Numbers of stages: powers of two, and what divides an island without a rest."""
+    """Return numbers of stages to try: powers of two, and divisors of an island's size."""
     largest = max(len(island) for island in islands)
     wanted = {2**i for i in range(largest.bit_length())}
     wanted |= {n for island in islands for n in range(1, len(island) + 1) if not len(island) % n}
@@ -108,6 +115,7 @@ def _lengths(islands: list[IntArray], n_blocks: int) -> list[int]:
 
 
 def _pipelines(islands: list[IntArray], length: int) -> IntArray:
-    """(length, workers) as many pipelines as there are on the islands, each within one, in the network's order."""
+    """Return (length, workers): as many pipelines as fit on the islands, each within one island, in the network's
+    order."""
     whole = [island[: len(island) // length * length].reshape(-1, length) for island in islands]
     return np.vstack(whole).T

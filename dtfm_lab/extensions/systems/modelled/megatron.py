@@ -1,4 +1,4 @@
-"""Megatron-LM: the best grid of tensor, pipeline and data parallelism, devices in the order of their ranks."""
+"""Megatron-LM: the best grid of tensor, pipeline and data parallelism, with devices in the order of their ranks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,15 +29,14 @@ AS_SHIPPED: dict[str, Any] = {
     "microbatches": "given",
     "devices": "all",
 }
-"""Assumptions of Megatron-LM where no flag is given, at the job's micro-batch on all devices."""
+"""Assumptions about Megatron-LM without any flags: the job's micro-batch size, on all devices."""
 
 
 def has_flash_attention(gpu: str) -> bool:
-    """Whether NVIDIA's and FlashAttention's fused kernels run on a GPU: those of Ampere and later, which are those that
-    compute in bf16. One that is not in the table counts as such.
+    """True if NVIDIA's and FlashAttention's fused kernels run on a GPU. These need Ampere or later, the GPUs with bf16.
 
-    Source: FlashAttention's README ("Ampere, Ada, or Hopper GPUs"); cuDNN's and FlashAttention's requirements in
-    transformer_engine/pytorch/attention (sm80 and later).
+    A GPU that is not in the table counts as capable. Source: FlashAttention's README ("Ampere, Ada, or Hopper GPUs");
+    cuDNN's and FlashAttention's requirements in transformer_engine/pytorch/attention (sm80 and later).
     """
     known = hardware_of(gpu)
     return known is None or "bf16" in known.peak or gpu.startswith("Apple")
@@ -47,11 +46,11 @@ def has_flash_attention(gpu: str) -> bool:
 @described
 @dataclass(frozen=True, kw_only=True)
 class Megatron(GridStrategy):
-    """Megatron-LM: the best grid of tensor, pipeline and data parallelism, devices in the order of their ranks.
+    """Megatron-LM: the best grid of tensor, pipeline and data parallelism, with devices in the order of their ranks.
 
-    Its user tries what its flags allow; devices beyond that are taken as the network lists them. The number of stages
-    divides the number of blocks, as ``megatron/arguments.py`` asks. Tensor parallelism stays within a host (Narayanan
-    et al. 2021, section 5.4, takeaway 1).
+    The user tries what the flags allow. Otherwise devices are used in the order in which the network lists them. The
+    number of stages divides the number of blocks, as ``megatron/arguments.py`` requires. Tensor parallelism stays
+    within a host (Narayanan et al. 2021, section 5.4, takeaway 1).
     """
 
     name: ClassVar[str] = "megatron"
@@ -78,7 +77,7 @@ class Megatron(GridStrategy):
     devices: str = TRIED
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
-        """Every grid, in each way to train it that is tried."""
+        """Yield every grid, with each way to train it that is tried."""
         how = job.with_fields(
             schedule="1f1b",
             context_parallel=self.context_parallel,
@@ -108,16 +107,17 @@ class Megatron(GridStrategy):
         )
 
     def _ways(self, job: Job) -> list[dict[str, Any]]:
-        """Fields of a shaped job that its flags change; none where its shape cannot be interleaved."""
+        """Return the fields of a shaped job that its flags change, for each way. Empty if the shape cannot be
+        interleaved."""
         interleaved: dict[str, Any] = {}
         if self.stages_per_device > 1 and job.n_stages > 1:
-            if job.n_microbatches % job.n_stages:  # as Megatron's interleaving asks
+            if job.n_microbatches % job.n_stages:  # Megatron's interleaving requires it
                 return []
             interleaved = {"schedule": "interleaved-1f1b", "stages_per_device": self.stages_per_device}
         if self.blocks_per_stage is not None:
             interleaved["blocks_per_stage"] = self.blocks_per_stage
         overlaps = (False, True) if self.overlap is None else (self.overlap,)
-        if job.n_replicas == 1:  # which average nothing
+        if job.n_replicas == 1:  # nothing is averaged
             overlaps = overlaps[:1]
         return [
             {"checkpointing": kept, "sharding": sharding, "overlap": overlap, **interleaved}

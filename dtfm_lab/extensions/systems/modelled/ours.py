@@ -1,4 +1,4 @@
-"""This lab: the plan that its own search finds."""
+"""This lab's own system: the plan that its search finds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from dtfm_lab.planning import plan
 @described
 @dataclass(frozen=True, kw_only=True)
 class Ours(Strategy):
-    """This lab: the plan of ``lab.plan``, with everything open that a planner can choose."""
+    """This lab: the plan of ``lab.plan``, free to choose everything that a planner can choose."""
 
     name: ClassVar[str] = "dtfm-lab"
     searches: ClassVar[bool] = True
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """The plan of the search."""
+        """Yield the plan of the search."""
         limit = {"seconds": budget.seconds} if budget.steps is None else {"steps": budget.steps}
         yield plan(
             topology,

@@ -1,4 +1,5 @@
-"""Pluralis' Agora: routed pipelines with messages of a small subspace, whose stages average a few parameters."""
+"""Pluralis' Agora: routed pipelines that send activations in a small subspace, whose stages average a few
+parameters."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,10 +15,10 @@ from dtfm_lab.extensions.systems.strategy import TRIED, described, strategies
 @described
 @dataclass(frozen=True, kw_only=True)
 class Pluralis(RoutedPipelines):
-    """Pluralis: routed pipelines with messages of a small subspace, whose stages average some parameters now and then.
+    """Pluralis: routed pipelines that send activations in a small subspace. Stages sometimes average some parameters.
 
-    Its passes, its routing and the way of its micro-batches are SWARM's closed form. A job has no such messages, so its
-    plan's job says int8, the strongest compression that it has; the seconds are of the smaller ones.
+    Passes, routing and the path of micro-batches follow SWARM's closed form. A job cannot express such messages.
+    So the plan's job says int8, the strongest compression a job has, but the seconds use the smaller messages.
     """
 
     name: ClassVar[str] = "pluralis"
@@ -33,7 +34,7 @@ class Pluralis(RoutedPipelines):
     microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
-        """The job as the system trains it, whatever its shape."""
+        """Return the job as the system trains it, in any shape."""
         return job.with_fields(
             schedule="1f1b",
             synchronisation="sharded-at-once",
@@ -43,18 +44,20 @@ class Pluralis(RoutedPipelines):
         )
 
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
-        """Activations onward and their gradients back, each in the subspace."""
+        """Return the bytes of activations and of their gradients, both in the subspace."""
         onward, back = super().hops_bytes(job.with_fields(compression="none"), n_stages)
         return onward / self.message_ratio, back / self.message_ratio
 
     def averages_s(self, job: Job, grid: IntArray, links: Links) -> float:
-        """Seconds an iteration of SPARTA: some of the parameters, in 16 bits, once in so many iterations."""
+        """Return the seconds per iteration of SPARTA, which averages some of the parameters, in 16 bits, every few
+        iterations."""
         return self.share * super().averages_s(job, grid, links) / self.every
 
     def joined_s(
         self, first_and_last_s: float, between_s: float, job: Job, averaging_s: float, n_replicas: int
     ) -> float:
-        """Seconds of an iteration: asynchronous ones follow each other without a gap, averages beside them."""
+        """Return the seconds of an iteration. Asynchronous iterations follow without a gap, and averages run beside
+        them."""
         if not self.asynchronous:
             return super().joined_s(first_and_last_s, between_s, job, averaging_s, n_replicas)
         return max(sum(job.microbatch_counts) * between_s, averaging_s)

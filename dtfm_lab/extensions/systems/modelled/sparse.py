@@ -1,4 +1,4 @@
-"""Workers that send a few numbers of every thousand: SparseLoCo every H iterations, DisTrO in every one."""
+"""Workers that send a few of every thousand numbers: SparseLoCo every H iterations, DisTrO in every one."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 
 @dataclass(frozen=True, kw_only=True)
 class SparseWorkers(LocalWorkers):
-    """Workers that exchange the largest numbers of every chunk, each with its place in the chunk.
+    """Workers that exchange the largest numbers of every chunk, each with its position in the chunk.
 
-    A job has no such messages, so the exchange is a closed form beside the simulated passes. Everyone needs everyone's
-    choice, as no two workers choose the same places: an upload and all others' downloads, not an all-reduce. The plan's
-    job says int8, the strongest compression that it has.
+    A job cannot express such messages, so the exchange is a closed form added to the simulated passes. Every worker
+    needs every other worker's choice, because no two choose the same positions. So a worker uploads once and downloads
+    from all others; it is not an all-reduce. The plan's job says int8, the strongest compression a job has.
     """
 
     @property
     @abstractmethod
     def bytes_per_parameter(self) -> float:
-        """Bytes that a worker sends in an exchange, over its parameters."""
+        """Bytes that a worker sends in an exchange, divided by its number of parameters."""
 
     @property
     def copies(self) -> str:
-        """Who sends a worker's choice to all others: a storage, or the worker itself."""
+        """What sends a worker's choice to all others: ``storage``, or ``peers`` if the worker itself does."""
         return "storage"
 
     def exchanged_s(self, plan: Plan) -> float:
-        """Seconds of one exchange."""
+        """Return the seconds of one exchange."""
         job = plan.job
         n_bytes = self.bytes_per_parameter * np.array(device_gradient_elements(job, job.n_stages), dtype=float)[:, None]
         up, down = lines_bytes_per_s(plan)
-        if self.copies == "peers":
+        if self.copies == "peers":  # a worker uploads its choice once per other worker, not once in all
             up = up / max(job.n_replicas - 1, 1)
         there = plan.placement.devices.ravel()
         latency_s = float(plan.topology.latency_s[np.ix_(there, there)].max())
@@ -48,24 +48,24 @@ class SparseWorkers(LocalWorkers):
 
     @abstractmethod
     def _whole_s(self, passes_s: float, exchange_s: float) -> float:
-        """Seconds of an iteration, of its passes and of one exchange."""
+        """Return the seconds of an iteration, given the seconds of its passes and of one exchange."""
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
-        """Seconds of the passes, simulated without any average, and of what the exchange adds to them."""
+        """Return the seconds of an iteration: the passes, simulated without averaging, plus what the exchange adds."""
         passes_s = iteration_seconds(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
         return self._whole_s(passes_s, self.exchanged_s(plan))
 
     def trace(self, plan: Plan, budget: Budget) -> Trace:
-        """One iteration without the exchange, which no schedule has."""
+        """Return one iteration without the exchange, which no schedule can express."""
         return super().trace(alone(plan), budget)
 
     def averaging_s(self, plan: Plan, budget: Budget) -> float:
-        """Seconds that the exchange adds to the passes."""
+        """Return the seconds that the exchange adds to the passes."""
         passes_s = iteration_seconds(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
         return self._whole_s(passes_s, self.exchanged_s(plan)) - passes_s
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """The bound of the passes, and the exchange as it is."""
+        """Return the lower bound of the passes, with the exact seconds of the exchange."""
         passes_s = least_iteration_s(alone(plan), budget.efficiency, budget.queueing)
         return self._whole_s(passes_s, self.exchanged_s(plan))
 
@@ -74,7 +74,7 @@ class SparseWorkers(LocalWorkers):
 @described
 @dataclass(frozen=True, kw_only=True)
 class SparseLoCo(SparseWorkers):
-    """SparseLoCo: DiLoCo that sends the largest few numbers of each chunk in 2 bits, and keeps the rest for later."""
+    """SparseLoCo: DiLoCo that sends only the largest numbers of each chunk, in 2 bits, and keeps the rest for later."""
 
     name: ClassVar[str] = "sparseloco"
 
@@ -90,7 +90,7 @@ class SparseLoCo(SparseWorkers):
         return self.kept / self.chunk * (self.value_bits + self.index_bits) / 8
 
     def trained(self, job: Job) -> Job:
-        """The job as the system trains it, whatever its shape."""
+        """Return the job as the system trains it, in any shape."""
         how = {"schedule": "1f1b", "synchronisation": "ring", "gradient_compression": "int8"}
         return job.with_fields(synchronise_every=self.every, **how)
 
@@ -102,7 +102,7 @@ class SparseLoCo(SparseWorkers):
 @described
 @dataclass(frozen=True, kw_only=True)
 class DisTrO(SparseWorkers):
-    """DisTrO: the fast part of every worker's momentum, a few coefficients of each chunk, sent in every iteration."""
+    """DisTrO: in every iteration, workers send the fast part of their momentum, a few coefficients of each chunk."""
 
     name: ClassVar[str] = "distro"
 
@@ -118,7 +118,7 @@ class DisTrO(SparseWorkers):
         return self.kept / self.chunk * (self.value_bits + self.index_bits) / 8
 
     def trained(self, job: Job) -> Job:
-        """The job as the system trains it, whatever its shape."""
+        """Return the job as the system trains it, in any shape."""
         return job.with_fields(schedule="1f1b", synchronisation="ring", gradient_compression="int8")
 
     def _whole_s(self, passes_s: float, exchange_s: float) -> float:

@@ -1,4 +1,4 @@
-"""SWARM: stochastic pipelines, in which each micro-batch is routed to a device of the next stage."""
+"""SWARM: stochastic pipelines that route each micro-batch to a device of the next stage."""
 
 import math
 from abc import abstractmethod
@@ -20,28 +20,29 @@ from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStra
 
 @dataclass(frozen=True, kw_only=True)
 class RoutedPipelines(GridStrategy):
-    """Equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
+    """Equal stages, each on many devices. Every micro-batch is routed to one device of the next stage.
 
-    No schedule says beforehand which device passes which micro-batch, so the seconds are a closed form (``seconds``).
-    ``trace`` is the schedule that keeps the plan's pipelines: it says what the time goes to, and takes other seconds.
+    No schedule fixes which device computes which micro-batch, so the seconds are a closed form (``seconds``). ``trace``
+    is the schedule that keeps the plan's pipelines. It shows where the time goes, but its seconds differ.
 
-    Stages have as many devices each, and the same speed in all as nearly as dealing them out allows. Devices left over
-    are idle, and the user may leave out the slowest. (The paper also moves devices between stages until none is behind.
-    Its repository does not.) The published trainers, CPU nodes that every message passes, are left out: a stage hands
-    on to the next. Delayed parameter updates and churn are left out, too.
+    All stages have the same number of devices, and as nearly the same speed as dealing out the devices allows.
+    Remaining devices are idle, and the user may leave out the slowest. (The paper also moves devices between stages
+    until none lags behind. Its repository does not.) Not modelled: the published trainers, which are CPU nodes that
+    every message passes; here a stage sends directly to the next. Delayed parameter updates and churn are not modelled
+    either.
 
-    It sends to many devices, which links of each pair's own (``queueing="pairs"``) make cheap.
+    A device sends to many others, which is cheap if each pair has its own link (``queueing="pairs"``).
     """
 
     @property
     @abstractmethod
     def routing(self) -> str:
-        """To which device a micro-batch goes: by throughput, or random."""
+        """How the device for a micro-batch is chosen: by throughput, or at random."""
 
     @property
     @abstractmethod
     def trainers(self) -> int:
-        """Micro-batches on their way at once, for each device."""
+        """Micro-batches in flight per device."""
 
     @property
     @abstractmethod
@@ -50,45 +51,45 @@ class RoutedPipelines(GridStrategy):
 
     @abstractmethod
     def trained(self, job: Job) -> Job:
-        """The job as the system trains it, whatever its shape."""
+        """Return the job as the system trains it, in any shape."""
 
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
-        """(stages - 1,) bytes of a micro-batch from each stage to the next, and back."""
+        """Return (stages - 1,) bytes of a micro-batch from each stage to the next, and the same for the way back."""
         onward = np.array(boundary_bytes(job, n_stages))[1:-1]
         return onward, onward
 
     def joined_s(
         self, first_and_last_s: float, between_s: float, job: Job, averaging_s: float, n_replicas: int
     ) -> float:
-        """Seconds of an iteration: the last micro-batch's way, those before it, and the average after them.
+        """Return the seconds of an iteration: the last micro-batch's path, those before it, and the average after them.
 
-        ``between_s`` lies between the ends of two micro-batches.
+        ``between_s`` separates the ends of two consecutive micro-batches.
         """
         rest = max(sum(job.microbatch_counts) - n_replicas, 0)
         return first_and_last_s + rest * between_s + averaging_s
 
     def averages_s(self, job: Job, grid: IntArray, links: Links) -> float:
-        """Seconds in which each stage averages."""
+        """Return the seconds in which the stages average."""
         return _averaging_s(job, grid, links)
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
-        """Seconds of an iteration, by a closed form.
+        """Return the seconds of an iteration, by a closed form.
 
-        The pipelines are a closed network of queues in which ``trainers`` micro-batches of each device circulate. Its
-        throughput is taken to be the asymptotic bound: the busiest stage or link is never idle, and nothing else makes
-        anyone wait (Denning and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys
-        1978). The first micro-batch of every device comes through unhindered. The way of the last one is the longest
-        that can be expected of those under way, were their seconds normally distributed. Then each stage averages.
+        The pipelines are a closed network of queues in which ``trainers`` micro-batches per device circulate. Its
+        throughput is taken to be the asymptotic bound: the busiest stage or link is never idle, and nothing else causes
+        waiting (Denning and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys 1978).
+        The first micro-batch of every device passes without waiting. The last micro-batch takes the longest path
+        expected among those in flight, if their seconds are normally distributed. Then each stage averages.
         """
         links = Links.of(plan.topology, budget.queueing)
         return self._iteration_s(plan.topology, plan.job, plan.placement.devices, links, budget.efficiency)
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """The same seconds, as no simulation follows."""
+        """Return the same seconds, because no simulation follows."""
         return self.seconds(plan, budget)
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Every number of stages, on all devices and without the slowest."""
+        """Yield every number of stages, on all devices and without the slowest."""
         yield from distinct(self._grids(topology, job, budget))
 
     def _grids(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
@@ -108,15 +109,15 @@ class RoutedPipelines(GridStrategy):
     def _iteration_s(
         self, topology: Topology, job: Job, grid: IntArray, links: Links, efficiency: GivenEfficiency
     ) -> float:
-        """Seconds of an iteration on (stages, replicas) devices."""
+        """Return the seconds of an iteration on (stages, replicas) devices."""
         n_replicas, n_microbatches = grid.shape[1], sum(job.microbatch_counts)
         pass_s = _pass_s(topology, job, grid, efficiency)
         rate = 1 / pass_s if self.routing == "throughput" else np.ones(grid.shape)
-        share = rate / rate.sum(axis=1, keepdims=True)  # of the micro-batches of a stage, those that a device serves
+        share = rate / rate.sum(axis=1, keepdims=True)  # of a stage's micro-batches that each device gets
 
         onward, back = self.hops_bytes(job, len(grid))
         here, there = np.broadcast_arrays(grid[:-1, :, None], grid[1:, None, :])
-        taken = share[:-1, :, None] * share[1:, None, :]  # (stages - 1, replicas, replicas): of each link
+        taken = share[:-1, :, None] * share[1:, None, :]  # share of each link, (stages - 1, replicas, replicas)
         sender, receiver = np.concatenate([here, there]), np.concatenate([there, here])
         moving_s = links.moving_s(sender, receiver, np.concatenate([onward, back])[:, None, None])
         weighed_s = np.concatenate([taken, taken]) * moving_s
@@ -126,7 +127,7 @@ class RoutedPipelines(GridStrategy):
         through_s, spread_s = passing_s + sending_s, math.sqrt(pass_variance + hop_variance)
         in_flight = self.trainers * grid.size
         busiest_s = max((share * pass_s).max(), _busiest_s(links, sender, receiver, weighed_s))
-        every_s = max(busiest_s, through_s / in_flight)  # from one micro-batch's end to the next's
+        every_s = max(busiest_s, through_s / in_flight)  # between the ends of two micro-batches
         last_s = through_s + spread_s * math.sqrt(2 * math.log(min(n_microbatches, in_flight)))
         return float(self.joined_s(last_s, every_s, job, self.averages_s(job, grid, links), n_replicas))
 
@@ -135,7 +136,7 @@ class RoutedPipelines(GridStrategy):
 @described
 @dataclass(frozen=True, kw_only=True)
 class SwarmStrategy(RoutedPipelines):
-    """SWARM: pipelines of stages that many devices serve, every micro-batch routed to one of the next stage's."""
+    """SWARM: pipelines with many devices per stage. Each micro-batch is routed to one device of the next stage."""
 
     name: ClassVar[str] = "swarm"
 
@@ -149,7 +150,7 @@ class SwarmStrategy(RoutedPipelines):
     microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
-        """The job as the system trains it, whatever its shape."""
+        """Return the job as the system trains it, in any shape."""
         return job.with_fields(
             schedule="1f1b",
             synchronisation="sharded-at-once",
@@ -159,16 +160,17 @@ class SwarmStrategy(RoutedPipelines):
         )
 
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
-        """Activations onward, and back gradients with the inputs of the stage that they go to."""
-        inputs = np.array(boundary_bytes(job, n_stages))[:-1]  # of each stage; that of the first is tokens
+        """Return the bytes of activations onward, and of gradients back with the inputs of the stage that they go
+        to."""
+        inputs = np.array(boundary_bytes(job, n_stages))[:-1]  # of each stage; the first gets tokens, which are free
         inputs[0] = 0.0
         return inputs[1:], inputs[1:] + (inputs[:-1] if self.resends_inputs else 0.0)
 
 
 def _way(seconds: FloatArray, share: FloatArray) -> tuple[float, float]:
-    """Mean and variance of the seconds of one micro-batch at all stages, or over all hops.
+    """Return the mean and variance of one micro-batch's seconds, summed over all stages or all hops.
 
-    Both arrays have a stage or hop for each row, and its devices or links behind it, which the shares of a row choose.
+    Each row of both arrays is a stage or a hop, with the seconds and the shares of its devices or links.
     """
     axes = tuple(range(1, share.ndim))
     mean = (share * seconds).sum(axis=axes)
@@ -176,7 +178,7 @@ def _way(seconds: FloatArray, share: FloatArray) -> tuple[float, float]:
 
 
 def _pass_s(topology: Topology, job: Job, grid: IntArray, efficiency: GivenEfficiency) -> FloatArray:
-    """(stages, replicas) seconds of a forward and backward of one micro-batch, alone on its device."""
+    """Return (stages, replicas): seconds of a forward and backward of one micro-batch, alone on its device."""
     backward = job.modelled().backward.whole
     flop = [
         sum((1 + backward) * one.forward_flop + repeated_flop(job, one) for one in layers)
@@ -187,7 +189,8 @@ def _pass_s(topology: Topology, job: Job, grid: IntArray, efficiency: GivenEffic
 
 
 def _averaging_s(job: Job, grid: IntArray, links: Links) -> float:
-    """Seconds in which every device sends every other of its stage a shard, and gets its average back."""
+    """Return the seconds in which every device sends a shard to every other device of its stage, and gets its average
+    back."""
     n_stages, n_replicas = grid.shape
     sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
     shard_bytes = shard(np.array(device_gradient_bytes(job, n_stages))[:, None, None], n_replicas)
@@ -197,7 +200,8 @@ def _averaging_s(job: Job, grid: IntArray, links: Links) -> float:
 
 
 def _busiest_s(links: Links, sender: IntArray, receiver: IntArray, seconds: FloatArray) -> float:
-    """Seconds for which the busiest link or NIC sends these messages, none of a device to itself."""
+    """Return the seconds for which the busiest link or NIC sends these messages. A device's messages to itself do not
+    count."""
     apart = sender != receiver
     if not apart.any():
         return 0.0
@@ -207,7 +211,8 @@ def _busiest_s(links: Links, sender: IntArray, receiver: IntArray, seconds: Floa
 
 
 def _dealt(by_speed: IntArray, n_stages: int) -> IntArray:
-    """(stages, replicas) devices, the fastest first, dealt out forth and back; those over are left out."""
+    """Return (stages, replicas): devices dealt out back and forth, the fastest first. Remaining devices are left
+    out."""
     n_replicas = len(by_speed) // n_stages
     grid = by_speed[: n_stages * n_replicas].reshape(n_replicas, n_stages).copy()
     grid[1::2] = grid[1::2, ::-1]

@@ -1,4 +1,4 @@
-"""The pane Systems: what each training system would do with the network that is drawn."""
+"""The pane Systems: what each training system would do with the lab's network."""
 
 from __future__ import annotations
 
@@ -61,50 +61,51 @@ OTHER = "the network or the job has changed"
 
 @dataclass(frozen=True, kw_only=True)
 class SystemsSettings:
-    """What the systems are asked with."""
+    """Settings of the comparison."""
 
-    seconds: Annotated[float, Option(help="Of each system's search, where it has one.", least=0.1, most=600)] = 2.0
-    seed: Annotated[int, Option(help="Of the searches.", most=2**31)] = 0
+    seconds: Annotated[float, Option(help="Search time of each system that searches.", least=0.1, most=600)] = 2.0
+    seed: Annotated[int, Option(help="Seed of the searches.", most=2**31)] = 0
 
 
 class SystemsPanel(Panel):
-    """Asks every system that has a model, beside the page; ``outcomes`` are those so far.
+    """Asks every modelled system on a thread. ``outcomes`` has the results so far.
 
-    A click on one shows its plan on the network and why it takes so long; a button sets
+    Clicking a system shows its plan on the network and explains its iteration time. A button sets
     ``lab_state.topology``, ``job`` and ``plan`` to it.
     """
 
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None], names: Sequence[str] | None = None) -> None:
-        """``set_job`` makes a job the one that the lab's controls show; ``names`` are those asked, None for all."""
+        """``set_job`` makes a job the one that the lab's controls show. ``names`` are the systems to ask; None for
+        all."""
         self._lab_state, self._names = lab_state, names
         self._report_error = partial(lab_state.report_error, STEP)
         self.taking = Taking(lab_state, set_job)
         self.asking: Stream[Outcomes] | None = None
-        """What runs; None while nothing does."""
+        """The comparison that is running; None if none is."""
         self._asks: list[Strategy] = []
-        """The systems that what runs asks."""
+        """The systems of the running comparison."""
         self.outcomes: Outcomes | None = None
         self.question: SystemsQuestion | None = None
-        """What the outcomes answer."""
+        """The network and work that the outcomes belong to."""
         self.ungrouped: Topology | None = None
-        """Single GPUs that are asked about where the lab draws their groups: systems may group them otherwise."""
+        """The network of single GPUs, if the lab shows groups of them. Systems may group the GPUs otherwise."""
         self._changed = ChangedAssumptions()
         self._again: dict[str, Strategy] = {}
-        """Systems that are asked again once what runs has ended."""
+        """Systems to ask again when the running comparison ends."""
         self._asked_with: dict[str, Any] = {}
-        """Keywords of ``lab.strategies`` that the outcomes were asked with."""
+        """Keywords of ``lab.strategies`` that produced the outcomes."""
         self._edited: list[Callable[[], None]] = []
         self.start = button("Ask every system", "", "Predict the best plan of each system", "auto", style="primary")
-        self.stop = button("Stop", "", "End after the system at hand and keep those so far", "auto", disabled=True)
+        self.stop = button("Stop", "", "Finish the current system and keep the results so far", "auto", disabled=True)
         asked = controls_for(SystemsSettings)
         self.seconds, self.seed = asked.values()
         title = "What would each system do with these machines?"
         self.bars = SystemsView(title=title, not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
         self.summary = classed(w.HTML(), "dtfm-systems-told")
         self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
-        self.back = button("Back to mine", "undo", "The network, job and plan from before", "auto")
-        why = "What makes it slower here: one thing taken away at a time, each simulated"
-        self.part = segments(PARTS, ["What its model assumes, each with its source", why])
+        self.back = button("Back to mine", "undo", "Restore the network, job and plan from before", "auto")
+        why = "What makes it slower here: one cause removed at a time, each simulated"
+        self.part = segments(PARTS, ["The assumptions of its model, each with its source", why])
         self.why = WhyText(self._report_error)
         self.assumptions = AssumptionControls(self._change)
         self._controls: dict[str, w.ValueWidget] = {**asked, "part": self.part}
@@ -121,7 +122,7 @@ class SystemsPanel(Panel):
         self._follow()
 
     def _laid_out(self) -> tuple[w.VBox, w.VBox]:
-        more = more_menu([self.seconds, self.seed], "Budget", "Seconds of search for each system, and the seed")
+        more = more_menu([self.seconds, self.seed], "Budget", "Search time of each system, and the seed")
         row = toolbar(self.start, self.stop, spacer(), self.back, more)
         head = classed(w.HBox([self.part, spacer(), self.take]), "dtfm-systems-head")
         detail = classed(w.VBox([self.summary, head, self.why.view, self.assumptions.view]), "dtfm-systems-detail")
@@ -132,7 +133,7 @@ class SystemsPanel(Panel):
         return super().settings() | {"assumptions": self._changed.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """Set the controls to saved values, and assumptions for the next question; nothing is asked."""
+        """Set the controls and the assumptions to saved values, without asking any system."""
         super().restore(settings)
         self._changed.restore(settings.get("assumptions"))
 
@@ -141,18 +142,18 @@ class SystemsPanel(Panel):
         self._edited.append(call)
 
     def result(self, _: LabState) -> str:
-        """The outcomes in a few words; empty while there are none."""
+        """Return the outcomes in a few words; empty without outcomes."""
         return "" if self.outcomes is None or not len(self.outcomes) else self.outcomes.sentence
 
     def staleness(self, lab_state: LabState) -> str:
-        """Why the outcomes are out of date; empty where they are not."""
+        """Say why the outcomes are out of date; empty if they are not."""
         if self.question is None or not self.result(lab_state):
             return ""
         return "" if self.question.covers(lab_state.topology, lab_state.job) else OTHER
 
     @property
     def systems(self) -> list[Strategy]:
-        """Every system that has a model, the lab's own first, with the assumptions that were changed."""
+        """Every modelled system with its changed assumptions, the lab's own first."""
         names = list(strategies if self._names is None else self._names)
         return [self._changed.strategy(name) for name in sorted(names, key=lambda name: name != OURS)]
 
@@ -163,11 +164,11 @@ class SystemsPanel(Panel):
 
     @property
     def chosen(self) -> Outcome | None:
-        """The outcome that is chosen; None for none, and where it is not there yet."""
+        """The selected outcome; None if none is selected or it is not there yet."""
         return self._outcome(self.bars.chosen)
 
     def redo(self) -> None:
-        """Ask every system about what is drawn."""
+        """Ask every system about the lab's network and job."""
         topology, job = self._lab_state.topology, self._lab_state.job
         if self.start.disabled or topology is None or job is None:
             return
@@ -224,7 +225,7 @@ class SystemsPanel(Panel):
             return ""
         changes = any(one.strategy.mathematics and one.found is not None for one in self.outcomes)
         said = self.outcomes.sentence
-        if self.outcomes.stopped:  # it begins with how many were asked
+        if self.outcomes.stopped:  # it starts with how many systems were asked
             said = said[:1].upper() + said[1:]
         return f"{said}. {MATHEMATICS}" if changes else said
 
@@ -243,7 +244,7 @@ class SystemsPanel(Panel):
         self.bars.show(rows, self.staleness(self._lab_state))
 
     def _follow(self) -> None:
-        """Show what may be pressed, and what is out of date."""
+        """Enable the buttons that apply, and mark what is out of date."""
         state = self._lab_state
         is_stale = bool(self.staleness(state))
         disable(self.start, why_not_asked(state) or ("" if self.asking is None else "Systems are being asked"))
@@ -260,7 +261,7 @@ class SystemsPanel(Panel):
         self._follow()
 
     def _show_detail(self) -> None:
-        """Show the chosen outcome: in words, on the network, and what it assumes."""
+        """Show the selected outcome in words and on the network, and its assumptions."""
         outcome, name = self.chosen, self.bars.chosen
         show(self.detail, bool(name))
         mark(self.view, "dtfm-systems-split", bool(name))
@@ -271,7 +272,7 @@ class SystemsPanel(Panel):
         self._explain()
 
     def _preview(self) -> None:
-        """Show the chosen plan on the network, as long as this pane is on the screen and it is no other's."""
+        """Show the selected plan on the network while this pane is visible, unless it is the lab's own plan."""
         state, outcome = self._lab_state, self.chosen
         tasks: dict[str, list[int]] = {}
         note = ""
@@ -289,19 +290,19 @@ class SystemsPanel(Panel):
         self._explain()
 
     def _explain(self) -> None:
-        """Explain the chosen outcome where that is looked at."""
+        """Explain the selected outcome if the Why part is visible."""
         outcome = self.chosen if self.part.value == WHY else None
         self.why.explain(outcome, None if outcome is None else self._faster(outcome))
 
     def _faster(self, outcome: Outcome) -> Outcome | None:
-        """Return the lab's own where that is faster and of the same training; else none."""
+        """Return the lab's own outcome if it is faster; else None."""
         ours = self._outcome(OURS)
         if ours is None or ours.iteration_s is None or outcome.iteration_s is None:
             return None
         return ours if ours.iteration_s < outcome.iteration_s else None
 
     def _change(self, strategy: Strategy) -> None:
-        """Keep a system's changed assumptions, and ask it again where it was asked about what is drawn."""
+        """Keep a system's changed assumptions. Ask it again if it was already asked about this network and job."""
         self._changed.keep(strategy)
         for call in self._edited:
             call()

@@ -1,5 +1,5 @@
-"""Outcomes of systems as the pane tells them: the rows that the view draws, a sentence,
-why one takes so long, and what its model assumes, each assumption with its source and a control."""
+"""Texts and rows of the pane Systems: the rows that the view draws, a sentence per outcome, why a system takes its
+time, and its assumptions, each with its source and a control."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 
 
 class AssumptionControls:
-    """``view`` shows one system's assumptions; ``changed`` is called with the system as a control makes it."""
+    """``view`` shows one system's assumptions. ``changed`` is called with the system that the controls describe."""
 
     def __init__(self, changed: Callable[[Strategy], None]) -> None:
         self._changed = changed
@@ -32,12 +32,12 @@ class AssumptionControls:
         self.strategy: Strategy | None = None
         self.by_field: dict[str, w.ValueWidget] = {}
         self.problem = w.HTML()
-        self.reset = button("As modelled", "undo", "Every assumption as its source has it", "auto")
+        self.reset = button("As modelled", "undo", "Reset every assumption to the model's default", "auto")
         self.reset.on_click(lambda _: self._reset())
         self.view = classed(w.VBox(), "dtfm-assumptions")
 
     def show(self, strategy: Strategy | None) -> None:
-        """Show the assumptions of a system; None for none."""
+        """Show the assumptions of a system; None shows nothing."""
         before, self.strategy = self.strategy, strategy
         self.problem.value = ""
         if strategy is None:
@@ -62,7 +62,7 @@ class AssumptionControls:
             rows.append(classed(w.HBox([control, w.HTML(_assumption_html(one))]), "dtfm-assumption"))
             control.observe(lambda _: self._take(), "value")
         shown = w.HTML(_system(strategy))
-        nothing = [] if rows else [w.HTML(markup.line("Nothing of it is left to be assumed."))]
+        nothing = [] if rows else [w.HTML(markup.line("Its model has no assumptions to change."))]
         self.view.children = (shown, *nothing, *rows, w.HBox([self.reset, self.problem]))
 
     def _take(self) -> None:
@@ -89,13 +89,13 @@ class AssumptionControls:
 
 
 class ChangedAssumptions:
-    """The systems of which an assumption was changed, by name; as plain changes in a workspace file."""
+    """Systems with changed assumptions, by name. A workspace file stores only the changes."""
 
     def __init__(self) -> None:
         self._changed: dict[str, Strategy] = {}
 
     def keep(self, strategy: Strategy) -> None:
-        """Keep a system where it differs from its model."""
+        """Keep a system if it differs from its model."""
         self._changed.pop(strategy.name, None)
         if strategy.changed:
             self._changed[strategy.name] = strategy
@@ -112,7 +112,7 @@ class ChangedAssumptions:
         }
 
     def restore(self, saved: object) -> None:
-        """Take saved changes, those that are possible."""
+        """Take over saved changes, as far as they are valid."""
         if not isinstance(saved, Mapping):
             return
         self._changed = {}
@@ -122,7 +122,7 @@ class ChangedAssumptions:
 
 
 def _changed(name: str, changes: Mapping[str, Any]) -> Strategy:
-    """Return a system with those of the assumptions that are possible; others are left as they are by default."""
+    """Return a system with those changes that are valid. Other assumptions keep their defaults."""
     made: Strategy = strategies[name]()
     for one in made.assumptions:
         if one.field in changes:
@@ -139,7 +139,7 @@ def _value(one: Assumption, control: w.ValueWidget) -> Any:
 
 
 def _system(strategy: Strategy) -> str:
-    """Return the system's sentence, what it changes of the training, and who wrote it."""
+    """Return the system's sentence, what it changes about the training, and its authors."""
     first = (type(strategy).__doc__ or "").strip().splitlines()[0]
     cite = escape(strategy.cite)
     if strategy.url.startswith(markup.LINKS):
@@ -153,15 +153,15 @@ def _assumption_html(one: Assumption) -> str:
 
 
 OWN_SECONDS = (
-    "Its seconds are of its own model: as the lab's plan, the same devices are predicted by the lab's schedules."
+    "Its seconds come from its own formula. If you take its plan, the lab predicts it by its schedule instead."
 )
-WAITS = "taking one thing away at a time"
+WAITS = "removing one cause at a time"
 
 
 def rows_of(outcomes: Outcomes | None, wanted: Sequence[Strategy], plan: Plan | None) -> list[dict[str, Any]]:
     """Return a row for each outcome, the fastest first, then for each system that is still to come.
 
-    A row has its system's name in the registry, whatever of its assumptions was changed. ``plan`` is the lab's.
+    A row's name is the system's registry name, even if assumptions were changed. ``plan`` is the lab's.
     """
     displayed = [] if outcomes is None else bars(outcomes)
     fastest_s = min((one.outcome.iteration_s for one in displayed if one.outcome.iteration_s is not None), default=0.0)
@@ -195,7 +195,8 @@ def shape_words(outcome: Outcome) -> str:
 
 
 def outcome_html(outcome: Outcome, job: Job | None = None) -> str:
-    """Return the outcome's sentence, what it changes of the training, and what the lab's job fixes that it chose."""
+    """Return the outcome's sentence, what it changes about the training, and which of its choices the lab's job
+    pins."""
     if outcome.found is None:
         return markup.line(f"<b>{escape(outcome.title)}</b> has no plan here: {escape(outcome.reason)}")
     only = outcome.considered == 1
@@ -209,18 +210,19 @@ def outcome_html(outcome: Outcome, job: Job | None = None) -> str:
 
 
 class WhyText:
-    """``view`` explains one outcome; the explanation is computed on a thread, and kept."""
+    """``view`` explains one outcome. The explanation is computed on a thread and kept."""
 
     def __init__(self, report_error: Callable[[str], None]) -> None:
         self._report_error = report_error
         self.explaining: Stream[Why] | None = None
-        """The explanation that is computed; None while none is."""
+        """The explanation that is being computed; None if none is."""
         self.known: dict[Outcome, Why] = {}
-        """The explanations that are complete."""
+        """The complete explanations."""
         self.view = classed(w.HTML(), "dtfm-systems-why")
 
     def explain(self, outcome: Outcome | None, faster: Outcome | None = None) -> None:
-        """Explain an outcome against a ``faster`` one; None for nothing. What is computed of another ends."""
+        """Explain an outcome, compared with a ``faster`` one. None clears the view. Any other running explanation
+        stops."""
         if self.explaining is not None:
             self.explaining.stop()
             self.explaining = None
@@ -244,16 +246,16 @@ class WhyText:
             if explaining is self.explaining:
                 self.explaining, self.view.value = None, ""
                 raise
-            return  # nobody looks at it any more
+            return  # it is no longer shown
         if explaining is self.explaining and explaining.newest is not None:
             self.explaining, self.known[outcome] = None, explaining.newest
             self.view.value = why_html(explaining.newest)
 
 
 def why_html(why: Why | None, state: str = "") -> str:
-    """Return a bar for each thing that saves time when taken away, then the explanation's other sentences.
+    """Return a bar for each thing that saves time when removed, then the explanation's other sentences.
 
-    ``state`` says that more is to come; empty where this is all.
+    ``state`` says that more is to come; empty if this is all.
     """
     waiting = markup.line(escape(state)) if state else ""
     if why is None:

@@ -1,4 +1,4 @@
-"""What systems are asked and their outcomes as they come; the plan of one made the lab's, and the one before again."""
+"""Ask the systems and collect their outcomes; use a system's plan as the lab's, and restore the previous one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dtfm_lab.extensions.systems.api import Budget, Outcome, Outcomes, Strategy,
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of, roles_of
 
 CHANGED = ("topology", "job", "plan", "schedule", "queueing", "choices")
-"""Traits of the lab's state that a plan changes when it is taken."""
+"""Traits of the lab's state that change when a plan is taken."""
 
 
 def answers(
     question: SystemsQuestion, systems: Sequence[Strategy], options: Mapping[str, Any], before: Outcomes | None = None
 ) -> Iterator[Outcomes]:
-    """All outcomes so far, after each system, with those of ``before`` whose system has not been asked again.
+    """Yield all outcomes so far, after each system. Outcomes of ``before`` stay unless their system was asked again.
 
-    Each has its causes computed, so that to show them takes no time; for a thread.
+    Causes are computed here, so that showing them takes no time. To be run on a thread.
     """
     for newest in stream_outcomes(question.topology, question.job, systems, Budget(**options)):
         for one in newest:
@@ -35,10 +35,10 @@ def answers(
 
 
 class SystemsQuestion:
-    """The network and the work that were asked about, under every name that they may come back by.
+    """The network and work that were asked about, in all forms in which they may come back.
 
-    To take a system's plan changes what is drawn to its groups of GPUs, and the job to how the system trains; the
-    question stays the same.
+    Taking a system's plan changes the lab's network to groups of GPUs, and the job to the system's way of training. The
+    question is still the same.
     """
 
     def __init__(self, topology: Topology, job: Job) -> None:
@@ -46,18 +46,18 @@ class SystemsQuestion:
         self._known = {(topology.fingerprint, work_of(job))}
 
     def add(self, outcomes: Outcomes) -> None:
-        """Recognise the plans of these outcomes, too."""
+        """Recognise the plans of these outcomes as well."""
         self._known |= {(one.found.topology.fingerprint, work_of(one.found.job)) for one in outcomes if one.found}
 
     def covers(self, topology: Topology | None, job: Job | None) -> bool:
-        """Whether a network and a job are what was asked about."""
+        """True if this network and job are what was asked about."""
         if topology is None or job is None or job.model is None:
             return False
         return (topology.fingerprint, work_of(job)) in self._known
 
 
 def single_gpus(topology: Topology, alone: Topology | None) -> Topology:
-    """Return ``alone``, single GPUs, where ``topology`` is a network of their groups; else the network itself."""
+    """Return ``alone``, a network of single GPUs, if ``topology`` has groups of them; else ``topology``."""
     n = topology.devices[0].gpus
     if alone is None or n <= 1 or n not in alone.group_sizes:
         return topology
@@ -65,16 +65,17 @@ def single_gpus(topology: Topology, alone: Topology | None) -> Topology:
 
 
 class Taking:
-    """``take`` sets topology, job and plan of the lab's state; ``put_back`` sets what was there before the first."""
+    """``take`` sets topology, job and plan of the lab's state. ``put_back`` restores those from before the first
+    ``take``."""
 
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None]) -> None:
         """``set_job`` makes a job the one that the lab's controls show."""
         self._lab_state, self._set_job = lab_state, set_job
         self.before: dict[str, Any] | None = None
-        """The traits of the lab's state that ``put_back`` returns to, by name; None where nothing was taken."""
+        """Traits of the lab's state, by name, that ``put_back`` restores; None if no plan was taken."""
 
     def take(self, outcome: Outcome) -> None:
-        """Make the plan the lab's. Raises PlanError where the system has none."""
+        """Make the plan the lab's. Raises PlanError if the system has none."""
         plan, state = outcome.plan, self._lab_state
         if self.before is None:
             self.before = {name: getattr(state, name) for name in CHANGED} | {"choices": dict(state.choices)}
@@ -90,7 +91,7 @@ class Taking:
             raise PlanError(f"{outcome.title} trains as the lab's job controls cannot say")
 
     def put_back(self) -> None:
-        """Return to the network, job and plan from before; nothing where no plan was taken."""
+        """Restore the network, job and plan from before. Does nothing if no plan was taken."""
         before, self.before = self.before, None
         if before is None:
             return
@@ -99,7 +100,7 @@ class Taking:
             self._lab_state.set_trait(name, before[name])
 
     def _set(self, topology: Topology | None, job: Job | None, plan: Plan | None) -> None:
-        """Set all three: the network first, as it decides which shapes the job may have."""
+        """Set all three. The network comes first, because it decides which shapes the job may have."""
         state = self._lab_state
         if topology is not None and (state.topology is None or state.topology.fingerprint != topology.fingerprint):
             state.topology = topology
@@ -111,9 +112,9 @@ class Taking:
 
 
 def tasks_of(plan: Plan, specified: Topology) -> dict[str, list[int]]:
-    """Return {device: [stage, replica]} of a plan, by the names of a drawn network; empty where it is of another.
+    """Return {device: [stage, replica]} of a plan by the device names of the lab's network; empty for another network.
 
-    A group of GPUs of the plan is drawn as its members.
+    A group of GPUs of the plan is shown as its members.
     """
     try:
         members = _members(plan.topology, specified)
@@ -126,7 +127,7 @@ def tasks_of(plan: Plan, specified: Topology) -> dict[str, list[int]]:
 
 
 def _members(planned: Topology, specified: Topology) -> dict[str, list[str]]:
-    """Return the specified devices of each planned one. Raises TopologyError where there are no such groups."""
+    """Return the lab's devices for each device of the plan. Raises TopologyError if there are no such groups."""
     if set(planned.names) <= set(specified.names):
         return {name: [name] for name in planned.names}
     names, n = specified.names, planned.devices[0].gpus
