@@ -1,4 +1,4 @@
-"""Hours in which devices come and go: availabilities, policies, and what a run makes of them."""
+"""Training on devices that come and go: availabilities, policies, and what a run achieves with them."""
 
 from dtfm_lab.domain.extension import Extension
 

@@ -12,11 +12,11 @@ from dtfm_lab.extensions.elasticity.replaying import replay
 from dtfm_lab.files.reading import write_text
 
 OURS = "goodput"
-"""The policy of a replay for which none is named."""
+"""The default policy."""
 SECONDS = ("start_s", "restart_s", "regroup_s", "checkpoint_s", "notice_s")
-"""Seconds of a replay that do not follow from its plans."""
+"""Durations of a replay that do not follow from its plans."""
 HOURS_SHOWN = ("policy", "samples_per_s", "share_of_bound", "training", "redone", "reconfiguring", "dollars")
-"""Of a history, what a terminal shows; --json has all."""
+"""Columns of the table in the terminal. --json has all."""
 
 
 @click.command()
@@ -46,8 +46,8 @@ def hours(
     csv: str | None,
     as_json: bool,
 ) -> None:
-    """Predict hours of training on a TOPOLOGY whose devices come and go, under policies, beside what foresight would
-    make. Plans of all fleets are searched, which takes a while at first."""
+    """Predict hours of training on a TOPOLOGY whose devices come and go, under each policy, and compare them with
+    perfect foresight. The lab searches a plan for every fleet that occurs, so the first call takes a while."""
     given: dict[str, Any] = {
         name: plain_value(text) for name, text in assigned("--set", settings, "restart_s=60").items()
     }

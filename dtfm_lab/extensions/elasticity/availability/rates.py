@@ -1,4 +1,4 @@
-"""Comings and goings by chance: lifetimes, absences, a daily rhythm, and losses of a whole region."""
+"""Random arrivals and departures: lifetimes, absences, a daily rhythm, and outages of a whole region."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
 
 DAY_S = 86_400.0
 MOST_EVENTS = 20_000_000
-"""Most events that are drawn, a gigabyte in memory."""
+"""Maximum number of sampled events: one gigabyte of memory."""
 LONGEST_S = 10 * 365.25 * DAY_S
-"""Longest time of an availability, ten years: a replay goes through it step by step."""
+"""Maximum length of an availability, ten years. A replay goes through it step by step."""
 SHAPES = (0.2, 20.0)
-"""Shapes of lifetimes that are drawn: beyond them one life is all, or all are alike."""
+"""Range of Weibull shapes. Outside it, a single lifetime dominates, or all lifetimes are practically equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """How long devices stay and how long they are away, in the mean; ``Availability.sampled`` says what each does.
+    """How long devices stay and how long they are away, on average. ``Availability.sampled`` describes the fields.
 
-    Raises TraceError for a number that is none or out of range.
+    Raises TraceError for a number that is missing or out of range.
     """
 
     mean_life_s: float
@@ -59,8 +59,11 @@ class Rates:
     def events(
         self, regions: Sequence[str], end_s: float, rng: np.random.Generator
     ) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Time, device and whether it comes, of every event until the end, of as many devices as ``regions``, each the
-        name of one's region; an empty one is lost with nobody."""
+        """Return the time, the device and True for an arrival, of every event until the end.
+
+        There is one device per entry of ``regions``, which names its region. A device with an empty name is in no
+        region.
+        """
         self._check_events(len(regions), end_s)
         lost = self._region_losses(regions, end_s, rng)
         device = np.arange(len(regions))
@@ -86,7 +89,8 @@ class Rates:
         return np.concatenate(times), np.concatenate(devices), np.repeat(np.array(comes), n_each)
 
     def _beginnings(self, n: int, end_s: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """When each device first comes, and how long it has been there then: as one finds them at any time."""
+        """Return when each device first arrives, and how long it has been online by then, in the long-run state of the
+        process."""
         if math.isinf(self.mean_absence_s):
             return np.zeros(n), np.zeros(n)
         there = rng.random(n) * (self.mean_life_s + self.mean_absence_s) < self.mean_life_s
@@ -98,10 +102,11 @@ class Rates:
     def _later(
         self, time_s: FloatArray, age_s: FloatArray, end_s: float, rng: np.random.Generator, *, life: bool
     ) -> FloatArray:
-        """When each life, or absence, that is so old at these times ends; those after the end are no further drawn.
+        """Return when each lifetime or absence of this age ends. Those that end after ``end_s`` are not sampled any
+        further.
 
-        The daily rhythm is drawn by thinning: at its highest rate, and each time kept with the share that the rate of
-        that moment is of the highest.
+        The daily rhythm is sampled by thinning: times are sampled at the highest rate, and each is kept with
+        probability (rate at that time) / (highest rate).
         """
         shape, scale_s = (self.shape, self._scale_s) if life else (1.0, self.mean_absence_s)
         if math.isinf(scale_s):
@@ -122,7 +127,7 @@ class Rates:
         return ends_s
 
     def _night(self, time_s: FloatArray) -> FloatArray:
-        """From 1 at midnight to -1 at noon; 1 on days 6 and 7 of a week, where weekends count."""
+        """Return 1 at midnight to -1 at noon. With ``weekends``, days 6 and 7 of a week count as midnight."""
         night = np.cos(time_s * (2 * np.pi / DAY_S))
         return np.where(time_s // DAY_S % 7 >= 5, 1.0, night) if self.weekends else night
 
@@ -160,12 +165,12 @@ class _Losses:
     """When each region is lost as a whole."""
 
     region: IntArray
-    """(devices,) index of a device's region, -1 without one."""
+    """(devices,) index of the device's region, -1 without one."""
     times_s: list[FloatArray]
-    """Of each region, ascending."""
+    """Times of the losses of each region, ascending."""
 
     def after(self, device: IntArray, time_s: FloatArray) -> FloatArray:
-        """The next loss of each device's region after a time, infinite where there is none."""
+        """Return the next loss of each device's region after a time, infinite without one."""
         found = np.full(len(device), np.inf)
         region = self.region[device]
         for index, times_s in enumerate(self.times_s):
