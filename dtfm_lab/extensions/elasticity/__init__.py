@@ -18,8 +18,8 @@ EXTENSION = Extension(
     commands={
         "simulate --hours": (
             "dtfm_lab.extensions.elasticity.commands:hours",
-            "Predict hours of training on a TOPOLOGY whose devices come and go, under policies, beside what foresight "
-            "would make.",
+            "Predict hours of training on a TOPOLOGY whose devices come and go, under each policy, and compare them "
+            "with perfect foresight.",
         )
     },
     panes={"hours": "dtfm_lab.extensions.elasticity.pane:hours_step"},

@@ -86,7 +86,7 @@ def _read_ticks(path: Path, files: Sequence[Path]) -> Availability:
     events: list[Event] = []
     for zone, gap_s, data in zones:
         ticks = [(tick * gap_s, n, tick) for tick, n in enumerate(data) if tick * gap_s < end_s]
-        # a zone of one machine is that machine, which comes and goes
+        # with at most one machine at a time, the zone is treated as one machine that comes and goes
         one = max(data) <= 1
         found, _ = _counted(ticks, f"{zone}-", path.name)
         events += [Event(at_s, comes, zone, tick) for at_s, comes, _, tick in found] if one else found
@@ -129,7 +129,7 @@ MOST_COUNTED = 1_000_000
 def _counted(counts: Sequence[tuple[float, int, int]], prefix: str, where: str) -> tuple[list[Event], float]:
     """Return events that produce the counts, and the time of the last one. Names are ``prefix`` and a number."""
     wanted_before = n_events = 0
-    for _, wanted, line in counts:  # before the first event is made
+    for _, wanted, line in counts:  # check the total before making any event
         n_events, wanted_before = n_events + abs(wanted - wanted_before), wanted
         if n_events > MOST_COUNTED:
             raise FileError(

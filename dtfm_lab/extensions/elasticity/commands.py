@@ -21,19 +21,27 @@ HOURS_SHOWN = ("policy", "samples_per_s", "share_of_bound", "training", "redone"
 
 @click.command()
 @click.argument("network", metavar="TOPOLOGY")
-@click.option("--job", "job_name", help="A job by name or a file; the network's default without.")
+@click.option("--job", "job_name", help="Job name or file. Default: the network's job.")
 @click.option(
     "--availability",
     required=True,
-    help="Who is there when: one that comes with the lab, or a file of events or counts.",
+    help="When devices are online: a name that ships with the lab, or a file of events or counts.",
 )
 @click.option(
-    "--policy", "chosen", multiple=True, type=click.Choice(list(policies)), help="One or several; goodput without."
+    "--policy",
+    "chosen",
+    multiple=True,
+    type=click.Choice(list(policies)),
+    help="Policy to replay. May be repeated. Default: goodput.",
 )
 @click.option(
-    "--set", "settings", multiple=True, metavar="NAME=SECONDS", help=f"Any of {', '.join(SECONDS)} or the policy's own."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=SECONDS",
+    help=f"Set {', '.join(SECONDS)} or an option of the policy. May be repeated.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the searches for plans.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the plan searches.")
 @csv_option
 @json_option
 def hours(

@@ -58,12 +58,12 @@ class HistoryComparison:
         lost_s = now.seconds["reconfiguring"] - was.seconds["reconfiguring"]
         changes = f"changes took {format_s(abs(lost_s))} {'more' if lost_s > 0 else 'less'}"
         if abs(lost_s) < SAME * now.availability.end_s:
-            changes = "changes took as long"
+            changes = "changes took as long as predicted"
         return (
-            f"measured {now.goodput:.4g} samples a second, predicted {was.goodput:.4g} "
+            f"measured {now.goodput:.4g} samples per second, predicted {was.goodput:.4g} "
             f"({signed_share(self.goodput_error)}): "
-            f"{signed_share(self.pace_error)} by the pace of the steps, {signed_share(self.time_error)} "
-            f"by the time for them; {changes}"
+            f"{signed_share(self.pace_error)} from the speed of steps, {signed_share(self.time_error)} "
+            f"from the time spent on them; {changes}"
         )
 
     def to_frame(self) -> pd.DataFrame:

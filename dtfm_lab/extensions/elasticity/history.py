@@ -127,12 +127,10 @@ class History:
             )
 
     def __repr__(self) -> str:
-        share = (
-            "" if self.share_of_bound is None else f", {format_share(self.share_of_bound)} of what foresight would make"
-        )
+        share = "" if self.share_of_bound is None else f", {format_share(self.share_of_bound)} of perfect foresight"
         return (
             f"<History {self.policy} on {self.availability.name}: {self.samples:.6g} samples in "
-            f"{self.availability.end_s / 3600:.3g} h, {self.goodput:.4g} a second{share}>"
+            f"{self.availability.end_s / 3600:.3g} h, {self.goodput:.4g} per second{share}>"
         )
 
     @cached_property
@@ -158,7 +156,7 @@ class History:
 
     @property
     def begun_s(self) -> float:
-        """When the first step begins, even if it is lost later. The end if there is none."""
+        """When the first step begins, even if it is lost later. The end of the hours without a step."""
         worked = np.flatnonzero((self.state == TimeUse.TRAINING) | (self.state == TimeUse.REDONE))
         return float(self.start_s[worked[0]]) if len(worked) else self.availability.end_s
 
@@ -242,7 +240,7 @@ class History:
         """
         return load("dtfm_lab.extensions.elasticity.compared:HistoryComparison")(
             self, after
-        )  # which is made of histories
+        )  # loaded late, because compared imports this module
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per segment: start_s, end_s, state, operation, devices, steps, samples."""

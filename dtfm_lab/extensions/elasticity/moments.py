@@ -51,7 +51,7 @@ def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -
     begins = np.flatnonzero(np.diff(when[order], prepend=-np.inf) > 0).tolist()
     alone = [frozenset((device,)) for device in range(len(availability.devices))]
     for begin, end in pairwise([*begins, len(positions)]):
-        if end - begin == 1:  # the most common, and worth no grouping
+        if end - begin == 1:  # the common case, for which grouping would be slow
             only, which = alone[who[positions[begin]]], kind[positions[begin]]
             yield Moment(
                 sorted_s[begin],

@@ -115,7 +115,7 @@ class PlannedFleet:
         possible."""
         found = self.plan(present)
         if found is not None and current is not None and current.plan is not None:
-            # alike devices change places without changing any cost
+            # devices of one class can trade places without changing the cost
             grid = nearest_grid(found, current.plan)
             cost = price_placement(found.topology, found.job, grid)
             found = replace(found, placement=Placement(grid), cost=cost)
@@ -152,7 +152,7 @@ class PlannedFleet:
             for one in (grid, gone):
                 one[hole], one[place] = one[place], one[hole]
             more_s = longer_s(load, gone).max()
-        # alike devices change places without changing any cost
+        # devices of one class can trade places without changing the cost
         placed = replace(plan, placement=Placement(grid))
         step_s = self._shared_s(placed, gone)
         return None if step_s == np.inf else self._one(self.of(placed).losing(larger - present, step_s=step_s))
@@ -251,7 +251,7 @@ class PlannedFleet:
         gone = {names[device] for device in new.left}
         holders = [name for index in old.devices if (name := names[index]) in there - gone]
         found = moves(old.plan, new.plan, holders)
-        # nobody waits for who has left the new plan
+        # do not wait for devices that have left
         awaited = [new.plan.topology.names[device] not in gone for device in found.receiver]
         return float(found.end_s[awaited].max(initial=0.0))
 
@@ -262,8 +262,8 @@ class PlannedFleet:
         sample.
         """
         found = self.plan(present)
-        # a search that does not improve its bound has that of the work; where none finds a plan, survivors of another
-        # one may still work by it, and no faster than the whole network
+        # the search does not improve its bound, so this is the bound of the total work. If no plan fits, the devices
+        # may still continue an earlier plan, but no faster than the whole network
         work_s = 0.0 if found is None else found.iteration_lower_bound_s or 0.0
         least_s = max(work_s, self._least_s) if full_batch or found is None else work_s
         return float(self.job.global_batch) / least_s if least_s > 0 else np.inf
@@ -326,7 +326,7 @@ def longer_s(load: Load, gone: BoolArray) -> FloatArray:
     extra_s = np.where(left > 0, (load.busy_s * gone).sum(axis=1) / np.maximum(left, 1), np.inf)
     idle_s = load.iteration_s - np.where(gone, 0.0, load.busy_s).max(axis=1)
     n_stages, n_replicas = gone.shape
-    # one forward, one backward holds least: as many micro-batches of a pipeline as stages are still to come
+    # 1f1b holds fewest micro-batches: in each pipeline, one per stage from this one to the last
     held = np.ceil(np.arange(n_stages, 0, -1) * n_replicas / np.maximum(left, 1))
     over = ~gone & (left < n_replicas)[:, None] & (held[:, None] > load.room)
     return np.where(over.any(axis=1), np.inf, np.maximum(extra_s - idle_s, 0.0))

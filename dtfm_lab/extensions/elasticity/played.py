@@ -66,9 +66,9 @@ def refuse_unplayable(history: History) -> None:
     for operation in history.operations:
         if operation.plan is None or operation.doubled or operation.skipping_share:
             raise LabError(
-                f"policy {history.policy} lets a device do another stage beside its own, or leaves one out, which "
-                "workers cannot do; wanted one whose every answer is a plan, or the work of who left shared by those "
-                "who hold its stage, such as oobleck, varuna, torchft, swarm or recycle"
+                f"policy {history.policy} makes a device do two stages, or skips one, which workers cannot do; wanted "
+                "a policy that only uses plans, or shares lost work among the replicas of its stage, such as oobleck, "
+                "varuna, torchft, swarm or recycle"
             )
         if operation.left:
             check_shared(operation.plan.job)
@@ -91,7 +91,7 @@ def run_hours(
     """
     for option in OWN:
         if options.get(option) not in (None, "paced" if option == "clock" else None):
-            raise LabError(f"{option} is {options[option]} beside an availability, which sets it; wanted none")
+            raise LabError(f"{option} is {options[option]} with an availability, which sets it; wanted none")
     with tempfile.TemporaryDirectory(prefix="dtfm_lab-") as folder:
         hours = Hours(
             availability=availability,
@@ -166,7 +166,7 @@ class Hours(Booked):
             self._change(moment)
         self._wait_until(self.availability.end_s)
         if self.run is None:
-            raise RunError(f"{self.availability.name} never has the devices that a plan needs; wanted other hours")
+            raise RunError(f"{self.availability.name} never has enough devices for a plan; wanted other hours")
         self.is_ending = True
         self.run.stop()
         self.heard.join()
@@ -179,8 +179,8 @@ class Hours(Booked):
         computations = len(self.run.losses) * sum(2 * count for count in self.run.spec.plan.job.microbatch_counts)
         if computations and self.run.overruns > LATE * computations:
             warnings.warn(
-                f"{self.run.overruns} computations took longer than time_scale {self.scale:g} gives them: their "
-                "seconds are this machine's; wanted a larger time_scale, or fewer workers",
+                f"{self.run.overruns} computations took longer than time_scale {self.scale:g} allows, so this machine "
+                "slowed the run down; wanted a larger time_scale, or fewer workers",
                 stacklevel=4,
             )
 
@@ -239,7 +239,7 @@ class Hours(Booked):
         self.n_losses += bool(moment.left)
         if self.run is not None:
             for device in sorted(moment.left):
-                with contextlib.suppress(UnknownName):  # it was in no plan
+                with contextlib.suppress(UnknownName):  # the device was in no plan
                     self.run.leave(self.availability.devices[device])
         self._ask(PolicyEvent.CHANGE, moment.left)
 
@@ -355,7 +355,7 @@ class Hours(Booked):
         assert self.run is not None
         try:
             self.run.wait(note)
-            failure: BaseException = RunError(f"the run is over ({self.run.status}) before its hours are")
+            failure: BaseException = RunError(f"the run ended ({self.run.status}) before its hours did")
         except BaseException as error:
             failure = error
         if not self.is_ending:

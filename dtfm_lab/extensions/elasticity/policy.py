@@ -297,7 +297,7 @@ def policy_of(given: str | Policy, **options: Any) -> Policy:
     """
     if isinstance(given, Policy):
         if options:
-            raise PlanError(f"policy is {given} and {', '.join(options)}; wanted a name with options, or the policy")
+            raise PlanError(f"policy is {given} and {', '.join(options)}; wanted a name with options, or only a policy")
         return given
     made = policies[given]
     if is_dataclass(made):

@@ -106,13 +106,12 @@ class Race:
             best = self.best.histories[0]
             beside = ", ".join(f"{name} {value:.3g}" for name, value in self.formulas.items())
             beside = f" ({beside})" if beside else ""
-            return (
-                f"{best.policy} trains most at {self.over} = {self.best.value:.3g}{beside}, {best.goodput:.4g} a second"
-            )
+            where = f"{self.over} = {self.best.value:.3g}{beside}"
+            return f"{best.policy} trains most at {where}, {best.goodput:.4g} per second"
         words = f"{self.policies[self.points[0].leader]} trains most"
         if not self.leads:
             return f"{words} at every {self.over} from {low:.3g} to {high:.3g}"
-        return words + "".join(f", from {self.over} {lead.value:.3g} on {lead.after}" for lead in self.leads)
+        return words + "".join(f", then {lead.after} from {self.over} {lead.value:.3g} on" for lead in self.leads)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per value and policy: the value, under the quantity's name, and ``History.to_dict``."""

@@ -41,7 +41,7 @@ MOST_TURNS = 1_000_000
 and 200 MB of memory. Half a year with a checkpoint per minute needs half of them."""
 COLLECTED_AFTER = 50_000
 """Number of new objects between two garbage collections during a replay. Python's default is 700."""
-# as plain numbers, which are quicker to compare
+# plain integers: comparing enum members in the inner loop is slower
 TRAINING, CHECKPOINT, REDONE, RECONFIGURING, IDLE, STOPPED = (int(state) for state in TimeUse)
 
 
@@ -83,7 +83,7 @@ def _collected_rarely() -> Iterator[None]:
     """Collect garbage rarely. A history's objects live to its end and form no cycles, and searching for cycles takes a
     third of the time."""
     before = gc.get_threshold()
-    raised = 0 < before[0] < COLLECTED_AFTER  # and not yet by a replay in another thread, which will restore it
+    raised = 0 < before[0] < COLLECTED_AFTER  # False while another thread's replay has raised it
     if raised:
         gc.set_threshold(COLLECTED_AFTER, *before[1:])
     try:
@@ -104,26 +104,26 @@ class _Run:
         self.present = self.leaving = NOBODY
         self.earlier: deque[frozenset[int]] = deque(maxlen=REMEMBERED)
         self.operation: Operation | None = None
-        self.done = 0.0  # share of the step under way
+        self.done = 0.0  # share of the current step that is done
         self.paused_until_s = 0.0
-        self.reading = False  # whether a checkpoint is read until then
-        self.ghosts = False  # whether who has left still works until then
-        self.next: Operation | None = None  # at work after the pause, through which the one of before goes on
-        self.writing_until_s: float | None = None  # a checkpoint under way
+        self.reading = False  # True if a checkpoint is read until then
+        self.ghosts = False  # True if devices that have left keep working until then (published simulators)
+        self.next: Operation | None = None  # starts after the pause; the previous operation continues until then
+        self.writing_until_s: float | None = None  # end of the checkpoint being written
         self.since_checkpoint = self.worked = 0
         self.every_s = policy.every_s
         self.checkpoint_next = False
         self.again: PolicyEvent | float | None = None  # a float is a time
-        self.later: tuple[float, Response] | None = None  # from when a step's end brings it
+        self.later: tuple[float, Response] | None = None  # the first step that ends after this time switches to it
         self.losses: list[list[Any]] = []  # fields of a Loss
         self.n_losses = self.setbacks = 0
         self.departures: deque[tuple[float, frozenset[int]]] = deque(maxlen=REMEMBERED_LOSSES)
         self.device_s = 0.0
         self.operations: list[Operation] = []
         self.number_of: dict[int, int] = {}
-        self.booked: Operation | None = None  # of the latest segment, and its number
+        self.booked: Operation | None = None  # operation of the latest segment; its index is self.number
         self.number = -1
-        # columns of the segments, of which each begins where the one before ends
+        # columns of the segments; each segment begins where the previous one ends
         self.ends_s: list[float] = []
         self.states: list[int] = []
         self.works: list[int] = []  # index into the operations
@@ -153,7 +153,7 @@ class _Run:
     def ask(self, why: PolicyEvent, left: frozenset[int] = NOBODY) -> None:
         """Ask the policy and follow its answer."""
         operation, self.again, self.later = self.operation if self.next is None else self.next, None, None
-        # all of an operation were there before this change
+        # all devices of an operation were online before this change
         lost = operation.devices - self.present if operation is not None and left else NOBODY
         pause_left_s = self.paused_until_s - self.time_s
         response = self.policy.decide(
@@ -182,7 +182,7 @@ class _Run:
             if lost:
                 self._must_be_there(operation)
             if self.next is not None and self.operation is not None and not self.operation.devices <= self.present:
-                # the one of before can go on no longer, and the next is not ready
+                # the previous operation has lost a device, and the next one is not ready: wait for it
                 self._end_step(TimeUse.REDONE)
                 self.operation, self.next, self.writing_until_s = self.next, None, None
             return
@@ -194,7 +194,7 @@ class _Run:
             gone = operation.devices - self.present
             names = name_words([self.availability.devices[device] for device in sorted(gone)])
             raise PlanError(
-                f"policy {self.name} goes on with {names} at {self.time_s:g} s; wanted devices that are there"
+                f"policy {self.name} uses {names} at {self.time_s:g} s, not online then; wanted devices that are online"
             )
 
     def _apply(self, response: Response, lost: frozenset[int] = NOBODY) -> None:
@@ -205,12 +205,12 @@ class _Run:
         self.checkpoint_next |= response.checkpoint_next
         self.every_s = self.every_s if response.every_s is None else response.every_s
         if isinstance(response.again, float | int) and not isinstance(response.again, PolicyEvent):
-            # late in the hours a float has no room for SAME_S
+            # late in the hours, adding SAME_S may not change the float: take the next one, so that time advances
             self.again = max(self.time_s + max(response.again, SAME_S), math.nextafter(self.time_s, math.inf))
         else:
             self.again = response.again
         if new is old and response.pause_s <= 0 and response.keeps is WorkKept.STEP:
-            return  # as before, only asked again
+            return  # nothing changes, the policy only wants to be asked again
         self.reading = response.keeps is WorkKept.CHECKPOINT or (self.reading and self.paused_until_s > self.time_s)
         self.paused_until_s = self.time_s + response.pause_s
         if response.keeps is WorkKept.CHECKPOINT:
@@ -218,7 +218,7 @@ class _Run:
             self._void(self.first_since_checkpoint, self.first_of_step)
             self.first_since_checkpoint = self.first_of_step
             self.since_checkpoint = 0
-        # with somebody lost it can go on only where a policy says so of a loss, as published simulators do
+        # after a loss the old operation can only continue if the policy says so, as published simulators do
         self.ghosts = bool(lost) or (self.ghosts and self.next is not None)
         able = old is not None and (self.ghosts or old.devices <= self.present)
         if response.meanwhile and response.pause_s > 0 and new is not None and able and self._working():
@@ -271,7 +271,7 @@ class _Run:
                 until_s = min(until_s, self.later[0])
             if self.next is not None:
                 if self.paused_until_s <= self.time_s:
-                    # what the last step had done is lost with the change
+                    # the change interrupts the current step, whose work is lost
                     self._end_step(TimeUse.RECONFIGURING)
                     self.operation, self.next, self.writing_until_s = self.next, None, None
                     continue

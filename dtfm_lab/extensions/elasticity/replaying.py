@@ -189,9 +189,9 @@ def replay(
         of_fleet = partial(replay, topology, job)
         return raced(of_fleet, availability, policy, over, values, precision, numbers, options)
     if not isinstance(policy, str | Policy):
-        raise TraceError(f"policy is {shortened(policy)}, and not over; wanted one policy, or what varies, too")
+        raise TraceError(f"policy is {shortened(policy)} without over; wanted one policy, or over as well")
     if values is not None:
-        raise TraceError("values are given, and not over; wanted both, such as over='every_s'")
+        raise TraceError("values are given without over; wanted both, such as over='every_s'")
     chosen = policy_of(policy, **options)
     fleet, here, prices, state_s = _fleet(topology, job, availability, seed, chosen, name_of(policy))
     if price_per_hour is not None:
@@ -241,7 +241,7 @@ def run_hours(
     if availability is None:
         raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")
     if schedule is not None:
-        raise LabError(f"schedule is {schedule} beside an availability, whose plans have their own; wanted none")
+        raise LabError(f"schedule is {schedule} with an availability, whose plans bring their own; wanted none")
     plan, policy = as_plan(plan), policy or "oobleck"
     if isinstance(availability, str | os.PathLike):
         availability = load_availability(availability)
@@ -249,7 +249,7 @@ def run_hours(
     fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name)
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = ReconfigurationCosts(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
-    hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # every fleet is planned by then
+    hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # also plans every fleet
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 
 
@@ -270,7 +270,7 @@ def _devices(given: object) -> int:
 def _rate(n: object, given: object) -> float:
     number = as_number(given)
     if number is None or not 0 <= number < np.inf:
-        raise TraceError(f"table: {shortened(given)} samples a second of {n} devices; wanted a number, 0 or more")
+        raise TraceError(f"table: {shortened(given)} samples per second of {n} devices; wanted a number, 0 or more")
     return number
 
 
@@ -285,12 +285,12 @@ def _fleet(
     """Return the fleet, the availability of its devices, their prices, and the seconds to write its state."""
     if isinstance(topology, Mapping):
         if isinstance(job, bool) or not isinstance(job, int | float) or as_number(job) is None:
-            raise JobError(f"job is {job!r} beside a table; wanted the samples of a step")
+            raise JobError(f"job is {job!r} with a table; wanted the samples per step")
         table = {_devices(n): _rate(n, rate) for n, rate in topology.items()}
         n = len(availability.devices)
         return TableFleet(n_devices=n, samples_per_s=table, batch=float(job)), availability, np.zeros(n), 0.0
     if isinstance(job, int | float):
-        raise JobError(f"job is {job!r}; wanted a job, or a table of samples a second in place of the network")
+        raise JobError(f"job is {job!r}; wanted a job, or a table of samples per second instead of the network")
     network, job = nouns(topology, job)
     job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
     if policy is not None and policy.local_steps > 1:
@@ -302,7 +302,7 @@ def _fleet(
     fleet = _planned(_Key((network.fingerprint, network.names, repr(job)), network, job), seed)
     prices = np.array([device.price_per_hour for device in network.devices])
     everyone = range(len(network))
-    whole = fleet.plan(frozenset(everyone)) or fleet.searched(everyone)  # which says why there is none
+    whole = fleet.plan(frozenset(everyone)) or fleet.searched(everyone)  # raises with the reason
     held = static_memory(whole.job.with_fields(context_parallel=1, expert_parallel=1), len(whole.stages))
     state_bytes = float((held.parameters + held.optimizer).max())
     return fleet, availability.on(network), prices, state_bytes / STORAGE_BYTES_PER_S
@@ -345,7 +345,7 @@ def raced(
     """
     asked = [policy] if isinstance(policy, str | Policy) else list(policy)
     if not asked:
-        raise TraceError("policy is an empty list; wanted one policy at least")
+        raise TraceError("policy is an empty list; wanted at least one policy")
     share = as_number(precision)
     if share is None or not 0 < share <= 1:
         raise TraceError(f"precision is {shortened(precision)}; wanted a share above 0, at most 1")
@@ -369,7 +369,7 @@ def _values(
     over: str, given: Sequence[float] | None, writes_s: float | None, availability: Availability
 ) -> Sequence[float]:
     """Return the values of the quantity, ascending. Raises TraceError for impossible ones."""
-    wanted = f"wanted 1 to {MOST_VALUES} numbers, or a tuple of lowest, highest and how many"
+    wanted = f"wanted 1 to {MOST_VALUES} numbers, or a tuple of lowest, highest and number of values"
     if given is None:
         if over not in USUAL:
             raise TraceError(f"{over} varies, and no values are given; {wanted}")

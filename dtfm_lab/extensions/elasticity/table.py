@@ -51,8 +51,8 @@ class TableFleet:
         for n, rate in self.samples_per_s.items():
             if rate > 0 and not SHORTEST_S <= self.batch / rate < math.inf:
                 raise PlanError(
-                    f"table: {counted(n, 'device')} at {rate:g} samples a second take {self.batch / rate:.3g} s for a "
-                    f"batch of {self.batch:g}; wanted {SHORTEST_S:g} s or more"
+                    f"table: {counted(n, 'device')} at {rate:g} samples per second need {self.batch / rate:.3g} s "
+                    f"for a batch of {self.batch:g}; wanted {SHORTEST_S:g} s or more"
                 )
 
     def _rate(self, n: int) -> float:

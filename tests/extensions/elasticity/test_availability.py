@@ -174,7 +174,7 @@ def test_what_cannot_be_is_refused_in_one_line(changed: dict, says: str) -> None
 
 @pytest.mark.parametrize("interval", [(3, 3), (5, 2), (1,), (1, 2, 3), (0, np.nan), ("a", 2), 4])
 def test_an_interval_that_is_none_is_refused(interval: object) -> None:
-    with pytest.raises(TraceError, match=r"drawn by hand: a is there from and to .*; wanted when it comes and, later"):
+    with pytest.raises(TraceError, match=r"drawn by hand: a has the interval .*; wanted seconds of its arrival"):
         Availability.from_intervals({"a": [interval]}, 60)
 
 

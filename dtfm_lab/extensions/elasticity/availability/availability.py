@@ -85,13 +85,13 @@ class Availability:
         events: list[tuple[float, int, bool]] = []
         until_s = as_number(end_s)
         if not isinstance(present, Mapping):
-            raise TraceError(f"{name}: {shortened(present)} is there; wanted intervals by the names of devices")
+            raise TraceError(f"{name}: present is {shortened(present)}; wanted intervals by device name")
         for index, (device, intervals) in enumerate(present.items()):
             for interval in intervals if isinstance(intervals, Iterable) else [intervals]:
                 ends = [as_number(end) for end in interval] if isinstance(interval, Iterable) else []
                 if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
-                    wanted = "when it comes and, later, leaves, in seconds"
-                    raise TraceError(f"{name}: {device} is there from and to {shortened(interval)}; wanted {wanted}")
+                    wanted = "seconds of its arrival and of a later departure"
+                    raise TraceError(f"{name}: {device} has the interval {shortened(interval)}; wanted {wanted}")
                 events.append((ends[0], index, True))
                 if until_s is None or ends[1] < until_s:
                     events.append((ends[1], index, False))
@@ -126,7 +126,7 @@ class Availability:
         A device stays for a Weibull lifetime of this ``shape``: 1 is exponential, below 1 most departures come early.
         It is then away for an exponential time. With an infinite ``mean_absence_s`` it never returns.
 
-        The hours start in the middle: some devices are online and have been for a while. If absence is for good, all
+        The hours start in the middle: some devices are online and have been for a while. If they never return, all
         are online and new.
 
         ``daily``, from 0 to 1, is the strength of a daily rhythm. At noon most devices leave and fewest arrive, at
@@ -150,7 +150,7 @@ class Availability:
         else:
             names, regions = tuple(devices), [""] * len(devices)
         time_s, device, comes = rates.events(regions, end_s, np.random.default_rng(seed))
-        source = f"drawn by the lab: {rates}; seed {seed}"
+        source = f"sampled by the lab: {rates}; seed {seed}"
         return cls(devices=names, time_s=time_s, device=device, comes=comes, end_s=end_s, name=name, source=source)
 
     @classmethod
@@ -217,8 +217,8 @@ class Availability:
     def on(self, topology: Topology) -> Self:
         """Return the same changes for the devices of a network, in the network's order.
 
-        If every name is a device of the network, the names are kept. Otherwise, as in cloud logs that name every
-        machine anew, each arrival takes the first free device in the network's order. If none is free, the arrival is
+        If every name is a device of the network, the names are kept. Otherwise, as in logs of clouds that rename
+        machines, each arrival takes the first free device in the network's order. If none is free, the arrival is
         dropped, and ``left_out`` counts its events.
         """
         names = _names_of(topology)
@@ -226,7 +226,7 @@ class Availability:
         if set(self.devices) <= set(names):
             index = np.array([place[name] for name in self.devices], dtype=np.int64)
             return replace(self, devices=names, device=index[self.device] if len(self.device) else self.device)
-        # the lowest free device is next, so that the same few serve most of the time
+        # take the lowest free device, so that the same few are in use most of the time
         free = list(range(len(names)))
         seat: dict[int, int] = {}
         kept, seats = [], []
@@ -297,7 +297,7 @@ def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[In
     by_device = np.lexsort((comes, time_s, device))
     of, at_s, coming = device[by_device], time_s[by_device], comes[by_device]
     is_new = np.append(True, of[1:] != of[:-1])
-    # of the events of one device at one instant, of which those that leave stand first
+    # groups of events of one device at one instant; its departures come first
     begins = np.flatnonzero(is_new | np.append(True, at_s[1:] != at_s[:-1]))
     sizes = np.diff(np.append(begins, len(of)))
     n_leave = np.add.reduceat(~coming, begins, dtype=np.int64)

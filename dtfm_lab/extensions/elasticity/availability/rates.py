@@ -38,7 +38,7 @@ class Rates:
     def __post_init__(self) -> None:
         ranges = {
             "mean_life_s": (0 < self._number("mean_life_s") < math.inf, "seconds above 0"),
-            "mean_absence_s": (self._number("mean_absence_s") > 0, "seconds above 0, infinite for good"),
+            "mean_absence_s": (self._number("mean_absence_s") > 0, "seconds above 0, infinite for no return"),
             "shape": (SHAPES[0] <= self._number("shape") <= SHAPES[1], f"{SHAPES[0]:g} to {SHAPES[1]:g}"),
             "daily": (0 <= self._number("daily") <= 1, "0 to 1"),
         }
@@ -50,7 +50,7 @@ class Rates:
 
     def __str__(self) -> str:
         kind = "exponential" if self.shape == 1 else f"Weibull of shape {self.shape:g}"
-        away = "away for good" if math.isinf(self.mean_absence_s) else f"away for {self.mean_absence_s:g} s"
+        away = "never back" if math.isinf(self.mean_absence_s) else f"away for {self.mean_absence_s:g} s"
         parts = [f"mean life {self.mean_life_s:g} s ({kind}), {away}"]
         parts += [f"daily rhythm {self.daily:g}" + " with weekends" * self.weekends] if self.daily else []
         parts += [f"a region lost every {self.region_loss_s:g} s"] if self.region_loss_s is not None else []
@@ -94,7 +94,7 @@ class Rates:
         if math.isinf(self.mean_absence_s):
             return np.zeros(n), np.zeros(n)
         there = rng.random(n) * (self.mean_life_s + self.mean_absence_s) < self.mean_life_s
-        # whom one finds there is in the middle of a long life rather than of a short one
+        # a device found online is more likely to be in a long life than in a short one (length-biased sampling)
         whole_s = self._scale_s * rng.gamma(1 + 1 / self.shape, size=n) ** (1 / self.shape)
         age_s = np.where(there, rng.random(n) * whole_s, 0.0)
         return np.where(there, 0.0, self._later(np.zeros(n), np.zeros(n), end_s, rng, life=False)), age_s
@@ -140,18 +140,18 @@ class Rates:
             return None
         names = sorted({*regions} - {""})
         if not names:
-            raise TraceError("region_loss_s is given, and no device has a region; wanted a network of regions")
+            raise TraceError("region_loss_s is given, but no device has a region; wanted a network of regions")
         times = [np.sort(rng.random(rng.poisson(end_s / self.region_loss_s)) * end_s) for _ in names]
         return _Losses(np.array([names.index(region) if region else -1 for region in regions]), times)
 
     def _check_events(self, n: int, end_s: float) -> None:
         if not isinstance(end_s, int | float | np.number) or not 0 < end_s <= LONGEST_S:
-            raise TraceError(f"drawn until {shortened(end_s)} s; wanted more than 0, at most {LONGEST_S:.3g}")
+            raise TraceError(f"sampled until {shortened(end_s)} s; wanted more than 0, at most {LONGEST_S:.3g}")
         cycle_s = self.mean_life_s + self.mean_absence_s
         times = 2 * (1 if math.isinf(cycle_s) else 1 + end_s / cycle_s) + end_s / (self.region_loss_s or math.inf)
         if n * times > MOST_EVENTS:
             raise TraceError(
-                f"{counted(n, 'device')} for {end_s:g} s make some {n * times:.2g} events; wanted at most "
+                f"{counted(n, 'device')} for {end_s:g} s make about {n * times:.2g} events; wanted at most "
                 f"{MOST_EVENTS:,}: a shorter time or longer lives"
             )
 

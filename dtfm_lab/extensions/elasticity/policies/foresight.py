@@ -133,7 +133,7 @@ class Goodput(Policy):
         worth, its_worth = self._worth(now, shared), self._worth(now, better)
         then = max(worth, its_worth) * (ahead_s - until_s)
         by_sharing = worth * (until_s - now.pause_left_s) + then + kept
-        # where the next change is nearer than the end of the pause, the shorter pause is still the better
+        # ahead_s - pause_s may be negative: if a change comes before both pauses end, the shorter pause still wins
         return at_once if its_worth * (ahead_s - at_once.pause_s) > by_sharing else sharing
 
     def _improved(self, now: Situation, operation: Operation) -> Response | None:
@@ -182,7 +182,7 @@ class Goodput(Policy):
                 len(left & operation.devices) >= replicas and not now.fleet.survives(operation, left)
                 for _, left in now.departures
             )
-            # who has left for good is in no operation of today, but others leave as often
+            # a device that left for good is in no current operation, but the others leave as often
             alone = int((np.isin(grid, list(operation.devices)).sum(axis=1) == 1).sum())
             would = (fatal + 1) / (now.time_s - since_s + self.most_ahead_s)
             would = max(would, alone * now.losses / max(now.device_s, 1.0))

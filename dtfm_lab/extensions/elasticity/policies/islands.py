@@ -39,7 +39,7 @@ class DiLoCo(Adapting):
         response = super().decide(replace(now, fleet=in_rounds))
         if response is None or response.operation is None or not now.lost or response.after_s is not None:
             return response
-        # asked again at once, whoever is left of a stopped island joins at the next average
+        # ask again right after the pause, so that the rest of a stopped island joins at the next average
         idle = now.present - response.operation.devices
         return replace(response, again=response.pause_s) if idle else response
 
@@ -71,6 +71,6 @@ class _Rounds:
         return None if found is None else _round_of(found, self._local_steps)
 
 
-@lru_cache(maxsize=1024)  # the same object for the same operation, as a fleet gives it
+@lru_cache(maxsize=1024)  # equal operations must be one object, as those of a fleet are
 def _round_of(step: Operation, local_steps: int) -> Operation:
     return replace(step, step_s=step.step_s * local_steps, samples=step.samples * local_steps, local_steps=local_steps)

@@ -36,7 +36,7 @@ class Adapting(Policy):
         if adapted is None:
             return regrouped(now, now.operation)
         pause_s = now.pause_left_s or self.pausing(now, now.operation)
-        # asked again at once, devices that stand by are taken in
+        # ask again right after the pause, to include standby devices
         again = pause_s if now.spare else None
         keeps = WorkKept.STEP if self.keeps_step else WorkKept.STEPS
         return Response(adapted, pause_s=pause_s, keeps=keeps, again=again)

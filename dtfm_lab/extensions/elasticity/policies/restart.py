@@ -55,7 +55,7 @@ class Restart(Policy):
     Varuna's and Oobleck's authors simulate it. Needed only to compare with them."""
 
     def decide(self, now: Situation) -> Response | None:
-        # what a restart takes is known of the fleet that is lost, not of the one to come
+        # the cost is that of the old number of devices, because the new one is not chosen yet
         pause_s = now.costs.restarting(len(now.present if now.operation is None else now.operation.devices))
         if now.operation is None:
             return Response(now.fleet.operation(now.present), pause_s=pause_s)
