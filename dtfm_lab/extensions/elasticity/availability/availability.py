@@ -126,7 +126,7 @@ class Availability:
         A device stays for a Weibull lifetime of this ``shape``: 1 is exponential, below 1 most departures come early.
         It is then away for an exponential time. With an infinite ``mean_absence_s`` it never returns.
 
-        The hours start in the middle: some devices are online and have been for a while. If they never return, all
+        The hours start in the middle: some devices are online and have been for a while. If devices never return, all
         are online and new.
 
         ``daily``, from 0 to 1, is the strength of a daily rhythm. At noon most devices leave and fewest arrive, at
