@@ -152,9 +152,8 @@ def megatron(of: Expressed) -> FrameworkLaunch:
     text = "".join(f"--{name}\n" if value is True else f"--{name} {value}\n" for name, value in arguments.items())
     run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
     files = {"megatron.args": text}
-    shared = (
-        of.tensor_parallel > 1 or job.context_parallel > 1
-    )  # Megatron-LM refuses to start without it on GPUs before Blackwell
+    # on GPUs before Blackwell, Megatron-LM requires this variable with tensor or context parallelism
+    shared = of.tensor_parallel > 1 or job.context_parallel > 1
     starter = ("CUDA_DEVICE_MAX_CONNECTIONS=1 " if shared else "") + TORCHRUN
     return FrameworkLaunch(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files=files, starter=starter)
 

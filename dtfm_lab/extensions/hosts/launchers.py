@@ -181,9 +181,7 @@ def skypilot(of: Launched) -> dict[str, str]:
     """A SkyPilot task. SkyPilot chooses the nodes, and each takes the part of the host with its number."""
     kinds = sorted({of.plan.topology.devices[device].gpu for device in of.plan.placement.devices.flat})
     if len(kinds) > 1:
-        raise LabError(
-            f"devices are {' and '.join(kinds)}; wanted one kind, because all nodes of a SkyPilot task have the same GPUs"
-        )
+        raise LabError(f"devices are {' and '.join(kinds)}; wanted one kind, as nodes of a SkyPilot task are equal")
     names = " ".join(host.name for host in of.hosts)
     task = {
         "name": of.named,

@@ -177,9 +177,8 @@ class Rendezvous:
         self._answered: set[int] = set()
         self._failure = ""
         self._changed = threading.Condition()
-        where = (
-            folder.address if is_loopback(folder.address) else any_address()
-        )  # other addresses may belong to a NAT, so listen on all
+        # another address may belong to a NAT and not to this host, so listen on all
+        where = folder.address if is_loopback(folder.address) else any_address()
         self._listener = Listener(where, folder.port, spec.secret, self._admit, certificates=folder.certificates)
 
     def start(self, rank: int) -> WorkerHandle:

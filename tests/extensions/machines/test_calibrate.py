@@ -56,7 +56,7 @@ def test_what_cannot_be_is_refused_in_one_line(refuses, tmp_path):
 
 def test_a_process_that_fails_is_told_by_its_last_words_and_none_is_left():
     question = {"runs_on": "cpu", "dtype": "fp32", "seconds": 0.0, "ends_s": 60.0}
-    says = "the step could not be measured: the process that computes says KeyError: 'shapes'"
+    says = "the step could not be measured: the computing process says KeyError: 'shapes'"
     with calibrating.answers_of(question) as answer:
         answer("processor")
         with pytest.raises(RunError, match=says):

@@ -392,7 +392,7 @@ def test_rates_that_an_old_iperf_may_have_been_told(read, refused):
     limited = iperf(0.01, "iperf 3.9")
     assert "as if -b had limited it, and iperf3 3.9 does not say" in refused({"ray.json": RAY, "i.json": limited})
     udp = iperf(0.1, "iperf 3.9", protocol="UDP")
-    assert "iperf3 3.9 does not write down how much" in refused({"ray.json": RAY, "i.json": udp})
+    assert "iperf3 3.9 does not record the limit" in refused({"ray.json": RAY, "i.json": udp})
     network = read({"ray.json": RAY, "i.json": iperf(9.41, "iperf 3.9")})
     assert "does not say whether -b limited the rate" in network.description
 
