@@ -76,6 +76,7 @@ def read_nccl(text: str, path: Path) -> SourceReport:
     test = _test_of("\n".join(plain_lines(text)), row, n, path)
     if len(hosts) == 1:
         ((name, gpus),) = hosts.items()
+        # without NVLink there is no limit, because switches cannot add on PCIe
         most = min(nvlink_bytes_per_s(gpu) or math.inf for gpu in kinds)
         rate, notes = _capped(row.bus_bytes_per_s, most, f"inside {name}", "NVLink")
         seen = [ReportedHost(name=name, gpus=gpus, inside_bytes_per_s=rate)]

@@ -254,8 +254,8 @@ def test_the_program_ends_by_itself_where_the_end_of_ssh_does_not_reach_it(hosts
     [
         ([], {}, "0 hosts to probe; wanted 1 to 16"),
         (["ada", "root@ada"], {}, "host 'ada' is given twice"),
-        (["-oProxyCommand=x", "ada"], {}, "host '-oProxyCommand=x' is no name for ssh"),
-        (["ada", "a b"], {}, "host 'a b' is no name for ssh"),
+        (["-oProxyCommand=x", "ada"], {}, "host '-oProxyCommand=x' is not a name for ssh"),
+        (["ada", "a b"], {}, "host 'a b' is not a name for ssh"),
         (["ada", "alan"], {"bob": "T4"}, "the GPU of 'bob' is given; wanted a host of the probe: ada, alan"),
         (["ada"], {"ada": "T5"}, "ada: 'T5' is not in the table of GPUs"),
         (["ada"], {"ada": "T4:0"}, "T4 are '0'; wanted a whole number of GPUs, 1 to 64"),
