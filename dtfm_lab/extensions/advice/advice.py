@@ -210,7 +210,7 @@ class Advice:
 
     @property
     def verdict(self) -> str:
-        """The chosen option, its time, its price and the rule, or why there is none."""
+        """The chosen option, its time, its price and the rule. Without one, the reason."""
         n_tokens, best = f"{_count(self.tokens)} {self.job.counted}", self.best
         planned = [way for way in self.options if way.plan is not None]
         if not planned:

@@ -130,7 +130,7 @@ class FleetOption:
 
     @property
     def kwh(self) -> float:
-        """kWh of own machines in use whose watts are known."""
+        """Energy of own machines in use whose watts are known, in kWh."""
         return sum(watts_of(d) or 0.0 for d in self.serving if not d.price_per_hour) / 1000 * self.seconds / 3600
 
     @property
@@ -139,7 +139,7 @@ class FleetOption:
         return self.rent + self.kwh * self.electricity_per_kwh
 
     def range_of(self, total: float) -> tuple[float, float]:
-        """Return the 90 % interval of a number for all tokens, proportional to that of an iteration."""
+        """Return the 90 % interval of a number for all tokens, proportional to the iteration's interval."""
         low_s, high_s = self.ends_s
         return total * low_s / self.iteration_s, total * high_s / self.iteration_s
 

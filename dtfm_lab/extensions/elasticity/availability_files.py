@@ -193,7 +193,7 @@ def _availability_of(
 
 KINDS = {"add": True, "remove": False}
 COLUMNS = {"seconds": "seconds", "time_s": "seconds", "event": "event", "node": "node", "device": "node"}
-"""Accepted names of the columns of events: those of the files and of ``Availability.to_frame``."""
+"""Accepted names of the columns of events, including the names that ``Availability.to_frame`` uses."""
 
 
 def _read_csv(path: Path) -> Availability:

@@ -2,7 +2,7 @@
 
 At every moment the bound trains as fast as the best plan for the devices that are ready. When training becomes possible
 after a time without any, it first waits for the shorter of a restart and a regrouping. It pays nothing for changes
-while it works, because a policy with foresight could prepare them beside the work.
+while it works, because a policy with foresight could prepare them during training.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A fleet whose speed is that of the lab's plans for it, by the simulated iteration.
+"""A fleet whose speed is predicted by the lab's plans for it, by the simulated iteration.
 
 Peers of the same stage may share the work of missing devices. This module also computes how much longer a step takes
 then, and where missing devices hurt least.

@@ -27,7 +27,7 @@ counted (or 0), and the width of a range of budgets, as a share of the upper bou
 next level is tried."""
 
 Hops: TypeAlias = tuple[float, ...] | None
-"""Lower bounds of the dearest hop, the second dearest, and so on. None if no placement exists."""
+"""Lower bounds of the most expensive hop, the second most expensive, and so on. None if no placement exists."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Range:
     low_s: float
     high_s: float
     hops_s: tuple[float, ...]
-    """Lower bounds of the dearest hop, the second dearest, and so on."""
+    """Lower bounds of the most expensive hop, the second most expensive, and so on."""
     enough_s: tuple[float, ...]
     """Costs of these hops that could not be excluded at the low end with the same effort."""
     effort: int = 0
@@ -58,9 +58,9 @@ def increasing_bounds(
 ) -> Iterator[float]:
     """Yield lower bounds of all placements in seconds, after each of many short steps. They never decrease.
 
-    Branches on the data-parallel cost x. Within a range of x, the k-th dearest hop costs at least the highest level
-    below which k segments are infeasible (``segment_feasibility``). So a placement costs at least the low end of the
-    range plus these levels. Each step takes the range with the lowest bound, and splits it or bounds it with more
+    Branches on the data-parallel cost x. Within a range of x, the k-th most expensive hop costs at least the highest
+    level below which k segments are infeasible (``segment_feasibility``). So a placement costs at least the low end of
+    the range plus these levels. Each step takes the range with the lowest bound, and splits it or bounds it with more
     effort. If few groups are cheap enough for a placement below ``upper_s``, all their chains are tried instead.
 
     Ends when nothing below ``upper_s``, the cost of a known placement, is left, or when more effort does not help. Ends
@@ -112,7 +112,8 @@ def increasing_bounds(
 
 
 def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: float, effort: float = 0.04) -> Hops:
-    """Return lower bounds of the dearest hop, the second dearest, and so on, if no group costs more than the budget.
+    """Return lower bounds of the most expensive hop, the second most expensive, and so on, if no group exceeds the
+    budget.
 
     None if no such placement exists. ``effort`` is the deterministic time of the solver for one question.
     """
@@ -154,11 +155,11 @@ def _dearest_hops(
     effort: float,
     labels: IntArray | None,
 ) -> Generator[None, None, Hops]:
-    """Return lower bounds of the dearest hop, the second dearest, and so on. None if no placement stays within the
-    budget.
+    """Return lower bounds of the most expensive hop, the second most expensive, and so on.
 
-    Bisects the possible costs of one hop after the other, from ``known_s``, which is valid, to ``enough_s``. Ends
-    early when the hops total ``below_s`` or more, because the caller needs no more.
+    None if no placement stays within the budget. Bisects the possible costs of one hop after the other, from
+    ``known_s``, which is valid, to ``enough_s``. Ends early when the hops total ``below_s`` or more, because the caller
+    needs no more.
     """
     if not budget.possible:
         return None

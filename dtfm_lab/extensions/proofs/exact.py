@@ -44,7 +44,8 @@ POLL_S = 0.1
 T = TypeVar("T")
 
 _Range: TypeAlias = tuple[float, float, float, float, tuple[float, ...]]
-"""A range of data-parallel cost: its bound, both ends, the effort to spend, and lower bounds of the dearest hops."""
+"""A range of data-parallel cost: its bound, both ends, the effort to spend, and lower bounds of its most expensive
+hops."""
 
 
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:

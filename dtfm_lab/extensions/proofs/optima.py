@@ -4,8 +4,8 @@ With few devices, all groups are enumerated, and their chains are searched by br
 
 If devices fall into few interchangeable classes (a region, an instance), a placement is a matrix of counts, stages x
 classes. A class in a group pays for the other devices there. A hop is a flow between the counts of two neighbouring
-groups, and its bottleneck is the dearest pair of classes that the flow uses. Integer flows split into pairs of devices,
-so counts lose nothing: CP-SAT's optimum is the optimum.
+groups, and its bottleneck is the most expensive pair of classes that the flow uses. Integer flows split into pairs of
+devices, so counts lose nothing: CP-SAT's optimum is the optimum.
 
 Costs are in small units, rounded down. What the solver proves infeasible in units is infeasible in seconds.
 """
@@ -153,8 +153,8 @@ class SolverResult:
 class ClassSolver:
     """Finds the cheapest placement below ``limit_s`` with a data-parallel cost from ``low_s`` to ``high_s``.
 
-    Its dearest hop is known to cost at least ``hops_s[0]``, the second dearest ``hops_s[1]``, and so on. Runs as a
-    background task for ``effort`` units of the solver's deterministic time, about seconds.
+    Its most expensive hop is known to cost at least ``hops_s[0]``, the second most expensive ``hops_s[1]``, and so on.
+    Runs as a background task for ``effort`` units of the solver's deterministic time, about seconds.
     """
 
     def __init__(

@@ -34,8 +34,8 @@ class Bamboo(Policy):
     """Factor on the step time while a device does two stages: 1.5 in Bamboo's simulator."""
     redundant_share: float = 0.25
     """Share of every step that goes to redundant work in planned fleets (a table has its own value). It is the
-    successor's forward pass beside the device's own forward and backward pass, and the latter takes twice as long
-    as a forward."""
+    successor's forward pass, besides the device's own forward pass and its backward pass, which takes twice as
+    long as a forward."""
     loses_steps: bool = True
     """True if the loss of two neighbours goes back to the newest checkpoint."""
     standby_slows: bool = False
