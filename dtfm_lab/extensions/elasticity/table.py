@@ -51,7 +51,7 @@ class TableFleet:
         for n, rate in self.samples_per_s.items():
             if rate > 0 and not SHORTEST_S <= self.batch / rate < math.inf:
                 raise PlanError(
-                    f"table: {counted(n, 'device')} at {rate:g} samples per second need {self.batch / rate:.3g} s "
+                    f"table: {counted(n, 'device')} at {rate:g} samples per second take {self.batch / rate:.3g} s "
                     f"for a batch of {self.batch:g}; wanted {SHORTEST_S:g} s or more"
                 )
 

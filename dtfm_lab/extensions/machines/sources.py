@@ -56,7 +56,7 @@ def read_sources(paths: Sequence[Path]) -> list[SourceReport]:
             seen.append(_read_text(text, path))
     seen += [skypilot.read_task(data, path, offers) for data, path in tasks]
     if offers and not tasks:
-        raise FileError("a catalogue has offers but no machines; wanted a SkyPilot task with it, which names them")
+        raise FileError("a catalogue has offers but no machines; wanted a SkyPilot task beside it, which names them")
     return seen
 
 

@@ -181,7 +181,7 @@ def test_an_interval_that_is_none_is_refused(interval: object) -> None:
 def test_intervals_may_be_an_array_and_have_to_be_several() -> None:
     assert Availability.from_intervals({"a": np.array([[0, 5], [7, 9]])}, 60).present_s().tolist() == [7]
     for forgotten in ((0, 3600), 5):
-        with pytest.raises(TraceError, match="wanted when it comes and, later, leaves, in seconds"):
+        with pytest.raises(TraceError, match="wanted seconds of its arrival and of a later departure"):
             Availability.from_intervals({"a": forgotten}, 60)
     with pytest.raises(TraceError, match="ends after 'late' s; wanted more than 0"):
         Availability.from_intervals({"a": [(0, 5)]}, "late")

@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_events_and_another_gives_others() -> None:
         ({"shape": 0.1}, "shape is 0.1; wanted 0.2 to 20"),
         ({"daily": 1.5}, "daily is 1.5; wanted 0 to 1"),
         ({"region_loss_s": 0}, "region_loss_s is 0; wanted seconds above 0, or None"),
-        ({"region_loss_s": 10}, "region_loss_s is given, and no device has a region; wanted a network of regions"),
+        ({"region_loss_s": 10}, "region_loss_s is given, but no device has a region; wanted a network of regions"),
         ({"devices": "volunteers"}, "devices are 'volunteers'; wanted a Topology, or a list of names"),
         ({"end_s": -5}, "sampled until -5 s; wanted more than 0"),
         ({"end_s": "a day"}, "sampled until 'a day' s; wanted more than 0"),

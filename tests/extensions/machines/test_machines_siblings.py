@@ -325,11 +325,11 @@ def test_states_of_slurm(read):
 
 def test_a_bare_a100_is_noted(read):
     assert (
-        "taken as A100 with 80 GiB, it may be A100 40GB" in read({"s.txt": "NODELIST GRES\na gpu:a100:8"}).description
+        "A100 with 80 GiB is assumed, it may be A100 40GB" in read({"s.txt": "NODELIST GRES\na gpu:a100:8"}).description
     )
     told = read({"s.txt": "NODELIST|GRES|ACTIVE_FEATURES\na|gpu:a100:8|ib,a100-40gb"})
     assert gpus(told) == ["A100 40GB"] * 8
-    assert "taken as" not in told.description
+    assert "is assumed" not in told.description
 
 
 def task(accelerators, more=""):
