@@ -43,7 +43,7 @@ def test_what_it_measured_is_in_the_file_with_where_and_when(quick, prints, tmp_
 def test_a_network_without_this_machine_s_gpu_is_refused_before_blocks_are_timed(quick):
     pytest.importorskip("torch")
     nothing = np.zeros((1, 1))
-    with pytest.raises(LabError, match="paris has 'T4', and this machine has"):
+    with pytest.raises(LabError, match="paris has 'T4', but this machine has"):
         calibrating.calibrate(Topology((Device(name="a", gpu="T4"),), nothing, nothing, name="paris"))
 
 
