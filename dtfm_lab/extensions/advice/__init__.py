@@ -1,4 +1,4 @@
-"""Where to train: on your own machines, with rented ones, on rented ones alone, or not at all."""
+"""Where to train: on your own machines, with rented ones added, only on rented ones, or not at all."""
 
 from dtfm_lab.domain.extension import Extension
 

@@ -1,4 +1,4 @@
-"""At home, in the cloud, both or not at all: ways to train a job side by side, which is chosen, and by what rule."""
+"""At home, in the cloud, both or not at all: options for training a job side by side, the chosen one, and the rule."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from dtfm_lab.extensions.advice.ways import (
 from dtfm_lab.files.reading import ending_of, write_text
 
 DEFAULT_SECONDS = 12.0
-"""Of all searches together."""
+"""Time limit of all searches together."""
 SLOWER = 10.0
-"""Times as long as the fastest that the way which is chosen by its price may take, where no deadline is given."""
+"""Without a deadline, an option chosen by price may take at most this many times as long as the fastest one."""
 OUTSIDE = " †"
-"""Mark of a way that the rule leaves out."""
+"""Mark of an option that the rule excludes."""
 ENDINGS = (".md", ".html")
 
 
@@ -54,30 +54,32 @@ ENDINGS = (".md", ".html")
 class AdviceOptions:
     """Keywords of ``advise``."""
 
-    tokens: Annotated[float | str | None, Option(help="Tokens (of a module samples) to train on, such as 100M.")] = None
+    tokens: Annotated[
+        float | str | None, Option(help="Tokens to train on, such as 100M (samples for a torch module).")
+    ] = None
     deadline_days: Annotated[
-        float | None, Option(help="The cheapest of the ways that are done within so many days.", above=0)
+        float | None, Option(help="Choose the cheapest option that finishes within this many days.", above=0)
     ] = None
     budget_dollars: Annotated[
         float | None,
         Option(
-            help="Only ways that cost at most this much; the fastest of them without a deadline.",
+            help="Only options that cost at most this much. Without a deadline, choose the fastest of them.",
             above=0,
             flag="budget",
         ),
     ] = None
     electricity_per_kwh: Annotated[
-        float, Option(help="US dollars for a kWh of one's own machines.", least=0, flag="electricity")
+        float, Option(help="US dollars per kWh for your own machines.", least=0, flag="electricity")
     ] = 0.30
     seconds: Annotated[
         float | None,
-        Option(help=f"Time limit of all searches together; {DEFAULT_SECONDS:g} s without --steps.", unit="s", above=0),
+        Option(help=f"Time limit of all searches together. {DEFAULT_SECONDS:g} s without --steps.", unit="s", above=0),
     ] = None
-    steps: Annotated[int | None, Option(help="Generations of every search: reproducible.", least=1)] = None
+    steps: Annotated[int | None, Option(help="Generations of every search, for reproducible results.", least=1)] = None
     seed: Annotated[int, Option(help="Seed of the searches and of the interruptions.", least=0)] = 0
     catalogue: Annotated[
         str | os.PathLike[str] | None,
-        Option(help="A SkyPilot catalogue, vms.csv, of what there is to rent, in place of the lab's typical prices."),
+        Option(help="A SkyPilot catalogue (vms.csv) of machines to rent, instead of the lab's typical prices."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -85,7 +87,7 @@ class AdviceOptions:
 
 
 class MemoryFit(NamedTuple):
-    """The job as it is or in what it is changed, some bytes that it then needs, and whether each network has them."""
+    """The job, unchanged or changed, the approximate bytes that it needs, and whether each network has them."""
 
     job: str
     needs_bytes: float
@@ -93,7 +95,7 @@ class MemoryFit(NamedTuple):
 
 
 class UpgradeGain(NamedTuple):
-    """What one thing more or faster makes of an iteration."""
+    """How an upgrade changes an iteration."""
 
     what: str
     before_s: float
@@ -101,41 +103,41 @@ class UpgradeGain(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """Hours of a way whose rented machines are taken away, replayed."""
+    """A replay of hours in which the rented machines of an option are interrupted."""
 
     way: str
     hours: float
     interruptions: int
     share: float
-    """Of the tokens that it would train undisturbed."""
+    """Share of the tokens that it would train without interruptions."""
     states: dict[str, float]
-    """Share of the hours by state."""
+    """Share of the hours in each state."""
     rates: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Advice:
-    """The ways to train a job on so many tokens, the best first by the rule that ``rule`` states."""
+    """The options for training a job on a number of tokens, ordered by ``rule``, the best first."""
 
     topology: Topology
     job: Job
-    """As it was asked for, in whatever shape."""
+    """The job as requested, without a shape."""
     tokens: float
     asked: AdviceOptions
-    """With the limits and the price of electricity."""
+    """The limits and the price of electricity."""
     options: tuple[FleetOption, ...]
     wanted: int
-    """Ways that are tried; fewer options where it was stopped."""
+    """Number of options to plan, plus one for the upgrades."""
     changed: str = ""
-    """What was changed of the job for these plans, where it fits nowhere as it is."""
+    """The changes made to the job for these plans, if it fits nowhere unchanged."""
     fits: tuple[MemoryFit, ...] = ()
     gains: tuple[UpgradeGain, ...] | None = None
     base: FleetOption | None = None
-    """The way whose gains they are."""
+    """The option to which the gains apply."""
     spot: Spot | None = None
 
     def __post_init__(self) -> None:
-        # of one's own machines alone the best is told, and none where all together use no other
+        # show only the best single machine, and none if the plan for all own machines uses just that one
         alone = min((way for way in self.options if way.is_single), key=self._key, default=None)
         together = next((way for way in self.options if way.kind == OWN and not way.is_single), None)
         if alone and together and together.plan and {d.name for d in together.serving} == {*alone.topology.names}:
@@ -154,7 +156,7 @@ class Advice:
         return self.asked.budget_dollars is not None and self.asked.deadline_days is None
 
     def allows(self, way: FleetOption) -> bool:
-        """Whether a way keeps the limits of the rule."""
+        """Return True if an option meets the limits of the rule."""
         days, dollars = self.asked.deadline_days, self.asked.budget_dollars
         if way.plan is None:
             return False
@@ -165,17 +167,17 @@ class Advice:
 
     @property
     def best(self) -> FleetOption | None:
-        """The way that is chosen; None where there is none."""
+        """The chosen option, None without one."""
         return next((way for way in self.options[:1] if self.allows(way)), None)
 
     @property
     def stopped(self) -> bool:
-        """Whether some of it is missing, so far or because it was stopped."""
+        """True if parts are missing, because it is still running or was stopped."""
         return self.gains is None
 
     @cached_property
     def note(self) -> str:
-        """Whether another way would be the best if links that nobody measured were faster or slower; empty if not."""
+        """Which other option would be best if the estimated links were faster or slower. "" if none."""
         if self.best is None or not any(estimated(way.topology) for way in self.options):
             return ""
         said = []
@@ -183,40 +185,41 @@ class Advice:
             ways = tuple(way.at_end(most=most) for way in self.options)
             best = replace(self, options=ways).best
             if best is not None and best.name != self.best.name:
-                said.append(f"{best.name} ({_in_short(best)}) where they are {how}")
+                said.append(f"{best.name} ({_in_short(best)}) if they are {how}")
         links = next(filter(None, (estimates_of(way.topology) for way in (self.best, *self.options))), "")
-        return f"{links}. With the same plans the best way is {', and '.join(said)}" if said else ""
+        return f"{links}. With the same plans the best option is {', and '.join(said)}" if said else ""
 
     @property
     def first(self) -> str:
-        """What to do before anything else: calibrate, where the best way's seconds are a guess; empty where not."""
+        """The first thing to do: calibrate, if the best option's time is a guess. "" otherwise."""
         best = self.best
         if best is None or best.basis.word != "guessed":
             return ""
         gpus = " or ".join(dict.fromkeys(device.gpu for device in best.serving if device.measured is None))
         where = f"on a host with {gpus}" if gpus else "again"
-        return f"First run dtfm-lab calibrate {where}: the seconds are guessed, as {best.basis.because}"
+        return f"First run dtfm-lab calibrate {where}: times are guesses, because {best.basis.because}"
 
     @property
     def rule(self) -> str:
-        """By what the best way is the best."""
+        """The rule by which the best option is chosen."""
         days, dollars = self.asked.deadline_days, self.asked.budget_dollars
-        in_time = "" if days is None else f"done within {days:g} day{'s' * (days != 1)}"
+        in_time = "" if days is None else f"that finishes within {days:g} day{'s' * (days != 1)}"
         limits = in_time, "" if dollars is None else f"for at most {money(dollars)}"
-        within = " and ".join(filter(None, limits)) or f"that take at most {SLOWER:g} times as long as the fastest"
-        return f"{'fastest' if self._for_speed else 'cheapest'} of the ways {within}"
+        within = " and ".join(filter(None, limits)) or f"that takes at most {SLOWER:g} times as long as the fastest"
+        return f"{'fastest' if self._for_speed else 'cheapest'} option {within}"
 
     @property
     def verdict(self) -> str:
-        """Which way, how long and for how much, and by what rule; or why none."""
+        """The chosen option, its time, its price and the rule. Without one, the reason."""
         n_tokens, best = f"{_count(self.tokens)} {self.job.counted}", self.best
         planned = [way for way in self.options if way.plan is not None]
         if not planned:
-            return f"Not at all: the job fits none of {counted(len(self.options), 'way')}, nor with what is tried below"
+            n_options = counted(len(self.options), "option")
+            return f"Not at all: the job fits none of {n_options}, even with the changes tried below"
         fastest = min(planned, key=lambda way: (way.seconds, way.dollars))
         cheapest = min(planned, key=lambda way: (way.dollars, way.seconds))
         if best is None:
-            none = f"Not at all: there is no way {self.rule.partition('ways ')[2]}"
+            none = f"Not at all: there is no option {self.rule.partition('option ')[2]}"
             also = "" if cheapest is fastest else f", the cheapest, {cheapest.name}, {_in_short(cheapest)}"
             return f"{none}; for {n_tokens} the fastest, {fastest.name}, takes {_in_short(fastest)}{also}"
         idle = {"At home": ", nothing rented", "In the cloud": ", yours idle"}.get(best.where, "")
@@ -227,14 +230,14 @@ class Advice:
         if home is not None and best.where != "At home":
             text += f". On {home.name} alone: {_in_short(home)}" if home.plan else f". The job does not fit {home.name}"
         if self.asked.deadline_days and best.range_of(best.seconds)[1] > self.asked.deadline_days * DAY_S:
-            text += ". Its 90 % interval ends after the deadline"
+            text += ". Its 90 % interval extends past the deadline"
         if best.unmetered:
-            text += f". The electricity of {', '.join(best.unmetered)} is not known and not counted"
+            text += f". Electricity of {', '.join(best.unmetered)} is unknown and not counted"
         return text
 
     def origins(self) -> list[str]:
-        """A line for each kind of number of the page: its formula or its source."""
-        parts = {"What fits": self.fits, "What more": self.gains, "Spot": self.spot}
+        """Return one line per kind of number on the page, with its formula or source."""
+        parts = {"What fits": self.fits, "Upgrades": self.gains, "Spot": self.spot}
         absent = tuple(what for what, part in parts.items() if not part)
         return list(origins_of(self.topology, self.job, self.options, self.asked.electricity_per_kwh, absent))
 
@@ -248,11 +251,12 @@ class Advice:
         return as_html(report_of(self))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a way, the best first: seconds, days, dollars and kWh for all tokens; missing where nothing fits."""
+        """Return one row per option, the best first: seconds, days, dollars and kWh for all tokens, missing if it
+        does not fit."""
         return pd.DataFrame([_row(way) | {"chosen": way is self.best} for way in self.options])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "topology": self.topology.name,
             "job": self.job.name,
@@ -291,10 +295,11 @@ def _row(way: FleetOption) -> dict[str, Any]:
 
 
 def report_of(advice: Advice) -> Iterator[Part]:
-    """The page: verdict, ways, what would fit, what would help, interruptions, and where each number is from."""
+    """Yield the page: verdict, options, what would fit, what would help, interruptions, and the origin of each
+    number."""
     planned = [way for way in advice.options if way.plan is not None]
     if advice.changed:
-        yield f"**As it is the job fits nowhere. All below is of the job with {advice.changed}.**"
+        yield f"**The job fits nowhere as it is. Everything below is for the job with {advice.changed}.**"
     yield f"**{advice.verdict}.**"
     if advice.first:
         yield f"**{advice.first}.**"
@@ -302,33 +307,33 @@ def report_of(advice: Advice) -> Iterator[Part]:
         yield f"{advice.note}."
     if planned:
         unit, n_tokens = advice.job.counted, _count(advice.tokens)
-        head = ("way", "an iteration", "", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "at most")
+        head = ("option", "iteration", "", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "speed-up left")
         yield Table(head, [_line(way, "" if advice.allows(way) else OUTSIDE) for way in planned])
     if not all(advice.allows(way) for way in planned):
-        yield f"{OUTSIDE.strip()} is none of the ways {advice.rule.partition('ways ')[2]}."
+        yield f"{OUTSIDE.strip()} is not an option {advice.rule.partition('option ')[2]}."
     for lacks in dict.fromkeys(way.lacks for way in advice.options if way.lacks):
-        yield f"No room on {', '.join(way.name for way in advice.options if way.lacks == lacks)}: {lacks}."
+        yield f"Does not fit {', '.join(way.name for way in advice.options if way.lacks == lacks)}: {lacks}."
     listed_ways = [way for way in planned if way is advice.best or way.kind != RENTED]
     if listed_ways:
         yield _section("Plans", *(f"{way.name}: {_plan_of(way)}" for way in listed_ways))
     if fits := advice.fits:
         names, words = list(fits[0].fits), ("no", "fits")
         cells = [(one.job, format_bytes(one.needs_bytes), *(words[fit] for fit in one.fits.values())) for one in fits]
-        yield _section("What would fit", Table(("job", "needs some", *names), cells))
+        yield _section("What would fit", Table(("job", "needs about", *names), cells))
     if advice.base is not None and advice.gains:
         n = advice.base.seconds / advice.base.iteration_s
         rows = [
             (what, f"{format_s(before_s)} → {format_s(after_s)}", duration(max(0.0, before_s - after_s) * n))
             for what, before_s, after_s in advice.gains
         ]
-        table = Table(("with", "an iteration", f"saves of {duration(advice.base.seconds)}"), rows)
-        yield _section(f"What more would be worth to {advice.base.name}", table)
+        table = Table(("with", "iteration", f"saves of {duration(advice.base.seconds)}"), rows)
+        yield _section(f"Upgrades for {advice.base.name}", table)
     if (spot := advice.spot) is not None:
         spent = ", ".join(f"{state} {format_share(share)}" for state, share in spot.states.items() if share >= 5e-4)
         lost = f"{counted(spot.interruptions, 'interruption')} in {spot.hours:.3g} h, replayed; {spot.rates}"
         kept = f"{spot.way} then keeps {format_share(spot.share, 0)} of its {advice.job.counted}/s"
-        text = f"{kept}: {lost}. Of these hours: {spent}"
-        yield _section("If what is rented is spot", text)
+        text = f"{kept}: {lost}. Time: {spent}"
+        yield _section("With spot machines", text)
     yield ReportSection("How", advice.origins())
 
 

@@ -1,4 +1,4 @@
-"""Advice on where to train: the ways are planned one by one, then what would help is tried on the best of one's own."""
+"""Advise where to train: plan the options one by one, then try upgrades of the best one that uses your own machines."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -30,7 +30,7 @@ from dtfm_lab.planning.explain.worth import seconds as seconds_of
 from dtfm_lab.simulation.sensitivity import gains
 
 OF_HOME = 3.0
-"""Times the search of a rented host that each network with own machines gets, where the time is limited."""
+"""Share of the search time for each network with own machines, relative to a rented host, if the time is limited."""
 CHANGES: tuple[dict[str, Any], ...] = (
     {"checkpointing": None, "recompute": False},
     {"microbatch": 1},
@@ -38,13 +38,14 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"adapters": 16},
     {"adapters": 16, "frozen_weights": "nf4"},
 )
-"""Changes of a job that need less memory, the mildest first. A rank that the job has already stays."""
+"""Changes of a job that reduce its memory, the mildest first. Adapters that the job has are kept."""
 FACTOR, LEAST_GAIN, MOST_GAINS = 2.0, 0.01, 3
-"""How much faster links are tried, and the least share and the most of these gains that are told."""
+"""Factor on the bandwidth of links that is tried, minimum share of the iteration for a reported gain, and maximum
+number of these gains."""
 LIFE_S, ABSENCE_S = 12 * 3600.0, 1800.0
-"""Assumed of a spot machine: taken away every twelve hours in the mean, and half an hour until another comes."""
+"""Assumed for a spot machine: interrupted every 12 h on average, and half an hour until a replacement."""
 LEAST_S, MOST_S = 24 * 3600.0, 48 * 3600.0
-"""Seconds that are replayed: as many as the job takes, within these, as a short draw says little."""
+"""Minimum and maximum seconds to replay. Within them, as many as the job takes. A short sample says little."""
 MAGNITUDES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 
@@ -56,21 +57,24 @@ def advise(
     progress: Progress | None = None,
     **options: Unpack[AdviceKeywords],
 ) -> Advice:
-    """Where to train a job on so many tokens: on one's own machines, with rented ones, rented alone, or not at all.
+    """Advise where to train a job on a number of tokens: on your own machines, with rented ones, only rented, or not at
+    all.
 
-    Devices with a price are rented, those without are one's own and cost electricity. Each way is planned for seconds,
-    in a shape of its own. ``.verdict``, ``.best``, ``.options``, ``.to_frame()``, ``.save("advice.md")``; it shows
-    itself in a notebook, and as text where printed.
+    Devices with a price are rented. Those without are your own and cost electricity. Each option is planned for the
+    fastest iteration, with its own shape. ``.verdict``, ``.best``, ``.options``, ``.to_frame()``,
+    ``.save("advice.md")``. It displays itself in a notebook, and prints as text.
 
-    With ``deadline_days`` the best is the cheapest way that is done by then, with ``budget_dollars`` alone the fastest
-    that this pays, with neither the cheapest that takes at most ten times as long as the fastest.
-    Where the job fits nowhere, the mildest change with which it does is made and said. Ctrl-C keeps the ways so far.
+    With ``deadline_days`` the best option is the cheapest one that finishes in time. With only ``budget_dollars`` it is
+    the fastest one within the budget. With neither it is the cheapest that takes at most ten times as long as the
+    fastest. If the job fits nowhere, the mildest change that makes it fit is applied and reported. Ctrl-C keeps the
+    options so far.
     """
     return newest_of(growing_advice(*nouns(topology, job), AdviceOptions(**options)), progress)
 
 
 def growing_advice(network: Topology, job: Job, asked: AdviceOptions) -> Iterator[Advice]:
-    """Yield the advice after every way, and whole at last. Raises LabError for a job without a model."""
+    """Yield the advice after every option, and the complete one at the end. Raises LabError for a job without a
+    model."""
     job.modelled()
     job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
     if asked.seconds is None and asked.steps is None:
@@ -108,31 +112,35 @@ def _tokens(given: Any) -> float:
     with suppress(ValueError):
         number = float(text.rstrip("kmbt")) * MAGNITUDES.get(text[-1:], 1.0) if text else number
     if number is None or not 0 < number < 1e18:
-        raise LabError(f"tokens is {shortened(given)}; wanted how many to train on, above 0, such as 100M")
+        raise LabError(f"tokens is {shortened(given)}; wanted a number above 0, such as 100M")
     return number
 
 
 def _read(path: Path) -> Offers:
     text = read_text(path)
     if not is_catalogue(text):
-        raise LabError(f"{path.name}: is no SkyPilot catalogue; wanted a vms.csv")
+        raise LabError(f"{path.name}: is not a SkyPilot catalogue; wanted a vms.csv")
     return read_catalogue(text, path)
 
 
 def _start(way: FleetOption, done: Sequence[FleetOption]) -> Plan | None:
-    """The fastest plan so far of devices that this way has, too, so that more devices are never slower."""
+    """Return the fastest plan so far on a subset of this option's devices, so that more devices are never slower."""
     names = {*way.topology.names}
     plans = [one.plan for one in done if one.plan is not None and names.issuperset(one.plan.topology.names)]
     return min(plans, key=seconds_of, default=None)
 
 
 def _jobs(job: Job) -> Iterator[tuple[Job, str, int]]:
-    """The job, and what it becomes by fewest changes, the mildest first, with how many; only what it allows."""
+    """Yield the job and its changed versions, those with fewest and mildest changes first, with a description and a
+    count.
+
+    Changes that the job does not allow are skipped.
+    """
     seen: list[Job] = []
     adapted = {"adapters"} if job.modelled().frozen_elements else set()
     for chosen in chain.from_iterable(combinations(CHANGES, n) for n in range(len(CHANGES) + 1)):
         fields = {name: value for one in chosen for name, value in one.items() if name not in adapted}
-        with suppress(LabError):  # such as a micro-batch that contradicts the job's shares
+        with suppress(LabError):  # such as a micro-batch that contradicts the job's shares of the batch
             if (other := files.override(job, **fields)) not in seen:
                 seen.append(other)
                 words = [f"{name}={value}" for name, value in fields.items() if value]
@@ -141,7 +149,8 @@ def _jobs(job: Job) -> Iterator[tuple[Job, str, int]]:
 
 
 def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
-    """The job as it is, each change alone, and the mildest ones together with which another network fits."""
+    """Yield the job unchanged, with each single change, and with the mildest combination that makes another network
+    fit."""
     fitted: set[str] = set()
     for other, words, n_changes in _jobs(job):
         rooms = {way.name: room_of(way.topology, other) for way in ways}
@@ -153,7 +162,8 @@ def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
 
 
 def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
-    """One more of the best own device that serves, and each slow link twice as fast, the greatest gain first."""
+    """Yield the gain of one more of the fastest own device in use, then of each slow link at twice the bandwidth, best
+    first."""
     plan = way.plan
     assert plan is not None
     assert plan.iteration_s is not None
@@ -164,14 +174,14 @@ def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
         more = replanned(with_one_more(plan.topology, twin, best), plan, plan, **limits)
         if more is not None and more.iteration_s is not None:
             yield UpgradeGain(f"another {plan.topology.names[best]}", plan.iteration_s, more.iteration_s)
-    # links of two regions together, in place of the one of them that brings as much
+    # of links with the same gain keep the last, such as that of two whole regions instead of a single one
     faster = {round(one.change, 6): one for one in gains(plan, factor=FACTOR, what=["bandwidth"])}
     for gain in [one for change, one in sorted(faster.items()) if change < -LEAST_GAIN][:MOST_GAINS]:
         yield UpgradeGain(f"twice the bandwidth on {gain.name}", gain.before_s, gain.iteration_s)
 
 
 def _spot(way: FleetOption, seed: int) -> Spot:
-    """A day or two in which the rented machines that serve are taken away and come back by chance, replayed."""
+    """Replay a day or two in which the rented machines in use are interrupted and return at random."""
     plan = way.plan
     assert plan is not None
     network = plan.topology.subset([device.name for device in way.serving])
@@ -193,5 +203,5 @@ def _spot(way: FleetOption, seed: int) -> Spot:
         interruptions=int((~sampled_hours.comes).sum()),
         share=min(1.0, history.goodput * way.iteration_s / plan.job.global_batch),
         states={state: spent_s / end_s for state, spent_s in history.seconds.items()},
-        rates=f"each is taken away every {LIFE_S / 3600:g} h in the mean, for {ABSENCE_S / 60:g} min",
+        rates=f"each is interrupted every {LIFE_S / 3600:g} h on average, for {ABSENCE_S / 60:g} min",
     )

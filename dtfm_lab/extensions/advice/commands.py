@@ -1,4 +1,4 @@
-"""The command that says where to train."""
+"""The command that advises where to train."""
 
 import sys
 from typing import Any
@@ -22,16 +22,17 @@ from dtfm_lab.files.reading import ending_of
 def advise(topology: Topology, job: Job, options: dict[str, Any], output: str | None, as_json: bool) -> None:
     """Say where to train: at home, in the cloud, both or not at all.
 
-    Devices of TOPOLOGY with a price are rented, the others are your own. Each way to train on --tokens is planned for
-    seconds: days, dollars, electricity, what fits, what would, and where each number is from.
+    Devices of TOPOLOGY with a price are rented, the others are your own. Each option is planned for --tokens and
+    reported with its days, dollars and electricity. The report also says what fits, which changes would fit, and where
+    each number comes from.
     """
     if output is not None:
         ending_of(output, ENDINGS)
 
     def described(found: Advice) -> str:
-        return "ways" if found.best is None else f"ways  best so far: {found.best.name}"
+        return "options" if found.best is None else f"options  best so far: {found.best.name}"
 
-    with row_progress("advise", described, "ways", says_total="wanted") as show:
+    with row_progress("advise", described, "options", says_total="wanted") as show:
         found = advising.advise(topology, job, progress=show, **options)
     if output is not None:
         found.save(output)

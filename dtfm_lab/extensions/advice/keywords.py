@@ -15,18 +15,18 @@ class AdviceKeywords(TypedDict, total=False):
     """Keywords of ``lab.advise``, from `dtfm_lab.extensions.advice.advice.AdviceOptions`."""
 
     tokens: float | str | None
-    """Tokens (of a module samples) to train on, such as 100M."""
+    """Tokens to train on, such as 100M (samples for a torch module)."""
     deadline_days: float | None
-    """The cheapest of the ways that are done within so many days. More than 0."""
+    """Choose the cheapest option that finishes within this many days. More than 0."""
     budget_dollars: float | None
-    """Only ways that cost at most this much; the fastest of them without a deadline. More than 0."""
+    """Only options that cost at most this much. Without a deadline, choose the fastest of them. More than 0."""
     electricity_per_kwh: float
-    """US dollars for a kWh of one's own machines. 0 or more. Default: 0.3."""
+    """US dollars per kWh for your own machines. 0 or more. Default: 0.3."""
     seconds: float | None
-    """Time limit of all searches together; 12 s without --steps. More than 0 s."""
+    """Time limit of all searches together. 12 s without --steps. More than 0 s."""
     steps: int | None
-    """Generations of every search: reproducible. 1 or more."""
+    """Generations of every search, for reproducible results. 1 or more."""
     seed: int
     """Seed of the searches and of the interruptions. 0 or more. Default: 0."""
     catalogue: str | os.PathLike[str] | None
-    """A SkyPilot catalogue, vms.csv, of what there is to rent, in place of the lab's typical prices."""
+    """A SkyPilot catalogue (vms.csv) of machines to rent, instead of the lab's typical prices."""

@@ -1,4 +1,4 @@
-"""Where each number of an advice is from: its formula, or its source."""
+"""The origin of each number in an advice: its formula or its source."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,24 +8,27 @@ from dtfm_lab.domain.units import format_gbps, money, to_gbps, to_ms
 from dtfm_lab.extensions.advice.ways import LINE_BYTES_PER_S, LINE_S, FleetOption, watts_of
 
 HOW = """\
-An iteration: of the fastest plan that a search found, by the link model and what each GPU reaches of its peak; in \
-brackets, here and in all columns, where a measured one lies with 90 % confidence. Ways are compared by their middles.
-{Unit}/s: {batch:,} of a batch over an iteration. Time: {unit} over {unit}/s, without starting, loading or losses.
-Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. kWh: hours x watts of the own devices \
-that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
-At most: how many times faster {scope} can be, a proven bound; empty where that is loose.
-Links: those of the network, each as if it were alone. Assumed are NVLink inside a rented host of several V100, \
-A100, H100 or newer, PCIe 4 x16 inside one of others (between GeForce GPUs 3.06 GB/s through its memory), and \
-{line_ms:g} ms and {line} from home to one that the network does not have.
-What fits: by the simulator's count of memory; "needs some" is the whole model on one device, held as tightly as can be.
-What more would be worth: planned anew with one more device; a link of the same plan simulated at twice its bandwidth.
-Spot: lab.replay under the policy goodput, which writes checkpoints and plans anew. The rates are assumed."""
+Iteration: the fastest plan found, by the link model and the share of peak that each GPU reaches. Brackets, here and \
+in all columns, are 90 % intervals of a measured value. Options are compared by their middle values.
+{Unit}/s: {batch:,} per batch, divided by the iteration. Time: {unit} divided by {unit}/s, without starting, loading \
+or losses.
+Dollars: hours x prices of the rented devices in use, plus kWh x {per_kwh}. kWh: hours x watts of your own devices in \
+use, at full load. This is an upper estimate for the GPUs, without the computers around them. "+ ?": some watts are \
+unknown.
+Speed-up left: how many times faster {scope} could be, a proven bound. Empty if the bound is loose.
+Links: those of the network, each as if it were alone. Assumptions: NVLink inside a rented host with several V100, \
+A100, H100 or newer GPUs, PCIe 4 x16 inside others (3.06 GB/s through its memory between GeForce GPUs), and \
+{line_ms:g} ms and {line} from home to a rented machine that the network does not have.
+What fits: by the simulator's count of memory. "needs about" is the whole model on one device, held as tightly as \
+possible.
+Upgrades: planned again with one more device, or the same plan simulated with twice the bandwidth of a link.
+Spot: lab.replay under the policy goodput, which writes checkpoints and replans. The rates are assumptions."""
 
 
 def origins_of(
     topology: Topology, job: Job, ways: Sequence[FleetOption], per_kwh: float, absent: tuple[str, ...]
 ) -> Iterator[str]:
-    """A line for each kind of number, its formula or its source, but none that begins with one of ``absent``."""
+    """Yield a line per kind of number with its formula or source, except lines that start with one of ``absent``."""
     lines = HOW.format(
         batch=job.tokens,
         unit=job.counted,
@@ -37,20 +40,22 @@ def origins_of(
     ).splitlines()
     yield from (line for line in lines if not line.startswith(absent))
     if not any(device.price_per_hour for device in topology.devices):
-        yield "No device of the network has a price, so all are your own; --typical-prices makes them rented ones."
+        yield "No device of the network has a price, so all count as your own; --typical-prices makes them rented."
     devices = [device for way in ways for device in way.topology.devices]
     for gpu in dict.fromkeys(device.gpu for device in devices):
         yield f"{gpu}: {_source(gpu, [device for device in devices if device.gpu == gpu])}"
 
 
 def _source(gpu: str, devices: Sequence[Device]) -> str:
-    """Where the numbers of a kind of device are from."""
+    """Return the sources of the numbers for a kind of device."""
     row = hardware_of(gpu)
-    parts = ["peak and memory as the network states" if row is None else row.source]
+    parts = ["peak and memory from the network" if row is None else row.source]
     if any(not device.price_per_hour for device in devices):
         watts = watts_of(devices[0])
-        parts.append("watts unknown" if watts is None else f"{watts:g} W, the maker's figure")
+        parts.append("watts unknown" if watts is None else f"{watts:g} W (maker's figure)")
     for price in sorted({device.price_per_hour for device in devices} - {0.0}):
         listed = row is not None and price == row.price_per_hour
-        parts.append(f"{money(price)} an hour, {row.price_source if row and listed else 'as given'}")
+        parts.append(
+            f"{money(price)} per hour, {row.price_source if row and listed else 'from the network or catalogue'}"
+        )
     return "; ".join(parts)

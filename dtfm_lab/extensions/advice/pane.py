@@ -1,4 +1,5 @@
-"""The pane Advice: where to train, on one's own machines, with rented ones, rented alone, or not at all."""
+"""The pane "Rent or own": should you train on your own machines, with rented ones, only on rented ones, or not at
+all?"""
 
 from __future__ import annotations
 
@@ -43,24 +44,24 @@ LIMITS = {
     "seconds": "",
     "seed": "",
 }
-"""Options of ``lab.advise`` behind the row's menu, with labels where the name is not clear enough."""
+"""Options of ``lab.advise`` in the menu of the row, with labels for unclear names."""
 USUAL_TOKENS = "100M"
 OTHER = "the network or the job has changed"
 NOTHING_YET = (
-    "Press the button: each way to train so many tokens is planned, on the devices without a price (your own), "
-    "together with those that are rented, and on rented hosts alone; days, dollars and kWh are laid side by side."
+    "Should you train on your own machines, rent some, or both? Press the button to compare the days, dollars and kWh "
+    "of each option. Devices without a price are your own."
 )
 
 
 class AdvicePanel(Panel):
-    """Plans every way beside the page; ``advice`` is what is known so far, None until something was asked."""
+    """Plans every option in the background. ``advice`` is the result so far, None before the first question."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, STEP)
         self.advice: Advice | None = None
         self.asking: Stream[Advice] | None = None
-        """What runs; None while nothing does."""
+        """The running search, None without one."""
         self._asked_of: tuple[str, Job] | None = None
         """Fingerprint of the network, and the job, of the advice."""
         options = {option.name: option for option in options_of(AdviceOptions)}
@@ -72,11 +73,11 @@ class AdvicePanel(Panel):
             for name, label in LIMITS.items()
         }
         self._controls = {"tokens": self.tokens, **limits}
-        self.start = button("Where to train?", "", "Plan every way to train so many tokens", "auto", style="primary")
-        self.stop = button("Stop", "", "End after the way at hand and keep those so far", "auto")
+        self.start = button("Where to train?", "", "Plan every option for this many tokens", "auto", style="primary")
+        self.stop = button("Stop", "", "Stop after the current option and keep those done so far", "auto")
         self.summary = classed(w.HTML(), "dtfm-advice")
-        words = "A deadline, a budget, the price of electricity, and how long is searched"
-        menu = more_menu(list(limits.values()), "Limits", words)
+        words = "Deadline, budget, price of electricity, and search time"
+        menu = more_menu(list(limits.values()), "My limits", words)
         row = toolbar(self.tokens, spacer(), self.start, self.stop, menu)
         self.view = pane([row, self.summary], "dtfm-advice-pane")
         self.start.on_click(lambda _: self.redo())
@@ -85,17 +86,17 @@ class AdvicePanel(Panel):
         self._follow()
 
     def result(self, _: LabState) -> str:
-        """The verdict; empty while there is none."""
+        """Return the verdict, "" without one."""
         return "" if self.advice is None or self.asking is not None else self.advice.verdict
 
     def staleness(self, lab_state: LabState) -> str:
-        """Why the advice is out of date; empty where it is not."""
+        """Return why the advice is out of date, "" if it is not."""
         topology, job = lab_state.topology, lab_state.job
         now = None if topology is None or job is None else (topology.fingerprint, job)
         return "" if self._asked_of in (None, now) else OTHER
 
     def redo(self) -> None:
-        """Ask about what is drawn."""
+        """Ask about the current network and job."""
         topology, job = self._lab_state.topology, self._lab_state.job
         if self.asking is not None or why_not_asked(self._lab_state) or topology is None or job is None:
             return
@@ -131,17 +132,17 @@ class AdvicePanel(Panel):
             self._follow()
 
     def _follow(self) -> None:
-        """Show what may be pressed, what is known, and whether it is out of date."""
+        """Update the buttons, the result, and whether it is out of date."""
         why_not, asking, advice = why_not_asked(self._lab_state), self.asking, self.advice
         if asking is not None and "run" in self._lab_state.busy:
-            asking.stop()  # what is measured has the processor for itself
+            asking.stop()  # a measured run needs the processor for itself
         disable(self.start, why_not)
         show(self.start, asking is None)
         show(self.stop, asking is not None)
         self.stop.disabled = asking is not None and asking.stopped.is_set()
         if asking is not None:
             so_far = asking.newest
-            words = "" if so_far is None else f": {len(so_far.options)} ways so far, of {so_far.wanted - 1} at most"
+            words = "" if so_far is None else f": {len(so_far.options)} of at most {so_far.wanted - 1} options done"
             self.summary.value = markup.line(f"Planning{words}")
         elif advice is not None:
             stale = self.staleness(self._lab_state)

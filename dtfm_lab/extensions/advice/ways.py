@@ -1,6 +1,7 @@
-"""Ways to train a job: one's own machines, with rented ones, or rented ones alone, each planned, in days and dollars.
+"""Options for training a job: your own machines, with rented ones, or only rented ones, each planned, in days and
+dollars.
 
-A device with a price is rented, one without is one's own and costs its electricity.
+A device with a price is rented. One without is your own and costs electricity.
 """
 
 from __future__ import annotations
@@ -39,18 +40,19 @@ from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 DAY_S = 86400.0
 OWN, MIXED, RENTED = "own", "with rented", "rented"
 KINDS, COUNTS = ("RTX 4090", "A100", "H100"), (1, 2, 4, 8)
-"""GPUs, and how many of them on one host, that are tried as rented alone at the table's typical prices."""
+"""GPUs, and numbers of them on one host, that are tried as rented machines at the table's typical prices."""
 BESIDE = "A100"
-"""GPU that is tried beside one's own machines where the network has no rented one."""
+"""GPU that is added to your own machines if the network has no rented one."""
 LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
-"""Assumed between one's own machines and one that is rented: 20 ms and 100 Mbit/s."""
+"""Assumed link between your own machines and a rented one: 20 ms and 100 Mbit/s."""
 MOST_OFFERS, MOST_SINGLES = 12, 3
-"""Machines of a catalogue that are tried, most FLOP/s for a dollar first; kinds of one's own that are tried alone."""
+"""Maximum number of machines of a catalogue that are tried, most FLOP/s per dollar first, and of kinds of own machines
+that are tried alone."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FleetOption:
-    """A network that may train the job, and its plan. Days, dollars and kWh are those of all tokens."""
+    """A network that could train the job, and its plan. Days, dollars and kWh are for all tokens."""
 
     name: str
     kind: str
@@ -59,28 +61,28 @@ class FleetOption:
     tokens: float
     electricity_per_kwh: float
     is_single: bool = False
-    """Whether it is one machine of several that are one's own."""
+    """True for a single one of several own machines."""
     plan: Plan | None = None
-    """None where none fits."""
+    """None if no plan fits."""
     lacks: str = ""
     """Why there is no plan."""
     ends_s: tuple[float, float] = (math.nan, math.nan)
-    """Seconds between which an iteration lies with 90 % confidence."""
+    """90 % interval of an iteration, in seconds."""
 
     def planned(self, job: Job, **limits: Any) -> FleetOption:
-        """The way with the best plan found for the job within the limits of a search."""
+        """Return the option with the best plan found for the job within the limits of a search."""
         try:
-            # not planning.plan: it returns its best on an interrupt, and the next way would follow
+            # not planning.plan: that returns its best plan on Ctrl-C, and the next option would start
             *_, last = search(self.topology, job, objective="iteration", **limits)
         except (PlanError, TopologyError) as error:
             room = room_of(self.topology, job)
-            needs = f"needs some {format_bytes(room.needs_bytes)}, has {format_bytes(room.has_bytes)}"
+            needs = f"needs about {format_bytes(room.needs_bytes)}, has {format_bytes(room.has_bytes)}"
             return replace(self, plan=None, lacks=needs if room.needs_bytes > room.has_bytes else str(error))
         plan = simulated(last.plan)
         return replace(self, plan=plan, lacks="", ends_s=simulate(plan).interval(0.9))
 
     def at_end(self, *, most: bool) -> FleetOption:
-        """The way with the same plan, on estimated links as fast or as slow as they may be."""
+        """Return the option with the same plan, with estimated links at their maximum or minimum speed."""
         if self.plan is None:
             return self
         plan = self.plan.changed(topology=at_their_ends(self.plan.topology, most=most))
@@ -88,7 +90,7 @@ class FleetOption:
 
     @property
     def basis(self) -> Basis:
-        """What the seconds rest on: a word, and why; empty without a plan."""
+        """What the predicted time is based on: a word, and why. Empty without a plan."""
         return UNSAID if self.plan is None else basis_of(self.plan)
 
     @property
@@ -101,55 +103,55 @@ class FleetOption:
 
     @property
     def seconds(self) -> float:
-        """Until all tokens are trained."""
+        """Seconds until all tokens are trained."""
         return self.tokens / self.tokens_per_s
 
     @property
     def serving(self) -> list[Device]:
-        """The devices that the plan uses: rented ones that it leaves idle are not rented."""
-        plan = self.plan  # whose network is of groups of GPUs where the job wants them
+        """The devices that the plan uses. Rented devices that it leaves idle are not rented."""
+        plan = self.plan  # with tensor parallelism, the devices of its network are groups of GPUs
         return [] if plan is None else [plan.topology.devices[d] for d in plan.placement.devices.flat]
 
     @property
     def where(self) -> str:
-        """In words; a plan may leave all own machines idle, or all rented ones."""
+        """ "At home", "In the cloud" or "Both". A plan may leave all own machines idle, or all rented ones."""
         paid = {device.price_per_hour > 0 for device in self.serving}
         return "Both" if len(paid) > 1 else "In the cloud" if paid == {True} else "At home"
 
     @property
     def rent(self) -> float:
-        """Dollars."""
+        """US dollars of rent."""
         return math.nan if self.plan is None else self.plan.price_per_hour * self.seconds / 3600
 
     @property
     def unmetered(self) -> list[str]:
-        """Own machines that serve and whose watts the table of hardware does not have."""
+        """Own machines in use whose watts are not in the table of hardware."""
         return [device.name for device in self.serving if not device.price_per_hour and watts_of(device) is None]
 
     @property
     def kwh(self) -> float:
-        """Of own machines, as far as their watts are known."""
+        """Energy of own machines in use whose watts are known, in kWh."""
         return sum(watts_of(d) or 0.0 for d in self.serving if not d.price_per_hour) / 1000 * self.seconds / 3600
 
     @property
     def dollars(self) -> float:
-        """Rent, and the electricity of own machines as far as their watts are known."""
+        """Rent, plus the electricity of own machines whose watts are known."""
         return self.rent + self.kwh * self.electricity_per_kwh
 
     def range_of(self, total: float) -> tuple[float, float]:
-        """Between which ends a number of all tokens lies, as it follows the seconds of an iteration."""
+        """Return the 90 % interval of a number for all tokens, proportional to the iteration's interval."""
         low_s, high_s = self.ends_s
         return total * low_s / self.iteration_s, total * high_s / self.iteration_s
 
 
 def watts_of(device: Device) -> float | None:
-    """Watts of a device at full load, by the table of hardware; None where it does not say."""
+    """Return the watts of a device at full load, by the table of hardware. None if unknown."""
     row = hardware_of(device.gpu)
     return None if row is None or row.watts is None else row.watts * device.gpus
 
 
 def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterator[FleetOption]:
-    """The ways that a network allows, not planned; with the offers of a catalogue, or else typical kinds, to rent."""
+    """Yield the unplanned options for a network, renting from the offers of a catalogue or from typical kinds."""
     devices = topology.devices
     own = [i for i, device in enumerate(devices) if not device.price_per_hour]
     paid = [i for i, device in enumerate(devices) if device.price_per_hour]
@@ -181,7 +183,8 @@ def _typical() -> list[Topology]:
 
 
 def _offered(offers: Offers) -> Iterator[Topology]:
-    """The cheapest region of each kind and number that a catalogue offers and the table knows; spot where it has it."""
+    """Yield the cheapest region of each kind and number in a catalogue that the table knows, at the spot price if it
+    has one."""
     found: dict[tuple[str, int], tuple[float, str]] = {}
     for (name, count, region), (price, spot) in offers.items():
         gpu, dollars = known_gpu(spelled_out(name.upper())), price if spot is None else spot
@@ -190,7 +193,7 @@ def _offered(offers: Offers) -> Iterator[Topology]:
         where = f"{region}, spot" if spot is not None else region
         found[gpu, int(count)] = min(found.get((gpu, int(count)), (math.inf, "")), (dollars, where))
     if not found:
-        raise LabError("the catalogue has no price of 1, 2, 4 or 8 GPUs that the table of hardware knows")
+        raise LabError("the catalogue has no price for 1, 2, 4 or 8 GPUs that are in the table of hardware")
     by_worth = sorted(found, key=lambda kind: found[kind][0] / (kind[1] * HARDWARE[kind[0]].peak_flop_per_s))
     for gpu, n in by_worth[:MOST_OFFERS]:
         dollars, where = found[gpu, n]
@@ -209,8 +212,11 @@ def _rented(gpu: str, n: int, price_per_hour: float, name: str) -> Topology:
 
 
 def with_one_more(topology: Topology, device: Device, like: int | None = None) -> Topology:
-    """The network with one more device: over the line that is assumed, or linked as another is, and to that one as
-    well as that one is linked to any."""
+    """Return the network with one more device.
+
+    It is linked over the assumed line, or with ``like`` as that device is. Its link to that device is then as fast as
+    that device's best link.
+    """
     n = len(topology)
     links = topology.latency_s, topology.bandwidth_bytes_per_s
     whole = [np.full((n + 1, n + 1), assumed) for assumed in (LINE_S, LINE_BYTES_PER_S)]
@@ -226,7 +232,7 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
 
 
 def room_of(topology: Topology, job: Job) -> Room:
-    """As ``room_for``, also of a network on which the job cannot be laid out: it does not fit."""
+    """Return ``room_for``, or no room for a network on which the job has no valid layout."""
     try:
         return room_for(topology, job)
     except TopologyError:
@@ -234,23 +240,23 @@ def room_of(topology: Topology, job: Job) -> Room:
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """The unit in which so long is told, in seconds and in words."""
+    """Return the unit in which to display a duration: its seconds and its name."""
     units = ((2 * DAY_S, DAY_S, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 1e-3, "ms"))
     return next((unit_s, name) for least_s, unit_s, name in units if seconds >= least_s)
 
 
 def between(value: float, ends: tuple[float, float], unit: float, name: str) -> str:
-    """``3.4 days (2.9–4.1)``: a value and the ends between which it lies, in a unit."""
+    """Return ``3.4 days (2.9–4.1)``: a value and its interval, in a unit."""
     low, high = (number(end / unit) for end in ends)
     return f"{number(value / unit)} {name} ({low}–{high})"
 
 
 def duration(seconds: float) -> str:
-    """``25 min``, ``16.2 h``, ``3.4 days``."""
+    """Return ``25 min``, ``16.2 h``, ``3.4 days``."""
     unit_s, name = unit_of(seconds)
     return f"{number(seconds / unit_s)} {name}"
 
 
 def number(value: float) -> str:
-    """With three digits, or whole."""
+    """Return a number with three digits, or as a whole number from 100 on."""
     return f"{value:,.0f}" if value >= 99.5 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Hours in which devices come and go: availabilities, policies, and what a run makes of them."""
+"""Training on devices that come and go: availabilities, policies, and what a run achieves with them."""
 
 from dtfm_lab.domain.extension import Extension
 
@@ -18,8 +18,8 @@ EXTENSION = Extension(
     commands={
         "simulate --hours": (
             "dtfm_lab.extensions.elasticity.commands:hours",
-            "Predict hours of training on a TOPOLOGY whose devices come and go, under policies, beside what foresight "
-            "would make.",
+            "Predict hours of training on a TOPOLOGY whose devices come and go, under each policy, and compare them "
+            "with perfect foresight.",
         )
     },
     panes={"hours": "dtfm_lab.extensions.elasticity.pane:hours_step"},

@@ -1,4 +1,4 @@
-"""Hours of a fleet that changes: what a policy makes of them, and what foresight would."""
+"""The parts of a replay: fleets, policies, and the bound of perfect foresight."""
 
 from dtfm_lab.extensions.elasticity import policies as _registered  # noqa: F401  registers them
 from dtfm_lab.extensions.elasticity.bound import foresight, most_samples

@@ -1,15 +1,15 @@
-"""Availabilities by name, or from and to files: who is there when, in four formats.
+"""Load and save availabilities, by name or as a file in one of four formats.
 
 | the file                             | holds                                                                   |
 | ------------------------------------ | ----------------------------------------------------------------------- |
-| .csv with ``seconds,event,node``     | a row for each ``add`` and ``remove``                                   |
-| .csv without a header                | the same with milliseconds first, as Bamboo's and Oobleck's simulators  |
-| .csv with ``seconds,count``          | how many are there from each time on                                    |
-| .json, or a folder of several        | SkyPilot's: how many are there at each tick; a folder is a file a zone  |
+| .csv with ``seconds,event,node``     | one row per ``add`` or ``remove``                                       |
+| .csv without a header                | the same, in milliseconds, as Bamboo's and Oobleck's simulators write   |
+| .csv with ``seconds,count``          | the number of machines online from each time on                         |
+| .json, or a folder of several        | SkyPilot's: machines online at each tick, in a folder one file per zone |
 
-Lines of CSV that begin with ``#`` stand before all others: ``# end_seconds: 3600`` says until when it is known (else
-until the last row), ``# name:`` and ``# devices:`` name it and its devices (a JSON list, where some never come); all
-others are its source. Counts name nobody: machines are called node1, node2, ..., and the oldest leaves first.
+Lines of CSV that begin with ``#`` come first. ``# end_seconds: 3600`` is the end of the hours (by default the last
+row), ``# name:`` is their name, and ``# devices:`` is a JSON list of devices, needed if some never arrive. All other
+comments are the source. Counts do not name machines: they are called node1, node2, ..., and the oldest leaves first.
 """
 
 import csv
@@ -36,16 +36,17 @@ OLDEST_FIRST = "counts name nobody: names are ours, and the oldest leaves first"
 
 
 def availability_names() -> list[str]:
-    """Names of the availabilities that come with the lab."""
+    """Return the names of the availabilities that ship with the lab."""
     return sorted(path.stem for path in (shipped("topologies") / "availability").glob("*.csv"))
 
 
 def load_availability(name_or_path: str | os.PathLike[str]) -> Availability:
-    """Which devices are there when, by name (``bamboo-p3``, ``volunteers-at-home``...) or from a file.
+    """Load an availability by name (``bamboo-p3``, ``volunteers-at-home``...) or from a file.
 
-    A file is a .csv of events (``seconds,event,node`` with ``add`` and ``remove``) or of counts (``seconds,count``), or
-    one of SkyPilot's spot traces as .json; a folder of these is one availability, of all its zones. Raises FileError,
-    with the line of the file, for one that cannot be, and UnknownName, with the nearest name.
+    A file is a .csv of events (``seconds,event,node`` with ``add`` and ``remove``), a .csv of counts
+    (``seconds,count``), or a .json spot trace of SkyPilot. A folder of .json files is one availability of all its
+    zones. Raises FileError, with the line of the file, for impossible content, and UnknownName, with the nearest name,
+    for an unknown name.
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise FileError(f"availability is {shortened(name_or_path)}; wanted a name or a path")
@@ -67,13 +68,15 @@ def load_availability(name_or_path: str | os.PathLike[str]) -> Availability:
 
 
 def save_availability(availability: Availability, path: str | os.PathLike[str]) -> Path:
-    """Write events as .csv, from which all comes back; raises FileError for another ending or an unwieldy name."""
+    """Write events as .csv without losing anything. Raises FileError for another ending, or for a name that CSV cannot
+    hold."""
     ending_of(path, [".csv"])
     return _write_csv(availability, Path(path))
 
 
 def _read_ticks(path: Path, files: Sequence[Path]) -> Availability:
-    """SkyPilot's JSON, a zone a file, all from second 0; known until the first of them ends."""
+    """Read SkyPilot's JSON, one file per zone. All zones start at second 0, and the hours end when the first zone
+    ends."""
     if not files:
         raise FileError(f"{path}: a folder without .json files; wanted SkyPilot's, a zone each")
     zones = [(title_of(file), *_ticks(file)) for file in files]
@@ -83,7 +86,7 @@ def _read_ticks(path: Path, files: Sequence[Path]) -> Availability:
     events: list[Event] = []
     for zone, gap_s, data in zones:
         ticks = [(tick * gap_s, n, tick) for tick, n in enumerate(data) if tick * gap_s < end_s]
-        # a zone of one machine is that machine, which comes and goes
+        # with at most one machine at a time, the zone is treated as one machine that comes and goes
         one = max(data) <= 1
         found, _ = _counted(ticks, f"{zone}-", path.name)
         events += [Event(at_s, comes, zone, tick) for at_s, comes, _, tick in found] if one else found
@@ -94,7 +97,7 @@ def _read_ticks(path: Path, files: Sequence[Path]) -> Availability:
 
 
 def _ticks(path: Path) -> tuple[float, list[int]]:
-    """The seconds between two ticks, and how many are there at each."""
+    """Return the seconds between two ticks, and the number of machines at each tick."""
     content = read_mapping(path)
     metadata, data = content.get("metadata"), content.get("data")
     gap_s = as_number(metadata.get("gap_seconds")) if isinstance(metadata, dict) else None
@@ -110,23 +113,23 @@ def _ticks(path: Path) -> tuple[float, list[int]]:
 
 
 class Event(NamedTuple):
-    """A device that comes or leaves."""
+    """A device that arrives or leaves."""
 
     time_s: float
     comes: bool
     device: str
     line: int
-    """Of the file."""
+    """Line of the file."""
 
 
 MOST_COUNTED = 1_000_000
-"""Most events of a file of counts, which holds thousands in a line: 150 MB of memory."""
+"""Maximum number of events of a file of counts, which may need thousands per line: 150 MB of memory."""
 
 
 def _counted(counts: Sequence[tuple[float, int, int]], prefix: str, where: str) -> tuple[list[Event], float]:
-    """Events that make the counts, and the time of the last; ``prefix`` and a number are each newcomer's name."""
+    """Return events that produce the counts, and the time of the last one. Names are ``prefix`` and a number."""
     wanted_before = n_events = 0
-    for _, wanted, line in counts:  # before the first event is made
+    for _, wanted, line in counts:  # check the total before making any event
         n_events, wanted_before = n_events + abs(wanted - wanted_before), wanted
         if n_events > MOST_COUNTED:
             raise FileError(
@@ -156,7 +159,7 @@ def _availability_of(
     end_s: float | None = None,
     left_out: int = 0,
 ) -> Availability:
-    """The noun of a file's events; a mistake is told with its line."""
+    """Build the availability of a file's events. Errors name the line."""
     place = {device: index for index, device in enumerate(devices)}
     for _, _, who, line in events:
         if place.setdefault(who, len(place)) >= len(devices) > 0:
@@ -190,11 +193,11 @@ def _availability_of(
 
 KINDS = {"add": True, "remove": False}
 COLUMNS = {"seconds": "seconds", "time_s": "seconds", "event": "event", "node": "node", "device": "node"}
-"""Columns of events by the names that they may have: those of the files and of ``Availability.to_frame``."""
+"""Accepted names of the columns of events, including the names that ``Availability.to_frame`` uses."""
 
 
 def _read_csv(path: Path) -> Availability:
-    """What the first line after the comments says it holds. Raises FileError, with the line."""
+    """Read events or counts, depending on the first line after the comments. Raises FileError, with the line."""
     text = read_text(path)
     read_fields: dict[str, Any] = {"name": title_of(path)}
     sources: list[str] = []
@@ -220,7 +223,7 @@ def _read_csv(path: Path) -> Availability:
 
 
 def _write_csv(availability: Availability, path: Path) -> Path:
-    """Write events as .csv, from which all comes back; raises FileError for a name that CSV cannot hold."""
+    """Write events as .csv without losing anything. Raises FileError for a name that CSV cannot hold."""
     for name in (*availability.devices, availability.name):
         if name != name.strip() or not is_plain(name) or not name:
             raise FileError(f"{path}: cannot hold the name {name!r}; wanted plain text without blanks around it")
@@ -242,7 +245,7 @@ def _write_csv(availability: Availability, path: Path) -> Path:
 
 
 def _comment(text: str, line: int, path: Path, read_fields: dict[str, Any], sources: list[str]) -> None:
-    """Take what a comment tells; what it does not is source."""
+    """Read a comment line. Text without a known key is part of the source."""
     key, _, value = (part.strip() for part in text.partition(":"))
     where = f"{path.name}: line {line}: {key}"
     if key == "end_seconds":
@@ -284,7 +287,7 @@ def _name(name: str, where: str) -> str:
 
 
 def _number(text: str) -> float | None:
-    """A plain number; None for anything else, what Python alone takes for one included."""
+    """Return a plain number, or None for anything else, including what only Python reads as a number ("1_000")."""
     try:
         return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
@@ -327,7 +330,7 @@ def _of_width(table: Sequence[tuple[int, list[str]]], wanted: int, path: Path) -
 
 
 def _counts(table: Sequence[tuple[int, list[str]]], path: Path) -> list[tuple[float, int, int]]:
-    """When, how many from then on, and the line; of one instant the last, ascending."""
+    """Return (time, machines from then on, line), ascending. If a time appears twice, the last row counts."""
     line, header = table[0]
     names = [COLUMNS.get(cell.lower(), cell.lower()) for cell in header]
     if sorted(names) != ["count", "seconds"]:
@@ -347,5 +350,5 @@ def _count(text: str, where: str) -> int:
 
 
 def _plain(number: float) -> str:
-    """The shortest digits from which the number comes back."""
+    """Return the shortest digits that read back as the same number."""
     return repr(float(number)).removesuffix(".0")

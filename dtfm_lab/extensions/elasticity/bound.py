@@ -1,8 +1,8 @@
-"""What nobody can exceed who knows the future: the most samples of a fleet's hours.
+"""An upper bound on the samples of any policy, even one that knows the future.
 
-At no moment does any policy train faster than the best way to work with whoever is ready to serve, and whenever
-nobody could, it takes at least the shorter of a restart and a regrouping before somebody does. What a policy pays for
-its changes while it works is not counted against foresight, which may prepare them beside the work.
+At every moment the bound trains as fast as the best plan for the devices that are ready. When training becomes possible
+after a time without any, it first waits for the shorter of a restart and a regrouping. It pays nothing for changes
+while it works, because a policy with foresight could prepare them during training.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def foresight(
     full_batch: bool = True,
     progress: Callable[[float], object] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Times, the first 0 and the last the end, and the most samples that any policy has by then.
+    """Return times, from 0 to the end, and the maximum number of samples that any policy can have by then.
 
-    ``full_batch`` where every step trains on the job's whole batch, by the whole model. ``progress`` is called with the
-    seconds of each change.
+    ``full_batch`` means that every step trains the whole model on the job's whole batch. ``progress`` is called with
+    the seconds of each change.
     """
     times, samples = [0.0], [0.0]
     present: frozenset[int] = frozenset()
@@ -59,5 +59,5 @@ def foresight(
 def most_samples(
     availability: Availability, fleet: Fleet, costs: ReconfigurationCosts, *, full_batch: bool = True
 ) -> float:
-    """An upper bound of the samples of every policy: the last value of ``foresight``."""
+    """Return an upper bound on the samples of every policy: the last value of ``foresight``."""
     return float(foresight(availability, fleet, costs, full_batch=full_batch)[1][-1])

@@ -12,28 +12,36 @@ from dtfm_lab.extensions.elasticity.replaying import replay
 from dtfm_lab.files.reading import write_text
 
 OURS = "goodput"
-"""The policy of a replay for which none is named."""
+"""The default policy."""
 SECONDS = ("start_s", "restart_s", "regroup_s", "checkpoint_s", "notice_s")
-"""Seconds of a replay that do not follow from its plans."""
+"""Durations of a replay that do not follow from its plans."""
 HOURS_SHOWN = ("policy", "samples_per_s", "share_of_bound", "training", "redone", "reconfiguring", "dollars")
-"""Of a history, what a terminal shows; --json has all."""
+"""Columns of the table in the terminal. --json has all."""
 
 
 @click.command()
 @click.argument("network", metavar="TOPOLOGY")
-@click.option("--job", "job_name", help="A job by name or a file; the network's default without.")
+@click.option("--job", "job_name", help="Job name or file. Default: the network's job.")
 @click.option(
     "--availability",
     required=True,
-    help="Who is there when: one that comes with the lab, or a file of events or counts.",
+    help="When devices are online: a name that ships with the lab, or a file of events or counts.",
 )
 @click.option(
-    "--policy", "chosen", multiple=True, type=click.Choice(list(policies)), help="One or several; goodput without."
+    "--policy",
+    "chosen",
+    multiple=True,
+    type=click.Choice(list(policies)),
+    help="Policy to replay. May be repeated. Default: goodput.",
 )
 @click.option(
-    "--set", "settings", multiple=True, metavar="NAME=SECONDS", help=f"Any of {', '.join(SECONDS)} or the policy's own."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=SECONDS",
+    help=f"Set {', '.join(SECONDS)} or an option of the policy. May be repeated.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the searches for plans.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the plan searches.")
 @csv_option
 @json_option
 def hours(
@@ -46,8 +54,8 @@ def hours(
     csv: str | None,
     as_json: bool,
 ) -> None:
-    """Predict hours of training on a TOPOLOGY whose devices come and go, under policies, beside what foresight would
-    make. Plans of all fleets are searched, which takes a while at first."""
+    """Predict hours of training on a TOPOLOGY whose devices come and go, under each policy, and compare them with
+    perfect foresight. The lab searches a plan for every fleet that occurs, so the first call takes a while."""
     given: dict[str, Any] = {
         name: plain_value(text) for name, text in assigned("--set", settings, "restart_s=60").items()
     }

@@ -1,4 +1,4 @@
-"""Two histories of the same hours, predicted and measured: where their goodput parts, stretch by stretch."""
+"""Compare a predicted and a measured history of the same hours: where their goodputs differ, interval by interval."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dtfm_lab.domain.units import FloatArray, format_s, signed_share
 from dtfm_lab.extensions.elasticity.history import History, TimeUse
 
 SAME = 1e-3
-"""Share of the hours below which two durations count as one."""
+"""Below this share of the hours, two durations count as equal."""
 SHOWN = (TimeUse.TRAINING, TimeUse.REDONE, TimeUse.RECONFIGURING, TimeUse.IDLE)
 
 
 @dataclass(frozen=True, eq=False)
 class HistoryComparison:
-    """What was predicted of hours beside what came of them. Raises TraceError where they are not the same hours."""
+    """The predicted and the measured history. Raises TraceError if they are not of the same hours."""
 
     predicted: History
     measured: History
@@ -35,17 +35,17 @@ class HistoryComparison:
 
     @property
     def goodput_error(self) -> float:
-        """Measured samples a second over predicted ones, less one; NaN where none were predicted."""
+        """Measured samples per second divided by predicted ones, minus one. NaN if none were predicted."""
         return _error(self.predicted.goodput, self.measured.goodput)
 
     @property
     def pace_error(self) -> float:
-        """The same of the samples in a second of training that counts: longer steps, or other plans."""
+        """The same error for samples per second of training that counts. Other plans or slower steps cause it."""
         return _error(_pace(self.predicted), _pace(self.measured))
 
     @property
     def time_error(self) -> float:
-        """The same of the seconds of training that counts: changes that took longer, and work that was lost.
+        """The same error for the seconds of training that counts. Slower changes and lost work cause it.
 
         ``1 + goodput_error`` is the product of ``1 + pace_error`` and ``1 + time_error``.
         """
@@ -53,22 +53,25 @@ class HistoryComparison:
 
     @property
     def text(self) -> str:
-        """Both goodputs and what parts them, in a line."""
+        """Both goodputs and why they differ, in one line."""
         was, now = self.predicted, self.measured
         lost_s = now.seconds["reconfiguring"] - was.seconds["reconfiguring"]
         changes = f"changes took {format_s(abs(lost_s))} {'more' if lost_s > 0 else 'less'}"
         if abs(lost_s) < SAME * now.availability.end_s:
-            changes = "changes took as long"
+            changes = "changes took as long as predicted"
         return (
-            f"measured {now.goodput:.4g} samples a second, predicted {was.goodput:.4g} "
+            f"measured {now.goodput:.4g} samples per second, predicted {was.goodput:.4g} "
             f"({signed_share(self.goodput_error)}): "
-            f"{signed_share(self.pace_error)} by the pace of the steps, {signed_share(self.time_error)} "
-            f"by the time for them; {changes}"
+            f"{signed_share(self.pace_error)} from the speed of steps, {signed_share(self.time_error)} "
+            f"from the time spent on them; {changes}"
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each stretch between two changes of the fleet: ``start_s``, ``end_s``, and of both histories the
-        steps that count and end in it, and its seconds of training, redone, reconfiguring and idle."""
+        """Return one row per interval between two changes of the fleet.
+
+        Columns are ``start_s``, ``end_s``, and for both histories the steps that count and end in the interval, and its
+        seconds of training, redone, reconfiguring and idle.
+        """
         times = [change.time_s for change in self.predicted.availability.changes]
         end_s = self.predicted.availability.end_s
         edges = np.unique([0.0, *(time for time in times if 0 < time < end_s), end_s])

@@ -1,4 +1,4 @@
-"""The History of hours that were run for real, from the events of the run."""
+"""Build the History of hours that really ran, from the events of the run."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ class Departure(NamedTuple):
     time_s: float
     devices: tuple[str, ...]
     serving: int
-    """How many of them served."""
+    """Number of these devices that were in use."""
 
 
 @dataclass(kw_only=True)
 class Booked:
-    """What is known of a run beside its events, in its own seconds."""
+    """What is known of a run besides its events, in the run's seconds."""
 
     availability: Availability
     name: str
-    """The policy's."""
+    """Name of the policy."""
     followed: list[Operation] = field(default_factory=list)
-    """In the order in which the run was told to follow them; it may have skipped some."""
+    """Operations in the order in which the run was told to follow them. It may have skipped some."""
     started_s: float = 0.0
     """When the workers were started."""
     first_step_s: float = 0.0
     departures: list[Departure] = field(default_factory=list)
     waits: list[tuple[float, float]] = field(default_factory=list)
-    """From when until when there was no plan for who was there."""
+    """Intervals, (start, end), in which no plan fitted the devices online."""
 
 
 def plan_of(operation: Operation, availability: Availability) -> Plan | None:
-    """The plan of an operation, without those who have left."""
+    """Return the plan of an operation, without the devices that have left."""
     plan = operation.plan
     if plan is None or not operation.left:
         return plan
@@ -50,8 +50,11 @@ def plan_of(operation: Operation, availability: Availability) -> Plan | None:
 
 
 def measured_history(booked: Booked, events: Iterable[tuple[float, Event]]) -> History:
-    """Book every second: steps as their ends were heard, changes from a loss, or from the last step, to the moment at
-    which all workers have their state. ``events`` have the time at which each came."""
+    """Attribute every second of a run to a state.
+
+    A step ends when its end was reported. A change lasts from a loss, or from the last step, until all workers have
+    their state. ``events`` holds each event with its time.
+    """
     rows = _Rows(booked)
     for time_s, event in events:
         if time_s > booked.availability.end_s:
@@ -61,7 +64,7 @@ def measured_history(booked: Booked, events: Iterable[tuple[float, Event]]) -> H
 
 
 class _Rows:
-    """Segments so far; the step or the change under way has begun at ``since_s``."""
+    """The segments so far. The current step or change began at ``since_s``."""
 
     def __init__(self, booked: Booked) -> None:
         self.booked, self.operation, self.changing = booked, 0, False
@@ -73,7 +76,7 @@ class _Rows:
         self._book(booked.first_step_s, TimeUse.RECONFIGURING)
 
     def add(self, time_s: float, event: Event) -> None:
-        """Book what has ended with an event."""
+        """Record what an event has ended."""
         match event["event"]:
             case "iteration":
                 self._book(time_s, TimeUse.TRAINING, steps=1)
@@ -90,7 +93,7 @@ class _Rows:
                 self.changing, self.last_loss = False, None
 
     def history(self) -> History:
-        """All of it, to the end of the hours."""
+        """Return the History, completed to the end of the hours."""
         booked = self.booked
         last = TimeUse.RECONFIGURING if self.changing or self.last_loss is not None else TimeUse.TRAINING
         self._book(booked.availability.end_s, last)
@@ -108,7 +111,7 @@ class _Rows:
         )
 
     def _book(self, until_s: float, state: TimeUse, *, steps: int = 0) -> None:
-        """Let what is under way end then; where nobody could work, it is idleness and not a change."""
+        """End the current step or change at this time. Waiting for devices counts as idle and not as reconfiguring."""
         until_s = max(until_s, self.since_s)
         if state is TimeUse.RECONFIGURING:
             for begin_s, end_s in self.booked.waits:
@@ -123,7 +126,7 @@ class _Rows:
             self.since_s = until_s
 
     def _lose(self, time_s: float) -> None:
-        """Somebody was lost: the step under way is void from its beginning to the last departure."""
+        """Devices were lost. The current step is void from its start to the last departure."""
         known = [i for i, departure in enumerate(self.booked.departures) if departure.time_s <= time_s]
         if not known or self.last_loss == known[-1]:
             return
@@ -135,7 +138,7 @@ class _Rows:
             self._book(left_s, TimeUse.REDONE)
 
     def _undo(self, n_steps: int) -> None:
-        """So many steps are void: a checkpoint was older."""
+        """Mark the last ``n_steps`` steps as void, because the checkpoint was older."""
         counted = [row for row in self.rows if row[4]]
         for row in counted[len(counted) - n_steps :]:
             row[2], row[4] = TimeUse.REDONE, 0
@@ -145,7 +148,8 @@ class _Rows:
                 self.losses[self.last_loss] = loss._replace(redone_s=redone_s, samples=loss.samples + samples)
 
     def _index(self, line: str) -> int:
-        """The operation that the run follows from now on: the first of its plan after the last one."""
+        """Return the operation that the run follows from now on: the first one with this plan from the current one
+        on."""
         plan = RunSpec.from_line(line).plan
         for index in range(self.operation, len(self.booked.followed)):
             recorded = plan_of(self.booked.followed[index], self.booked.availability)

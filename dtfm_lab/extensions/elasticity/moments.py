@@ -1,4 +1,4 @@
-"""The instants of an availability that a run hears of: devices leave, are ready, or say that they will leave."""
+"""The instants at which a run learns something: devices leave, become ready, or announce that they will leave."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ NOBODY: frozenset[int] = frozenset()
 
 
 def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -> Iterator[Moment]:
-    """The instants in order; a device is ready ``start_s`` after it came, if it is still there, and announces its
-    departure ``notice_s`` before, if it is there by then."""
+    """Yield the instants in order.
+
+    A device is ready ``start_s`` after it arrives, if it is still online. It announces its departure ``notice_s`` in
+    advance, or when it becomes ready if that is later.
+    """
     n = len(availability.time_s)
     by_device = np.lexsort((np.arange(n), availability.device))
     ordered = availability.device[by_device]
@@ -48,7 +51,7 @@ def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -
     begins = np.flatnonzero(np.diff(when[order], prepend=-np.inf) > 0).tolist()
     alone = [frozenset((device,)) for device in range(len(availability.devices))]
     for begin, end in pairwise([*begins, len(positions)]):
-        if end - begin == 1:  # the most common, and worth no grouping
+        if end - begin == 1:  # the common case, for which grouping would be slow
             only, which = alone[who[positions[begin]]], kind[positions[begin]]
             yield Moment(
                 sorted_s[begin],

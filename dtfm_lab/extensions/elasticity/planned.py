@@ -1,7 +1,7 @@
-"""A fleet whose speed is what the lab's own plans for it reach, by the simulated iteration.
+"""A fleet whose speed is predicted by the lab's plans for it, by the simulated iteration.
 
-The work of those who have left may be shared by those who serve the same stage: by how much a step is longer, and where
-holes are least in the way, is counted here, too.
+Peers of the same stage may share the work of missing devices. This module also computes how much longer a step takes
+then, and where missing devices hurt least.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate
 
 Counts = tuple[int, ...]
-"""Devices of each class."""
+"""Number of devices of each class."""
 SAME_S = 1e-9
-"""Seconds by which a step is not called shorter."""
+"""A step counts as shorter only if it is shorter by more than this."""
 RISES = 4000
-"""Most steps in which the bound of the whole network rises: some two seconds of a core."""
+"""Maximum number of steps that raise the bound of the whole network: about two seconds of one core."""
 GENERATIONS = 3
-"""Generations of the search for each fleet: the first one has the best of every shape."""
+"""Generations of the search for each fleet. The first one holds the best candidate of every shape."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedFleet:
-    """Plans for seconds of any set of a network's devices, one search for all sets that differ in names alone.
+    """The fastest plans for any set of a network's devices, with one search for all sets that differ only in names.
 
-    Devices are of one class where they can change places without changing any plan's cost; a fleet is planned by how
-    many of each class are there, and of a plan for such a fleet the devices are chosen so that most keep their stage.
-    The same seed gives the same plans. Raises JobError for a job without a model.
+    Devices are of one class if they can trade places without changing the cost of any plan. A fleet is planned by the
+    number of its devices of each class. Devices are then assigned to the plan so that most keep their stage. The same
+    seed gives the same plans. Raises JobError for a job without a model.
     """
 
     network: Topology
@@ -56,7 +56,7 @@ class PlannedFleet:
     _class_of: IntArray = field(init=False, repr=False)
     _planned: dict[Counts, Plan | None] = field(default_factory=dict, init=False, repr=False)
     _known: dict[tuple[object, ...], Operation] = field(default_factory=dict, init=False, repr=False)
-    """One of all that are alike: hours come back to the same few, and what was found of them is found again."""
+    """The first of all equal operations. Hours return to the same few, so cached results about them are found again."""
     _loads: dict[tuple[Job, bytes], Load] = field(default_factory=dict, init=False, repr=False)
     _sharing_s: dict[tuple[Job, bytes, bytes], float] = field(default_factory=dict, init=False, repr=False)
 
@@ -68,22 +68,23 @@ class PlannedFleet:
         return len(self.network)
 
     def _ordered(self, present: frozenset[int]) -> list[int]:
-        """The devices by class and number: in this order, fleets with as many of each class have equal matrices."""
+        """Return the devices by class and number. In this order, fleets with equal counts of each class have equal
+        matrices."""
         return sorted(present, key=lambda device: (self._class_of[device], device))
 
     @kept
     def plan(self, present: frozenset[int]) -> Plan | None:
-        """The plan of a fleet, on the network of these devices alone; None where none fits."""
+        """Return the plan of a fleet, on the network of these devices alone. None if no plan fits."""
         ordered = self._ordered(present)
         found = self._found(ordered)
         return None if found is None else replace(found, topology=self.network.subset(ordered))
 
     def _counts(self, devices: Collection[int]) -> Counts:
-        """How many of each class."""
+        """Return the number of devices of each class."""
         return tuple(np.bincount(self._class_of[list(devices)], minlength=int(self._class_of.max()) + 1).tolist())
 
     def _found(self, devices: Collection[int]) -> Plan | None:
-        """The plan for as many devices of each class, of which the first were searched."""
+        """Return the plan for this number of devices of each class. The first such fleet was searched."""
         key = self._counts(devices)
         if key not in self._planned:
             self._planned[key] = self._search(self._ordered(frozenset(devices)))
@@ -98,7 +99,7 @@ class PlannedFleet:
             return None
 
     def searched(self, ordered: Sequence[int]) -> Plan:
-        """The plan of a search for these devices. Raises LabError, which says why, where there is none."""
+        """Search a plan for these devices. Raises LabError, which says why, if there is none."""
         return search_plan(
             self.network.subset(ordered),
             self.job,
@@ -110,10 +111,11 @@ class PlannedFleet:
 
     @kept
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """The plan of who is there, its devices near those of ``current``."""
+        """Return the operation of the plan for the devices online, with devices kept in their stages of ``current`` if
+        possible."""
         found = self.plan(present)
         if found is not None and current is not None and current.plan is not None:
-            # alike devices change places without changing any cost
+            # devices of one class can trade places without changing the cost
             grid = nearest_grid(found, current.plan)
             cost = price_placement(found.topology, found.job, grid)
             found = replace(found, placement=Placement(grid), cost=cost)
@@ -122,8 +124,11 @@ class PlannedFleet:
     def shared(
         self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
-        """The plan of a larger fleet, its absent in places that nobody of their class can take, and there where their
-        peers have most time for their work; or of a smaller one, who is not of it standing by."""
+        """Return the operation of the plan for another fleet.
+
+        If it is larger, its missing devices get places that no device of their class can take, where their peers have
+        most time for their work. If it is smaller, the devices outside it stand by.
+        """
         found = self._found(other)
         if found is None or _samples(found) / _iteration_s(found) <= above:
             return None
@@ -147,40 +152,40 @@ class PlannedFleet:
             for one in (grid, gone):
                 one[hole], one[place] = one[place], one[hole]
             more_s = longer_s(load, gone).max()
-        # alike devices change places without changing any cost
+        # devices of one class can trade places without changing the cost
         placed = replace(plan, placement=Placement(grid))
         step_s = self._shared_s(placed, gone)
         return None if step_s == np.inf else self._one(self.of(placed).losing(larger - present, step_s=step_s))
 
     def of(self, plan: Plan) -> Operation:
-        """Working by a simulated plan, whose devices are the network's by name."""
+        """Return the operation of a simulated plan. Its devices are found in the network by name."""
         devices = frozenset(self._indices(plan).ravel().tolist())
         return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
 
     def _one(self, operation: Operation) -> Operation:
-        """The operation that was made first of all that are like this one."""
+        """Return the first operation that equals this one."""
         grid, plan = self.grid(operation), _plan_of(operation)
         key = (plan.job, plan.topology.names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
         return self._known.setdefault(key, operation)
 
     @kept
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
-        """Whether somebody is left of each stage."""
+        """Return True if every stage has a device left."""
         left = operation.devices - lost
         return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
 
     @kept
     def grid(self, operation: Operation) -> IntArray:
-        """(stages, replicas) devices of the operation's plan."""
+        """Return (stages, replicas) the devices of the operation's plan."""
         return self._indices(_plan_of(operation))
 
     def _indices(self, plan: Plan) -> IntArray:
-        """(stages, replicas) indices of a plan's devices in the whole network."""
+        """Return (stages, replicas) indices of a plan's devices in the whole network."""
         return np.array([self.network.index(name) for name in plan.topology.names])[plan.placement.devices]
 
     @kept
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """The plan without the pipelines of the lost, each of the others with its own micro-batches, simulated."""
+        """Return the plan without the lost devices' pipelines, simulated. The others keep their own micro-batches."""
         grid, plan = self.grid(operation), _plan_of(operation)
         kept = np.flatnonzero(np.isin(grid, list(operation.devices - lost)).all(axis=0))
         if not len(kept):
@@ -197,19 +202,22 @@ class PlannedFleet:
 
     @kept
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """The peers of a lost device share its work. None where a stage has nobody left, or a peer's memory does not
-        hold its share of the micro-batches under way, too."""
+        """Let the peers of a lost device share its work.
+
+        None if a stage has no device left, or if a peer lacks memory for its share of the micro-batches in flight.
+        """
         gone = ~np.isin(self.grid(operation), list(operation.devices - lost))
         step_s = self._shared_s(_plan_of(operation), gone)
         return None if step_s == np.inf else self._one(operation.losing(lost, step_s=step_s))
 
     def _shared_s(self, plan: Plan, gone: BoolArray) -> float:
-        """Seconds of a step in which peers share the work of those who are gone, simulated message by message, but no
-        less than where they put it into the idle seconds of the whole plan first, as ReCycle's schedules target at.
+        """Return the seconds of a step in which peers share the work of missing devices. Infinite if they cannot.
 
-        Only the latter where the simulator does not share (``check_shared``), as with embeddings tied across stages.
-        Without it a step could be shorter than with nobody lost, as fewer average, which the bound on histories does
-        not allow for. Infinite where they cannot share.
+        The result is the larger of two estimates. One simulates every message. The other lets peers fit the work into
+        the idle time of the full plan first, as ReCycle's schedules aim to. Only the latter is used if the simulator
+        cannot share the work (``check_shared``), as with embeddings tied across stages. The larger one ensures that a
+        step is never shorter than without losses: fewer devices average, and the bound on histories does not allow for
+        that.
         """
         load = self._load(plan)
         least_s = load.iteration_s + float(longer_s(load, gone).max())
@@ -224,7 +232,7 @@ class PlannedFleet:
         return self._sharing_s[key]
 
     def _load(self, plan: Plan) -> Load:
-        """What a plan asks of its devices; the same for all plans in which alike devices have changed places."""
+        """Return what a plan demands of its devices. Plans that differ in devices of one class share the result."""
         key = (plan.job, self._class_of[self._indices(plan)].tobytes())
         if key not in self._loads:
             self._loads[key] = load_of(plan)
@@ -232,34 +240,41 @@ class PlannedFleet:
 
     @kept
     def move_s(self, old: Operation | None, new: Operation) -> float:
-        """Until everybody who serves other layers than before has their parameters and optimiser states, from those who
-        are left and held them, over the links. 0 where there was no plan: a restart reads a checkpoint."""
+        """Return the seconds until every device that changes layers has its parameters and optimizer state.
+
+        The remaining devices that held them send them over the links. 0 without a previous plan, because a restart
+        reads a checkpoint.
+        """
         if old is None or old.plan is None or new.plan is None:
             return 0.0
         names, there = self.network.names, set(new.plan.topology.names)
         gone = {names[device] for device in new.left}
         holders = [name for index in old.devices if (name := names[index]) in there - gone]
         found = moves(old.plan, new.plan, holders)
-        # nobody waits for who has left the new plan
+        # do not wait for devices that have left
         awaited = [new.plan.topology.names[device] not in gone for device in found.receiver]
         return float(found.end_s[awaited].max(initial=0.0))
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
-        """The job's batch over the lower bound of its seconds on these devices; where the batch may shrink, only over
-        the bound by all devices' work together, of which every sample has its share."""
+        """Return the job's batch divided by a lower bound on its seconds on these devices.
+
+        If the batch may shrink, only the bound from the total work of all devices counts, because it holds for every
+        sample.
+        """
         found = self.plan(present)
-        # a search that does not improve its bound has that of the work; where none finds a plan, survivors of another
-        # one may still work by it, and no faster than the whole network
+        # the search does not improve its bound, so this is the bound of the total work. If no plan fits, the devices
+        # may still continue an earlier plan, but no faster than the whole network
         work_s = 0.0 if found is None else found.iteration_lower_bound_s or 0.0
         least_s = max(work_s, self._least_s) if full_batch or found is None else work_s
         return float(self.job.global_batch) / least_s if least_s > 0 else np.inf
 
     @cached_property
     def _least_s(self) -> float:
-        """A bound that no plan of the whole network beats, so none of a part of it; raised as far as ``RISES`` go.
+        """A lower bound on the iteration of any plan of the whole network, and so of any part of it. Raised by up to
+        ``RISES`` steps.
 
-        It holds for shared work, too, whose plans are of larger fleets. The bound of the fleet itself would not: its
-        plans have as many replicas of every stage.
+        It also holds for shared work, whose plans are of larger fleets. The bound of the fleet itself would not,
+        because its plans have the same number of replicas of every stage.
         """
         found = self.plan(frozenset(range(self.n_devices)))
         if found is None:
@@ -271,7 +286,7 @@ class PlannedFleet:
 
 
 def _samples(plan: Plan) -> float:
-    """Sequences of a step."""
+    """Return the sequences per step."""
     return float(sum(plan.job.microbatch_counts) * plan.job.microbatch)
 
 
@@ -286,38 +301,42 @@ def _iteration_s(plan: Plan) -> float:
 
 
 class Load(NamedTuple):
-    """What a plan asks of its devices, each array (stages, replicas)."""
+    """What a plan demands of its devices. Arrays are (stages, replicas)."""
 
     iteration_s: float
     busy_s: FloatArray
     """Seconds of an iteration in which each device computes."""
     room: IntArray
-    """Micro-batches whose activations each device can hold at once."""
+    """Number of micro-batches whose activations fit into each device's memory at once."""
 
 
 def load_of(plan: Plan) -> Load:
-    """Of a simulated iteration."""
+    """Return the load of a simulated iteration."""
     trace = simulate(plan)
     busy_s = trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)
     return Load(trace.iteration_s, busy_s, activation_budget(plan))
 
 
 def longer_s(load: Load, gone: BoolArray) -> FloatArray:
-    """(stages,) by how much a step is longer where peers share the work of those who are gone; infinite where nobody
-    is left, or a peer lacks the memory for its share of the micro-batches under way."""
+    """Return (stages,) by how many seconds a step is longer if peers share the work of missing devices.
+
+    Infinite if a stage has no device left, or if a peer lacks memory for its share of the micro-batches in flight.
+    """
     left = (~gone).sum(axis=1)
     extra_s = np.where(left > 0, (load.busy_s * gone).sum(axis=1) / np.maximum(left, 1), np.inf)
     idle_s = load.iteration_s - np.where(gone, 0.0, load.busy_s).max(axis=1)
     n_stages, n_replicas = gone.shape
-    # one forward, one backward holds least: as many micro-batches of a pipeline as stages are still to come
+    # 1f1b holds fewest micro-batches: in each pipeline, one per stage from this one to the last
     held = np.ceil(np.arange(n_stages, 0, -1) * n_replicas / np.maximum(left, 1))
     over = ~gone & (left < n_replicas)[:, None] & (held[:, None] > load.room)
     return np.where(over.any(axis=1), np.inf, np.maximum(extra_s - idle_s, 0.0))
 
 
 def better_hole(load: Load, gone: BoolArray, of_class: IntArray) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """A hole of the stage that takes longest, and the place of an alike device of another stage that had better be one;
-    None where no exchange shortens the step."""
+    """Return a missing device's place in the slowest stage, and a place in another stage that should be empty instead.
+
+    The device there is of the same class, so it can move. None if no exchange shortens the step.
+    """
     worst_s = longer_s(load, gone)
     stage, least_s, found = int(worst_s.argmax()), float(worst_s.max()), None
     for replica in np.flatnonzero(gone[stage]).tolist():

@@ -1,8 +1,10 @@
-"""Hours of a fleet that changes, for real: workers leave and come as an availability says; the run follows a policy.
+"""Run hours of a changing fleet for real: workers leave and arrive as an availability says, and the run follows a
+policy.
 
-The clock is paced: a second of the run takes ``time_scale`` wall seconds, so an hour may pass in a minute. It stands
-still between two iterations, while orders go to the workers: those milliseconds are this machine's. Every fleet has
-been planned before the first worker starts, by playing the same hours in the replay: its History is the prediction.
+The clock is paced: a second of the run takes ``time_scale`` wall seconds, so an hour may pass in a minute. The
+clock stops between iterations, while orders go to the workers, because that time depends on this machine. Every
+fleet is planned before the first worker starts, by a replay of the same hours. The replay's History is the
+prediction.
 """
 
 from __future__ import annotations
@@ -42,18 +44,21 @@ from dtfm_lab.simulation.engine import check_shared
 OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_from")
 """Options of a run that the hours set themselves."""
 LATE = 0.05
-"""Share of computations that took longer than on their devices, from which on a reader is warned."""
+"""Share of computations slower than on their devices, from which on the user is warned."""
 ASKED_AT = {"iteration": PolicyEvent.STEP, "checkpoint": PolicyEvent.CHECKPOINT}
-"""Why a policy that wanted to be is asked again, by what has happened."""
+"""The run's events at which a policy may want to be asked again."""
 SOON_S = 1e-3
-"""Seconds of the run after which one that wants to be asked at once is asked."""
+"""Minimum seconds of the run before a policy is asked again."""
 MOST_ITERATIONS = 10**6
-"""The hours end the run, not its iterations."""
+"""Maximum number of iterations. The end of the hours ends the run long before."""
 
 
 def refuse_unplayable(history: History) -> None:
-    """Raise LabError where a policy counts rounds of local steps, lets a neighbour of another stage do the work of who
-    left, or leaves it out, and JobError where peers would share what cannot be shared: workers do not."""
+    """Refuse a history that workers cannot play.
+
+    Raises LabError if the policy counts rounds of local steps, if a device does the work of another stage, or if work
+    is skipped. Raises JobError if peers would share work that cannot be shared.
+    """
     if history.local_steps > 1:
         raise LabError(
             f"policy {history.policy} counts rounds of {history.local_steps} local steps; wanted another one"
@@ -61,9 +66,9 @@ def refuse_unplayable(history: History) -> None:
     for operation in history.operations:
         if operation.plan is None or operation.doubled or operation.skipping_share:
             raise LabError(
-                f"policy {history.policy} lets a device do another stage beside its own, or leaves one out, which "
-                "workers cannot do; wanted one whose every answer is a plan, or the work of who left shared by those "
-                "who hold its stage, such as oobleck, varuna, torchft, swarm or recycle"
+                f"policy {history.policy} makes a device do two stages, or skips one, which workers cannot do; wanted "
+                "a policy that only uses plans, or shares lost work among the replicas of its stage, such as oobleck, "
+                "varuna, torchft, swarm or recycle"
             )
         if operation.left:
             check_shared(operation.plan.job)
@@ -79,14 +84,14 @@ def run_hours(
     progress: Callable[[Event], None] | None = None,
     **options: Any,
 ) -> History:
-    """Start workers for who is there, let them leave and come, and return the measured History.
+    """Start workers for the devices online, let them leave and arrive, and return the measured History.
 
-    ``options`` are those of ``start``. Raises LabError for one that the hours set themselves, what ``start`` raises,
-    and RunError where the run fails.
+    ``options`` are those of ``start``. Raises LabError for an option that the hours set themselves, and RunError if the
+    run fails. Errors of ``start`` pass through.
     """
     for option in OWN:
         if options.get(option) not in (None, "paced" if option == "clock" else None):
-            raise LabError(f"{option} is {options[option]} beside an availability, which sets it; wanted none")
+            raise LabError(f"{option} is {options[option]} with an availability, which sets it; wanted none")
     with tempfile.TemporaryDirectory(prefix="dtfm_lab-") as folder:
         hours = Hours(
             availability=availability,
@@ -109,7 +114,7 @@ def run_hours(
 
 @dataclass(kw_only=True)
 class Hours(Booked):
-    """The state of the hours: who is there, what is at work, and what has been booked."""
+    """The state of the hours: the devices online, the current operation, and what has been recorded."""
 
     fleet: Fleet
     policy: Policy
@@ -122,35 +127,35 @@ class Hours(Booked):
     leaving: frozenset[int] = NOBODY
     earlier: deque[frozenset[int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     operation: Operation | None = None
-    """The last one that the policy answered with; it is at work, or next to be."""
+    """The policy's last answer: the current operation, or the next one during a pause."""
     every_s: float = np.inf
-    """Seconds of training between two checkpoints, as the policy wants them now."""
+    """Seconds of training between two checkpoints that the policy wants now."""
     every: int = 0
-    """Iterations between them, as the run was told."""
+    """Iterations between two checkpoints that the run was last told."""
     pause_until_s: float = 0.0
     later: tuple[float, Response] | None = None
-    """An answer that is prepared beside the work, and when it is ready."""
+    """An answer that is being prepared while work continues, and the time at which it is ready."""
     began_s: float = 0.0
     gaps_s: float = 0.0
-    """Wall seconds between iterations, so far."""
+    """Wall seconds between iterations so far."""
     scale: float = 1.0
     n_losses: int = 0
     latest: deque[tuple[float, frozenset[int]]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_LOSSES))
-    """When who left."""
+    """Times and devices of the latest departures."""
     setbacks: int = 0
     device_s: float = 0.0
     at_s: float = 0.0
     step_began_s: float = 0.0
     """When the latest iteration ended."""
     events: list[tuple[float, Event]] = field(default_factory=list)
-    """With the wall time at which each came."""
+    """Events with the wall time at which each arrived."""
     changed: threading.Condition = field(default_factory=threading.Condition)
     failure: BaseException | None = None
     is_ending: bool = False
     asked: PolicyEvent | None = None
-    """Why the policy is to be asked once more, as it wanted, though nothing has changed."""
+    """Why the policy wants to be asked again without a change."""
     again: PolicyEvent | float | None = None
-    """When the policy wants to be asked again; a float is a time of the run."""
+    """When the policy wants to be asked again. A float is a time of the run."""
     heard: threading.Thread = field(default_factory=threading.Thread)
 
     def play(self) -> History:
@@ -161,7 +166,7 @@ class Hours(Booked):
             self._change(moment)
         self._wait_until(self.availability.end_s)
         if self.run is None:
-            raise RunError(f"{self.availability.name} never has the devices that a plan needs; wanted other hours")
+            raise RunError(f"{self.availability.name} never has enough devices for a plan; wanted other hours")
         self.is_ending = True
         self.run.stop()
         self.heard.join()
@@ -169,29 +174,29 @@ class Hours(Booked):
         return measured_history(self, self._timed())
 
     def _warn_late(self) -> None:
-        """Warn where this machine was too slow for the pace."""
+        """Warn if this machine was too slow for the pace."""
         assert self.run is not None, "it has ended"
         computations = len(self.run.losses) * sum(2 * count for count in self.run.spec.plan.job.microbatch_counts)
         if computations and self.run.overruns > LATE * computations:
             warnings.warn(
-                f"{self.run.overruns} computations took longer than time_scale {self.scale:g} gives them: their "
-                "seconds are this machine's; wanted a larger time_scale, or fewer workers",
+                f"{self.run.overruns} computations took longer than time_scale {self.scale:g} allows, so this machine "
+                "slowed the run down; wanted a larger time_scale, or fewer workers",
                 stacklevel=4,
             )
 
     def now_s(self) -> float:
-        """Seconds of the run."""
+        """Return the current second of the run."""
         return (time.monotonic() - self.began_s - self.gaps_s) / self.scale
 
     def _timed(self) -> Iterator[tuple[float, Event]]:
-        """Every event with its time by the run's clock."""
+        """Yield every event with its time by the run's clock."""
         gaps_s = 0.0
         for at, event in self.events:
             gaps_s += event.get("gap_s", 0.0)
             yield (at - self.began_s - gaps_s) / self.scale, event
 
     def _wait_until(self, moment_s: float) -> None:
-        """Let time pass until then; what is prepared beside the work is followed when it is ready."""
+        """Wait until this moment. A prepared operation is followed when it is ready."""
         if self.run is None:
             self._book(moment_s)
             return
@@ -222,7 +227,7 @@ class Hours(Booked):
         self.at_s = moment_s
 
     def _change(self, moment: Moment) -> None:
-        """Devices leave and come, and the policy is asked."""
+        """Let devices leave and arrive, and ask the policy."""
         self.earlier.append(self.present)
         self.present = (self.present - moment.left) | moment.ready
         self.leaving = (self.leaving - moment.left) | moment.leaving
@@ -234,12 +239,12 @@ class Hours(Booked):
         self.n_losses += bool(moment.left)
         if self.run is not None:
             for device in sorted(moment.left):
-                with contextlib.suppress(UnknownName):  # it was in no plan
+                with contextlib.suppress(UnknownName):  # the device was in no plan
                     self.run.leave(self.availability.devices[device])
         self._ask(PolicyEvent.CHANGE, moment.left)
 
     def _ask(self, why: PolicyEvent, left: frozenset[int] = NOBODY) -> None:
-        """Let the policy decide, and do what it says."""
+        """Ask the policy and follow its answer."""
         self.later = self.again = None
         response = self.policy.decide(self._situation(why, left))
         if response is None:
@@ -278,7 +283,7 @@ class Hours(Booked):
         )
 
     def _follow(self, response: Response) -> None:
-        """Take up what the policy answered."""
+        """Switch to the operation that the policy answered."""
         before, self.operation = self.operation, response.operation
         self._set_interval(response)
         if before is None and self.waits and self.run is not None:
@@ -300,12 +305,12 @@ class Hours(Booked):
         self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 
     def _iterations_between(self, step_s: float) -> int:
-        """Iterations of so many seconds between two checkpoints, as the policy wants them; 0 for none."""
+        """Return the iterations of ``step_s`` between two checkpoints that the policy wants, 0 for none."""
         by_s = max(1, round(self.every_s / step_s)) if np.isfinite(self.every_s) else 0
         return min(filter(None, (self.policy.every_steps, by_s)), default=0)
 
     def _set_interval(self, response: Response) -> None:
-        """Tell the run how many iterations of what is at work are between two checkpoints."""
+        """Tell the run the number of iterations between two checkpoints."""
         self.every_s = self.every_s if response.every_s is None else response.every_s
         if self.run is None or self.operation is None:
             return
@@ -315,7 +320,8 @@ class Hours(Booked):
         self.every = every
 
     def _start(self, plan: Plan, step_s: float, pause_s: float) -> None:
-        """Start the workers; their start and calibration are before the first second, the policy's pause after it."""
+        """Start the workers. Their start and calibration happen before the first second, the policy's pause after
+        it."""
         self.every = self._iterations_between(step_s)
         given = {"checkpoint_folder": self.folder, "checkpoint_every": self.every}
         self.run = start(plan, **(self.options | given | {"clock": "paced", "iterations": MOST_ITERATIONS}))
@@ -332,7 +338,7 @@ class Hours(Booked):
         self.began_s = first_s - self.first_step_s * self.scale
 
     def _listen(self) -> None:
-        """Keep every event but the spans, with the time at which it came."""
+        """Record every event except spans, with the time at which it arrived."""
 
         def note(event: Event) -> None:
             with self.changed:
@@ -349,7 +355,7 @@ class Hours(Booked):
         assert self.run is not None
         try:
             self.run.wait(note)
-            failure: BaseException = RunError(f"the run is over ({self.run.status}) before its hours are")
+            failure: BaseException = RunError(f"the run ended ({self.run.status}) before its hours did")
         except BaseException as error:
             failure = error
         if not self.is_ending:

@@ -1,17 +1,17 @@
-"""What a policy is asked and what it answers, and the registry of policies.
+"""The interface of a policy, and the registry of policies.
 
-A policy is asked when the fleet changes, and again whenever its last answer asked for it: at the next step's end, at
-the next checkpoint, or at a time. It says how to go on, with what pause, and what becomes of the work under way. The
-replay does the rest: it counts steps, writes checkpoints and books every second.
+The replay asks a policy when the fleet changes, and again when its last answer requests it: at the end of a step, at
+the next checkpoint, or at a time. The policy answers which operation to use next, after what pause, and what happens to
+the current work. The replay does the rest: it counts steps, writes checkpoints and accounts for every second.
 
-A complete example, which works with as many devices as are there and loses the step under way::
+A complete example, which uses all devices online and loses the current step at every loss::
 
     @policies.register("naive")
     @dataclass(frozen=True)
     class Naive(Policy):
         def decide(self, now: Situation) -> Response | None:
             if not now.lost and now.operation is not None:
-                return None  # who comes waits for the next loss
+                return None  # arrivals wait for the next loss
             return Response(now.fleet.operation(now.present), pause_s=now.costs.restarting(len(now.present)))
 """
 
@@ -34,17 +34,17 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 QUARTER_S = 900.0
-"""Seconds between two checkpoints of every policy that is not told otherwise, so that none has an advantage."""
+"""Default seconds between two checkpoints. All policies use the same, so that none has an advantage."""
 
 
 REMEMBERED = 16
-"""Fleets of the past that a policy is told of."""
+"""Number of past fleets that a policy sees."""
 REMEMBERED_LOSSES = 64
-"""Instants of the past at which somebody left that a policy is told of."""
+"""Number of past instants with departures that a policy sees."""
 
 
 def kept(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Decorator of a method whose results are kept by its arguments, as long as its object lives."""
+    """Cache a method's results by its arguments, for as long as its object lives."""
 
     @wraps(method)
     def known(self: S, /, *args: P.args, **keywords: P.kwargs) -> T:
@@ -59,60 +59,70 @@ def kept(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
 
 
 class Fleet(Protocol):
-    """How fast any set of devices trains, and what changing over costs: planned by the lab, or from a table."""
+    """How fast any set of devices trains, and what a change costs: planned by the lab, or read from a table."""
 
     @property
     def n_devices(self) -> int:
-        """Devices that may be there."""
+        """Number of devices of the whole fleet."""
 
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """The best known way to train with some of these devices; None where they are too few.
+        """Return the best known way to train with some of these devices, or None if they are too few.
 
-        Near ``current`` where two are alike."""
+        If several are equally good, it is one that changes little from ``current``.
+        """
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """The same with whole pipelines left out: those that somebody of the lost serves; None where that is all."""
+        """Return the operation without the pipelines of the lost devices, or None if no pipeline is left."""
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """The same, the work of the lost done by those who serve the same stage; None where a stage has nobody."""
+        """Return the operation with the lost devices' work done by the peers of their stage.
+
+        None if a stage has no device left.
+        """
 
     def shared(
         self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
-        """The best known way of a larger fleet, at work with who of it is present: those who serve the same stage share
-        the work of the others; or of a smaller one, all of which is present. None where a stage has nobody, or where it
-        cannot be above so many samples a second."""
+        """Return the best known way of another fleet, used with the devices online.
+
+        If ``other`` is larger, peers of the same stage share the work of its missing devices. If it is smaller, all its
+        devices must be online, and the rest stand by. None if a stage has no device, or if it cannot exceed ``above``
+        samples per second.
+        """
 
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
-        """Whether somebody who is left holds each stage's parameters and optimiser state."""
+        """Return True if a remaining device holds each stage's parameters and optimizer state."""
 
     def grid(self, operation: Operation) -> IntArray:
-        """(stages, replicas) devices of the operation as it was begun, those that have left included."""
+        """Return (stages, replicas) the devices that the operation started with, including those that have left."""
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
-        """Seconds to bring the state to who serves another stage than before, over the links."""
+        """Return the seconds to move state over the links to devices that change their stage."""
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
-        """No way to train with some of these devices is faster; of steps of the job's batch only, or of any."""
+        """Return an upper bound on the samples per second of any way to train with some of these devices.
+
+        With ``full_batch``, it only holds for steps that train on the job's whole batch.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReconfigurationCosts:
-    """Seconds that do not follow from the plan. The defaults are assumptions, to be replaced by measured ones.
+    """Durations that do not follow from the plan. The defaults are assumptions: replace them by measured values.
 
-    Raises TraceError for one that is no number, negative or without an end.
+    Raises TraceError for a value that is not a number, negative or infinite.
     """
 
     start_s: float = 45.0
-    """From a device's coming until it can serve: 45 s in Bamboo's and Oobleck's simulators."""
+    """Seconds from a device's arrival until it is ready: 45 s in Bamboo's and Oobleck's simulators."""
     restart_s: float | Callable[[int], float] = 30.0
-    """To start all processes again and load a checkpoint, or a function of the number of devices."""
+    """Seconds to restart all processes and load a checkpoint, or a function of the number of devices."""
     regroup_s: float | Callable[[int], float] = 2.0
-    """To form new groups of processes that go on living: 2 s for BERT-large in Oobleck's simulator."""
+    """Seconds to form new groups of running processes: 2 s for BERT-large in Oobleck's simulator."""
     checkpoint_s: float = 0.0
-    """For which training stands still while a checkpoint is written."""
+    """Seconds for which training pauses to write a checkpoint."""
     notice_s: float = 0.0
-    """How long before it leaves a device says so; clouds promise 30 to 120 s."""
+    """Seconds of notice before a device leaves. Clouds promise 30 to 120 s."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -122,127 +132,131 @@ class ReconfigurationCosts:
                 raise TraceError(f"{field.name} is {shortened(value)}; wanted seconds, 0 or more")
 
     def restarting(self, n_devices: int) -> float:
-        """Seconds of a restart with so many devices."""
+        """Return the seconds of a restart with ``n_devices``."""
         return self.restart_s(n_devices) if callable(self.restart_s) else self.restart_s
 
     def regrouping(self, n_devices: int) -> float:
-        """Seconds to form new groups of so many devices."""
+        """Return the seconds to form new groups of ``n_devices``."""
         return self.regroup_s(n_devices) if callable(self.regroup_s) else self.regroup_s
 
 
 class WorkKept(Enum):
-    """What is left of the work when an answer takes effect."""
+    """What remains of the work when an answer takes effect."""
 
     STEP = auto()
-    """All: the step under way goes on, at the pace of the new operation."""
+    """Everything: the current step continues at the new operation's speed."""
     STEPS = auto()
-    """Whole steps; the one under way is lost."""
+    """Whole steps. The current one is lost."""
     CHECKPOINT = auto()
     """What the newest checkpoint holds."""
 
 
 class PolicyEvent(Enum):
-    """Why a policy is asked, or when it wants to be asked again though nothing has changed."""
+    """Why a policy is asked, or when it wants to be asked again without a change."""
 
     CHANGE = auto()
-    """Somebody left or is ready to serve."""
+    """A device left, became ready, or announced its departure."""
     STEP = auto()
     """A step has ended."""
     CHECKPOINT = auto()
     """A checkpoint has been written."""
     TIME = auto()
-    """The time that it named has come."""
+    """The requested time has come."""
 
 
 @dataclass(slots=True)  # made at every change: a frozen one takes three times as long
 class Response:
-    """How to go on."""
+    """What to do next."""
 
     operation: Operation | None
     """None: wait until something changes."""
     pause_s: float = 0.0
-    """Seconds until it is at work."""
+    """Seconds until the operation starts."""
     keeps: WorkKept = WorkKept.STEPS
     meanwhile: bool = False
-    """Whether the operation of before goes on through the pause, its steps counting: the next one is prepared beside
-    it. It must be able to, as after a coming or an announced departure."""
+    """True if the previous operation continues through the pause, and its steps count: the next one is prepared
+    beside it. All its devices must still be online, as after an arrival or an announced departure."""
     after_s: float | None = None
-    """So many seconds are needed to prepare it beside the work, which goes on as before until the first step that ends
-    later. Dropped when the policy is asked again meanwhile."""
+    """Seconds to prepare the operation while the previous one continues. It starts at the first step end after that.
+    Dropped if the policy is asked again before."""
     checkpoint_next: bool = False
-    """Whether a checkpoint follows the first step."""
+    """True if a checkpoint follows the first step."""
     every_s: float | None = None
-    """Seconds of training between two checkpoints from now on; None for what it was."""
+    """Seconds of training between two checkpoints from now on. None keeps the interval."""
     again: PolicyEvent | float | None = None
-    """When to ask again: at a step's end, at a checkpoint, or after so many seconds."""
+    """When to ask again: at the end of a step, at a checkpoint, or after this many seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Situation:
-    """What a policy knows when it is asked: the present and the past."""
+    """What a policy knows when it is asked: the present and the past, never the future."""
 
     time_s: float
     asked: PolicyEvent
     fleet: Fleet
     costs: ReconfigurationCosts
     present: frozenset[int]
-    """Devices that can serve now."""
+    """Devices that are ready now."""
     operation: Operation | None
-    """What is at work, or next to be; None while nothing is."""
+    """The current operation, or the next one during a pause. None without one."""
     lost: frozenset[int]
     """Devices of the operation that have left."""
     left: frozenset[int]
-    """Devices that have left just now, whether they served or not."""
+    """Devices that have just left, in use or not."""
     leaving: frozenset[int]
     """Devices that have announced their departure."""
     earlier: Collection[frozenset[int]]
-    """The fleets before the latest changes, up to ``REMEMBERED``, the latest last."""
+    """The fleets before the latest changes, at most ``REMEMBERED``, the latest last."""
     pause_left_s: float
-    """Seconds until it is at work; 0 where it is."""
+    """Seconds until the operation starts, 0 if it has."""
     reading: bool
-    """Whether those seconds are a restart, in which everybody reads a checkpoint: nothing has to be moved."""
+    """True if these seconds are a restart, in which every device reads a checkpoint and no state has to be moved."""
     meanwhile: bool
-    """Whether the one before it still works until then."""
+    """True if the previous operation still works until then."""
     step_done: float
-    """Share of the step under way that is done."""
+    """Share of the current step that is done."""
     losses: int
-    """Instants at which somebody left, so far."""
+    """Number of instants with departures so far."""
     departures: Sequence[tuple[float, frozenset[int]]]
-    """When who left, at the latest of these instants, up to ``REMEMBERED_LOSSES``; the latest last."""
+    """Time and devices of the latest departures, at most ``REMEMBERED_LOSSES`` instants, the latest last."""
     setbacks: int
-    """How often work went back to a checkpoint, so far."""
+    """How often work went back to a checkpoint so far."""
     device_s: float
-    """Seconds that devices were there, all together, so far."""
+    """Seconds that devices were ready so far, summed over devices."""
 
     def move_s(self, new: Operation) -> float:
-        """Seconds to bring the state to who serves other layers in a new operation; 0 while all read a checkpoint."""
+        """Return the seconds to move state to devices that serve other layers. 0 while all read a checkpoint."""
         return 0.0 if self.reading else self.fleet.move_s(self.operation, new)
 
     @property
     def spare(self) -> frozenset[int]:
-        """Devices that could serve and do not."""
+        """Devices that are ready and not in use."""
         return self.present if self.operation is None else self.present - self.operation.devices
 
     @property
     def mean_life_s(self) -> float:
-        """Seconds of a device over losses so far, one more counted, so that no first hour is taken for ever."""
+        """Device-seconds per loss so far. One extra loss is counted, so that an hour without losses does not mean
+        infinity."""
         return self.device_s / (self.losses + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How a run answers to changes of its fleet; the fields are its options: numbers of 0 or more, truth values, or a
-    choice of words. Raises TraceError for another value."""
+    """How a run responds to changes of its fleet.
+
+    The fields are its options: numbers of 0 or more, booleans, or a choice of words. Raises TraceError for other
+    values.
+    """
 
     every_steps: int = 0
-    """A checkpoint after every so many steps, those counted that a loss makes void; 0 for none by steps."""
+    """Steps between two checkpoints, including steps that a loss undoes. 0 for none by steps."""
     every_s: float = math.inf
     """Seconds of training between two checkpoints, rounded to whole steps."""
 
     local_steps = 1
-    """Steps that its pipelines take alone before they average (``Job.synchronise_every``): plans are made for it."""
+    """Local steps between two averages (``Job.synchronise_every``). Plans are made for this number."""
     full_batch = True
-    """Whether each of its steps trains on the job's whole batch, by the whole model."""
+    """True if every step trains the whole model on the job's whole batch."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -254,16 +268,16 @@ class Policy:
                 )
 
     def decide(self, now: Situation) -> Response | None:
-        """How to go on; None to go on as before, where all that serve are still there."""
+        """Return what to do next, or None to continue if all devices in use are still online."""
         raise NotImplementedError
 
 
 policies: Registry[Callable[..., Policy]] = Registry("policy", "dtfm_lab.policies")
-"""Policies by name. One of another package is an entry point of the group ``dtfm_lab.policies``."""
+"""Policies by name. Another package adds one with an entry point of the group ``dtfm_lab.policies``."""
 
 
 def _unlike(value: object, hint: Any) -> str:
-    """What is wanted in place of an option's value; nothing where that is as its annotation says."""
+    """Return what is wanted in place of an option's value, or "" if the value fits its annotation."""
     number = as_number(value)
     if get_origin(hint) is Literal:
         return "" if value in get_args(hint) else " or ".join(get_args(hint))
@@ -277,13 +291,13 @@ def _unlike(value: object, hint: Any) -> str:
 
 
 def policy_of(given: str | Policy, **options: Any) -> Policy:
-    """The policy itself, or the one of a name with its options.
+    """Return the given policy, or the named one with these options.
 
-    Raises UnknownName for another name or option, PlanError for options of a policy that has its own already.
+    Raises UnknownName for an unknown name or option, and PlanError for options beside a policy object.
     """
     if isinstance(given, Policy):
         if options:
-            raise PlanError(f"policy is {given} and {', '.join(options)}; wanted a name with options, or the policy")
+            raise PlanError(f"policy is {given} and {', '.join(options)}; wanted a name with options, or only a policy")
         return given
     made = policies[given]
     if is_dataclass(made):

@@ -1,7 +1,7 @@
-"""Histories of policies at several values of one quantity: which value is best, and where the lead changes.
+"""Compare policies at several values of one quantity: which value is best, and where the lead changes.
 
-The quantity is a number that a replay takes, such as the seconds between two checkpoints, or the ``rate``: how often
-devices come and go, as a multiple of the availability's own, the same changes in so much less of time.
+The quantity is a numeric argument of a replay, such as the seconds between two checkpoints, or the ``rate``. At
+``rate`` r, the same changes happen r times as fast.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dtfm_lab.extensions.elasticity.history import History
 from dtfm_lab.extensions.elasticity.policies.restart import daly_s, young_s
 
 RATE = "rate"
-"""The quantity that is no argument of a replay, but changes its availability."""
+"""The quantity that changes the availability instead of an argument of the replay."""
 
 
 class RacePoint(NamedTuple):
-    """One value, and the history of each policy there."""
+    """One value, and the history of each policy at it."""
 
     value: float
     histories: tuple[History, ...]
 
     @property
     def leader(self) -> int:
-        """Index of the policy with most samples; of several, the first."""
+        """Index of the policy with most samples, the first of several."""
         return max(range(len(self.histories)), key=lambda at: (self.histories[at].samples, -at))
 
 
@@ -44,32 +44,34 @@ class Lead(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The middle of the two."""
+        """The middle of ``low`` and ``high``."""
         return middle(self.low, self.high)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Race:
-    """Policies side by side at several values of one quantity."""
+    """Policies compared at several values of one quantity."""
 
     over: str
     points: tuple[RacePoint, ...]
-    """By ascending value; those between which the lead changes lie close together."""
+    """Points by ascending value. Where the lead changes, they are close together."""
     checkpoint_s: float | None = None
-    """Seconds to write a checkpoint, where the quantity is the time between two and every loss goes back to the newest;
-    None where that is not so, and Young's and Daly's formulas do not hold."""
+    """Seconds to write a checkpoint if Young's and Daly's formulas apply, else None.
+
+    They apply if the quantity is the time between two checkpoints, and every loss goes back to the newest one.
+    """
 
     def __repr__(self) -> str:
         return f"<Race over {self.over}: {self.sentence}>"
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of those that are compared."""
+        """Names of the compared policies."""
         return tuple(one.policy for one in self.points[0].histories)
 
     @property
     def best(self) -> RacePoint:
-        """The point with most samples a second; of several, the one with the least value."""
+        """The point with most samples per second, the one with the smallest value if several are equal."""
         return max(self.points, key=lambda point: (point.histories[point.leader].goodput, -point.value))
 
     @cached_property
@@ -83,14 +85,14 @@ class Race:
 
     @property
     def between_losses_s(self) -> float:
-        """Seconds between two instants at which somebody who serves leaves, at the best point; infinite without."""
+        """Mean seconds between two losses of devices in use, at the best point. Infinite without a loss."""
         best = self.best.histories[self.best.leader]
         lost = sum(loss.serving > 0 for loss in best.losses)
         return best.availability.end_s / lost if lost else math.inf
 
     @property
     def formulas(self) -> dict[str, float]:
-        """Seconds between two checkpoints by Young's and by Daly's formula; none where they do not hold."""
+        """Seconds between two checkpoints by Young's and by Daly's formula. Empty if they do not apply."""
         if not self.checkpoint_s or math.isinf(self.between_losses_s):
             return {}
         given = self.checkpoint_s, self.between_losses_s
@@ -98,37 +100,38 @@ class Race:
 
     @property
     def sentence(self) -> str:
-        """Which value is best, or who leads where."""
+        """Which value is best, or which policy leads where."""
         low, high = self.points[0].value, self.points[-1].value
         if len(self.policies) == 1:
             best = self.best.histories[0]
             beside = ", ".join(f"{name} {value:.3g}" for name, value in self.formulas.items())
             beside = f" ({beside})" if beside else ""
-            return (
-                f"{best.policy} trains most at {self.over} = {self.best.value:.3g}{beside}, {best.goodput:.4g} a second"
-            )
+            where = f"{self.over} = {self.best.value:.3g}{beside}"
+            return f"{best.policy} trains most at {where}, {best.goodput:.4g} per second"
         words = f"{self.policies[self.points[0].leader]} trains most"
         if not self.leads:
             return f"{words} at every {self.over} from {low:.3g} to {high:.3g}"
-        return words + "".join(f", from {self.over} {lead.value:.3g} on {lead.after}" for lead in self.leads)
+        return words + "".join(f", then {lead.after} from {self.over} {lead.value:.3g} on" for lead in self.leads)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each value and policy: the value under its name, and what ``History.to_dict`` says."""
+        """Return one row per value and policy: the value, under the quantity's name, and ``History.to_dict``."""
         return pd.DataFrame(
             [{self.over: point.value, **one.to_dict()} for point in self.points for one in point.histories]
         )
 
 
 def middle(low: float, high: float) -> float:
-    """The value halfway between two, in ratio where both are above 0."""
+    """Return the geometric mean of two values, or their average if one is 0."""
     return math.sqrt(low * high) if low > 0 else (low + high) / 2
 
 
 def race_over(
     play: Callable[[float], tuple[History, ...]], values: Sequence[float], precision: float
 ) -> tuple[RacePoint, ...]:
-    """Points at these values, and wherever the lead changes between two of them, at those that bisecting needs until
-    the change lies within ``precision``, a share of its value."""
+    """Return points at these values, and further ones by bisection where the lead changes.
+
+    Bisection stops when the change is known to ``precision``, a share of its value.
+    """
 
     def refined(a: RacePoint, b: RacePoint) -> list[RacePoint]:
         if a.leader == b.leader or b.value - a.value <= precision * b.value:

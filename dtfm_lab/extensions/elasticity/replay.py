@@ -1,7 +1,7 @@
-"""Plays the hours of a fleet under a policy: every second is booked, every step is counted once.
+"""Replay the hours of a fleet under a policy: every second is attributed to a state, and every step is counted once.
 
-Between two changes a run only repeats its step, so the replay goes from change to change and counts the whole steps
-between them. It never looks ahead: a policy knows the present and the past.
+Between two changes a run only repeats its step. The replay therefore jumps from change to change and counts the whole
+steps between them. It never looks ahead: a policy knows only the present and the past.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from dtfm_lab.extensions.elasticity.policy import (
 )
 
 SAME_S = 1e-9
-"""Steps that end so shortly after a change, by rounding, have ended with it."""
+"""A step that ends within this time after a change, by rounding, has ended at the change."""
 MOST_TURNS = 1_000_000
-"""Stretches of time of a replay, of which each ends with a change, a checkpoint or an answer: some 5 s of computing and
-200 MB of memory. Half a year with a checkpoint every minute makes half as many."""
+"""Maximum number of intervals of a replay, each ended by a change, a checkpoint or an answer: about 5 s of computing
+and 200 MB of memory. Half a year with a checkpoint per minute needs half of them."""
 COLLECTED_AFTER = 50_000
-"""New objects between two collections while hours are replayed; 700 is Python's default."""
-# as plain numbers, which are quicker to compare
+"""Number of new objects between two garbage collections during a replay. Python's default is 700."""
+# plain integers: comparing enum members in the inner loop is slower
 TRAINING, CHECKPOINT, REDONE, RECONFIGURING, IDLE, STOPPED = (int(state) for state in TimeUse)
 
 
@@ -55,10 +55,10 @@ def replay(
     price_per_hour: FloatArray | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> History:
-    """What a run under the policy makes of the hours. The availability's devices are the fleet's.
+    """Return the history of a run under the policy. The availability's devices are those of the fleet.
 
-    ``progress`` is called with the seconds that have been played, at every change. Raises PlanError where the policy
-    answers with devices that are not there.
+    ``progress`` is called with the seconds played so far, at every change. Raises PlanError if the policy answers with
+    devices that are not online.
     """
     if len(availability.devices) != fleet.n_devices:
         raise PlanError(
@@ -80,10 +80,10 @@ def replay(
 
 @contextmanager
 def _collected_rarely() -> Iterator[None]:
-    """A history's objects live until its end and make no cycles: looking for cycles among them takes a third of the
-    time."""
+    """Collect garbage rarely. A history's objects live to its end and form no cycles, and searching for cycles takes a
+    third of the time."""
     before = gc.get_threshold()
-    raised = 0 < before[0] < COLLECTED_AFTER  # and not yet by a replay in another thread, which will restore it
+    raised = 0 < before[0] < COLLECTED_AFTER  # False while another thread's replay has raised it
     if raised:
         gc.set_threshold(COLLECTED_AFTER, *before[1:])
     try:
@@ -94,7 +94,7 @@ def _collected_rarely() -> Iterator[None]:
 
 
 class _Run:
-    """The state of a replay: what is at work, how far the step under way is, and what has been booked."""
+    """The state of a replay: the current operation, the progress of its step, and what has been recorded."""
 
     def __init__(
         self, availability: Availability, fleet: Fleet, policy: Policy, costs: ReconfigurationCosts, name: str
@@ -104,26 +104,26 @@ class _Run:
         self.present = self.leaving = NOBODY
         self.earlier: deque[frozenset[int]] = deque(maxlen=REMEMBERED)
         self.operation: Operation | None = None
-        self.done = 0.0  # share of the step under way
+        self.done = 0.0  # share of the current step that is done
         self.paused_until_s = 0.0
-        self.reading = False  # whether a checkpoint is read until then
-        self.ghosts = False  # whether who has left still works until then
-        self.next: Operation | None = None  # at work after the pause, through which the one of before goes on
-        self.writing_until_s: float | None = None  # a checkpoint under way
+        self.reading = False  # True if a checkpoint is read until then
+        self.ghosts = False  # True if devices that have left keep working until then (published simulators)
+        self.next: Operation | None = None  # starts after the pause; the previous operation continues until then
+        self.writing_until_s: float | None = None  # end of the checkpoint being written
         self.since_checkpoint = self.worked = 0
         self.every_s = policy.every_s
         self.checkpoint_next = False
         self.again: PolicyEvent | float | None = None  # a float is a time
-        self.later: tuple[float, Response] | None = None  # from when a step's end brings it
+        self.later: tuple[float, Response] | None = None  # the first step that ends after this time switches to it
         self.losses: list[list[Any]] = []  # fields of a Loss
         self.n_losses = self.setbacks = 0
         self.departures: deque[tuple[float, frozenset[int]]] = deque(maxlen=REMEMBERED_LOSSES)
         self.device_s = 0.0
         self.operations: list[Operation] = []
         self.number_of: dict[int, int] = {}
-        self.booked: Operation | None = None  # of the latest segment, and its number
+        self.booked: Operation | None = None  # operation of the latest segment; its index is self.number
         self.number = -1
-        # columns of the segments, of which each begins where the one before ends
+        # columns of the segments; each segment begins where the previous one ends
         self.ends_s: list[float] = []
         self.states: list[int] = []
         self.works: list[int] = []  # index into the operations
@@ -133,7 +133,7 @@ class _Run:
         self.loss_open = False
 
     def change(self, moment: Moment) -> None:
-        """The fleet changes now: who left is gone, who is ready can serve, and the policy says how to go on."""
+        """Change the fleet: remove devices that left, add those that are ready, and ask the policy."""
         left, present = moment.left, self.present
         self.earlier.append(present)
         if left:
@@ -151,9 +151,9 @@ class _Run:
         self.ask(PolicyEvent.CHANGE, left)
 
     def ask(self, why: PolicyEvent, left: frozenset[int] = NOBODY) -> None:
-        """Let the policy decide, and do what it says."""
+        """Ask the policy and follow its answer."""
         operation, self.again, self.later = self.operation if self.next is None else self.next, None, None
-        # all of an operation were there before this change
+        # all devices of an operation were online before this change
         lost = operation.devices - self.present if operation is not None and left else NOBODY
         pause_left_s = self.paused_until_s - self.time_s
         response = self.policy.decide(
@@ -182,7 +182,7 @@ class _Run:
             if lost:
                 self._must_be_there(operation)
             if self.next is not None and self.operation is not None and not self.operation.devices <= self.present:
-                # the one of before can go on no longer, and the next is not ready
+                # the previous operation has lost a device, and the next one is not ready: wait for it
                 self._end_step(TimeUse.REDONE)
                 self.operation, self.next, self.writing_until_s = self.next, None, None
             return
@@ -194,7 +194,7 @@ class _Run:
             gone = operation.devices - self.present
             names = name_words([self.availability.devices[device] for device in sorted(gone)])
             raise PlanError(
-                f"policy {self.name} goes on with {names} at {self.time_s:g} s; wanted devices that are there"
+                f"policy {self.name} uses {names} at {self.time_s:g} s, not online then; wanted devices that are online"
             )
 
     def _apply(self, response: Response, lost: frozenset[int] = NOBODY) -> None:
@@ -205,12 +205,12 @@ class _Run:
         self.checkpoint_next |= response.checkpoint_next
         self.every_s = self.every_s if response.every_s is None else response.every_s
         if isinstance(response.again, float | int) and not isinstance(response.again, PolicyEvent):
-            # late in the hours a float has no room for SAME_S
+            # late in the hours, adding SAME_S may not change the float: take the next one, so that time advances
             self.again = max(self.time_s + max(response.again, SAME_S), math.nextafter(self.time_s, math.inf))
         else:
             self.again = response.again
         if new is old and response.pause_s <= 0 and response.keeps is WorkKept.STEP:
-            return  # as before, only asked again
+            return  # nothing changes, the policy only wants to be asked again
         self.reading = response.keeps is WorkKept.CHECKPOINT or (self.reading and self.paused_until_s > self.time_s)
         self.paused_until_s = self.time_s + response.pause_s
         if response.keeps is WorkKept.CHECKPOINT:
@@ -218,7 +218,7 @@ class _Run:
             self._void(self.first_since_checkpoint, self.first_of_step)
             self.first_since_checkpoint = self.first_of_step
             self.since_checkpoint = 0
-        # with somebody lost it can go on only where a policy says so of a loss, as published simulators do
+        # after a loss the old operation can only continue if the policy says so, as published simulators do
         self.ghosts = bool(lost) or (self.ghosts and self.next is not None)
         able = old is not None and (self.ghosts or old.devices <= self.present)
         if response.meanwhile and response.pause_s > 0 and new is not None and able and self._working():
@@ -230,11 +230,11 @@ class _Run:
         self.operation = new
 
     def _working(self) -> bool:
-        """Whether steps and checkpoints are made now, or would be but for this change."""
+        """Return True if steps and checkpoints are made now, or would be without this change."""
         return self.next is not None or bool(self.states and self.states[-1] in (TRAINING, CHECKPOINT))
 
     def _end_step(self, state: TimeUse) -> None:
-        """The step under way is given up, and its seconds go to a state."""
+        """Abandon the current step, and attribute its seconds to a state."""
         if state is TimeUse.REDONE:
             self._void(self.first_of_step, len(self.ends_s))
         for i in range(self.first_of_step, len(self.ends_s)):
@@ -243,7 +243,7 @@ class _Run:
         self.first_of_step, self.done = len(self.ends_s), 0.0
 
     def _void(self, first: int, until: int) -> None:
-        """The work of these segments is lost: its seconds are to be done again, its steps do not count."""
+        """Undo the work of these segments: their seconds are to be redone, and their steps do not count."""
         redone_s = samples = 0.0
         for i in range(first, until):
             if self.states[i] == TRAINING:
@@ -257,7 +257,7 @@ class _Run:
             last[4] += samples
 
     def advance(self, to_s: float) -> None:
-        """Let time pass until then, asking the policy where it wants to be asked."""
+        """Let time pass until then, and ask the policy when it wants to be asked."""
         while self.time_s < to_s:
             self.turns += 1
             if self.turns > MOST_TURNS:
@@ -271,7 +271,7 @@ class _Run:
                 until_s = min(until_s, self.later[0])
             if self.next is not None:
                 if self.paused_until_s <= self.time_s:
-                    # what the last step had done is lost with the change
+                    # the change interrupts the current step, whose work is lost
                     self._end_step(TimeUse.RECONFIGURING)
                     self.operation, self.next, self.writing_until_s = self.next, None, None
                     continue
@@ -283,7 +283,7 @@ class _Run:
                 self.ask(asked)
 
     def _pass(self, to_s: float) -> PolicyEvent | None:
-        """Let time pass until then or until the policy is to be asked: why it is, None where it need not be."""
+        """Let time pass until then, or until the policy has to be asked. Return why, or None if time is up."""
         operation = self.operation
         if operation is None:
             self._book(IDLE if self.present else STOPPED, to_s, None)
@@ -297,7 +297,8 @@ class _Run:
         return self._work(operation, to_s)
 
     def _work(self, operation: Operation, to_s: float) -> PolicyEvent | None:
-        """Steps until then, until a checkpoint is due, or one step where the policy wants to be asked after it."""
+        """Make steps until then, or until a checkpoint is due. Make one step if the policy wants to be asked after
+        it."""
         first_s = (1 - self.done) * operation.step_s
         left_s = to_s - self.time_s + SAME_S
         if first_s > left_s:
@@ -323,7 +324,7 @@ class _Run:
         return PolicyEvent.STEP if self.again is PolicyEvent.STEP else None
 
     def _steps_to_checkpoint(self, operation: Operation) -> int:
-        """Whole steps until the next checkpoint is due."""
+        """Return the number of whole steps until the next checkpoint is due."""
         due, every = 2**62, self.policy.every_steps
         if every:
             due = every - self.worked % every
@@ -332,7 +333,7 @@ class _Run:
         return due
 
     def _written(self) -> PolicyEvent | None:
-        """The checkpoint stands: nothing before it can be lost."""
+        """Complete the checkpoint: no work before it can be lost any more."""
         self.writing_until_s, self.since_checkpoint = None, 0
         self.first_since_checkpoint = self.first_of_step = len(self.ends_s)
         return PolicyEvent.CHECKPOINT if self.again is PolicyEvent.CHECKPOINT else None
@@ -344,7 +345,7 @@ class _Run:
         self.first_of_step = len(self.ends_s)
 
     def _book(self, state: int, until_s: float, operation: Operation | None) -> None:
-        """The seconds until then go to a state."""
+        """Attribute the seconds until then to a state."""
         lasts_s = until_s - self.time_s
         if lasts_s <= 0 and state != TRAINING:
             return
@@ -367,7 +368,7 @@ class _Run:
         self.time_s = until_s
 
     def history(self, price_per_hour: FloatArray | None) -> History:
-        """What was booked."""
+        """Return the history recorded so far."""
         end_s = np.array(self.ends_s)
         return History(
             availability=self.availability,

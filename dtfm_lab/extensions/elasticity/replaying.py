@@ -1,4 +1,4 @@
-"""Hours of a fleet that changes, under a policy; replays of policies at several values of one quantity."""
+"""Replay hours of a changing fleet under a policy, or under several policies at several values of one quantity."""
 
 import math
 import os
@@ -40,9 +40,9 @@ from dtfm_lab.planning.evaluate import opened
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 PROCESSES_START_S = 30.0
-"""Assumed of a restart, before a checkpoint is read."""
+"""Assumed seconds of a restart before a checkpoint is read."""
 STORAGE_BYTES_PER_S = 1e9
-"""Assumed of the storage of checkpoints, for each device."""
+"""Assumed speed of checkpoint storage, per device."""
 AnyFleet = Topology | str | Mapping[int, float]
 AnyAvailability = Availability | str | os.PathLike[str]
 AnyPolicy = str | Policy
@@ -108,46 +108,49 @@ def replay(
     progress: Callable[[float], object] | None = None,
     **options: Any,
 ) -> History | Race:
-    """What a training run makes of hours in which devices come and go, under a policy (``lab.policies``).
+    """Predict a training run through hours in which devices come and go, under a policy (``lab.policies``).
 
-    Every fleet that arises is planned for seconds by the lab, once, in a shape of its own; the same network, job and
-    seed share their plans from call to call. An availability is one of those that come with the lab, a file, or an
-    ``Availability``; devices of other names than the network's take its seats (``availability.on``). In place of a
-    network and a job, a table of measured samples a second by the number of devices, and the samples of a step:
+    The lab plans every fleet that occurs once, with the shape that is best for it. Calls with the same network, job and
+    seed share these plans. An availability is one that ships with the lab, a file, or an ``Availability``. If its
+    devices are not the network's, they take the network's free devices (``availability.on``). Instead of a network and
+    a job, you may give a table of measured samples per second by number of devices, and the samples per step:
     ``lab.replay({15: 192, 16: 215, ...}, 8192, "bamboo-p3")``.
 
-    With ``over`` one quantity takes several values, under one policy or a list of them, and a Race comes back:
-    ``.sentence``, ``.best``, ``.leads``, ``.to_frame()``, drawn by ``lab.figures.race``. ``over="every_s"`` asks how
-    often to write checkpoints, ``over="rate"`` at how many times as many changes another policy is the best.
+    With ``over``, one quantity takes several values, under one policy or a list of them. The result is a Race:
+    ``.sentence``, ``.best``, ``.leads``, ``.to_frame()``, displayed by ``lab.figures.race``. ``over="every_s"`` finds
+    how often to write checkpoints. ``over="rate"`` finds how much more often devices must come and go before another
+    policy is best.
 
     Parameters
     ----------
     over
-        A number that is given here, such as ``notice_s`` or an option of the policy; or ``rate``: the same changes in
-        so much less of time.
+        A numeric argument of this function, such as ``notice_s``, or an option of the policy. Or ``rate``: at rate r,
+        the same changes happen r times as fast.
     values
-        Of what varies, a list, or a tuple of lowest, highest and how many. Where the best policy changes between two,
-        the place is found by bisecting, to ``precision``, a share of its value.
+        Values of ``over``: a list, or a tuple (lowest, highest, number of values). Where the best policy changes
+        between two values, the place is found by bisection.
+    precision
+        Precision of that place, as a share of its value.
     start_s
-        From a device's coming until it can serve.
+        Seconds from a device's arrival until it is ready.
     restart_s
-        To start all processes again and read a checkpoint: 30 s and the largest device's state at 1 GB/s, if not given.
+        Seconds to restart all processes and read a checkpoint. Default: 30 s, plus the largest device's state at 1
+        GB/s.
     regroup_s
-        To form new groups of processes that go on living.
+        Seconds to form new groups of running processes.
     checkpoint_s
-        For which training stands still while a checkpoint is written: the largest device's state at 1 GB/s, if not
-        given.
+        Seconds for which training pauses to write a checkpoint. Default: the largest device's state at 1 GB/s.
     notice_s
-        How long before it leaves a device announces it.
+        Seconds of notice before a device leaves.
     price_per_hour
-        US dollars for an hour of every device while it is there, in place of those that the network names.
+        US dollars per hour of every device while it is online, instead of the prices of the network.
     bound
-        Whether what foresight would make is computed, too.
+        True to compute the bound of perfect foresight too.
     progress
-        Called with the seconds that have been played, at every change; again while the bound is computed. What it
-        raises ends the replay.
+        Called with the seconds played so far, at every change, and again while the bound is computed. An exception
+        that it raises ends the replay.
     options
-        Those of the policy, such as ``every_s``.
+        Options of the policy, such as ``every_s``.
 
     Returns
     -------
@@ -157,11 +160,11 @@ def replay(
     Raises
     ------
     UnknownName
-        No such policy, or option of it.
+        Unknown policy or option.
     TraceError
-        An availability that is none.
+        Not an availability.
     PlanError, JobError
-        A policy that works with who has left; a job that no device can be planned for.
+        A policy uses devices that have left, or no plan fits the job.
     """
     if isinstance(availability, str | os.PathLike):
         availability = load_availability(availability)
@@ -186,9 +189,9 @@ def replay(
         of_fleet = partial(replay, topology, job)
         return raced(of_fleet, availability, policy, over, values, precision, numbers, options)
     if not isinstance(policy, str | Policy):
-        raise TraceError(f"policy is {shortened(policy)}, and not over; wanted one policy, or what varies, too")
+        raise TraceError(f"policy is {shortened(policy)} without over; wanted one policy, or over as well")
     if values is not None:
-        raise TraceError("values are given, and not over; wanted both, such as over='every_s'")
+        raise TraceError("values are given without over; wanted both, such as over='every_s'")
     chosen = policy_of(policy, **options)
     fleet, here, prices, state_s = _fleet(topology, job, availability, seed, chosen, name_of(policy))
     if price_per_hour is not None:
@@ -208,7 +211,7 @@ def replay(
 
 
 def name_of(policy: str | Policy) -> str:
-    """Under which name a policy's history goes."""
+    """Return the name under which a policy's history is listed."""
     return policy if isinstance(policy, str) else type(policy).__name__.lower()
 
 
@@ -225,19 +228,20 @@ def run_hours(
     progress: Callable[[Any], None] | None = None,
     **options: Unpack[RunKeywords],
 ) -> History:
-    """Play the hours of an availability on the paced clock; ``lab.run`` with an ``availability``.
+    """Play the hours of an availability on the paced clock: ``lab.run`` with an ``availability``.
 
-    Workers are killed and started as devices leave and come, and ``policy`` (oobleck, if none is given) says how the
-    run goes on, each time by a plan of the lab for who is there, on the network and for the job of ``plan``. An hour
-    takes ``time_scale`` hours. ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these
-    hours; a change takes at least what they say. Policies by which a device does another stage beside its own or leaves
-    one out, such as bamboo and skippipe, and rounds of local steps are refused with LabError. Other options are those
-    of ``start``.
+    Workers are killed and started as devices leave and arrive. ``policy`` (oobleck by default) decides how the run
+    continues. It uses the lab's plans for the devices online, on the network and for the job of ``plan``. An hour takes
+    ``time_scale`` hours.
+
+    ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours. A change takes at
+    least as long as they say. LabError refuses rounds of local steps, and policies such as bamboo and skippipe, in
+    which a device does the work of another stage or skips one. Other options are those of ``start``.
     """
     if availability is None:
         raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")
     if schedule is not None:
-        raise LabError(f"schedule is {schedule} beside an availability, whose plans have their own; wanted none")
+        raise LabError(f"schedule is {schedule} with an availability, whose plans bring their own; wanted none")
     plan, policy = as_plan(plan), policy or "oobleck"
     if isinstance(availability, str | os.PathLike):
         availability = load_availability(availability)
@@ -245,7 +249,7 @@ def run_hours(
     fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name)
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = ReconfigurationCosts(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
-    hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # every fleet is planned by then
+    hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # also plans every fleet
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 
 
@@ -266,7 +270,7 @@ def _devices(given: object) -> int:
 def _rate(n: object, given: object) -> float:
     number = as_number(given)
     if number is None or not 0 <= number < np.inf:
-        raise TraceError(f"table: {shortened(given)} samples a second of {n} devices; wanted a number, 0 or more")
+        raise TraceError(f"table: {shortened(given)} samples per second of {n} devices; wanted a number, 0 or more")
     return number
 
 
@@ -278,15 +282,15 @@ def _fleet(
     policy: Policy | None = None,
     name: str = "",
 ) -> tuple[Fleet, Availability, Any, float]:
-    """The fleet, who of it is there when, its prices by device, and the seconds that its state takes to write."""
+    """Return the fleet, the availability of its devices, their prices, and the seconds to write its state."""
     if isinstance(topology, Mapping):
         if isinstance(job, bool) or not isinstance(job, int | float) or as_number(job) is None:
-            raise JobError(f"job is {job!r} beside a table; wanted the samples of a step")
+            raise JobError(f"job is {job!r} with a table; wanted the samples per step")
         table = {_devices(n): _rate(n, rate) for n, rate in topology.items()}
         n = len(availability.devices)
         return TableFleet(n_devices=n, samples_per_s=table, batch=float(job)), availability, np.zeros(n), 0.0
     if isinstance(job, int | float):
-        raise JobError(f"job is {job!r}; wanted a job, or a table of samples a second in place of the network")
+        raise JobError(f"job is {job!r}; wanted a job, or a table of samples per second instead of the network")
     network, job = nouns(topology, job)
     job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
     if policy is not None and policy.local_steps > 1:
@@ -298,7 +302,7 @@ def _fleet(
     fleet = _planned(_Key((network.fingerprint, network.names, repr(job)), network, job), seed)
     prices = np.array([device.price_per_hour for device in network.devices])
     everyone = range(len(network))
-    whole = fleet.plan(frozenset(everyone)) or fleet.searched(everyone)  # which says why there is none
+    whole = fleet.plan(frozenset(everyone)) or fleet.searched(everyone)  # raises with the reason
     held = static_memory(whole.job.with_fields(context_parallel=1, expert_parallel=1), len(whole.stages))
     state_bytes = float((held.parameters + held.optimizer).max())
     return fleet, availability.on(network), prices, state_bytes / STORAGE_BYTES_PER_S
@@ -306,7 +310,7 @@ def _fleet(
 
 @dataclass(frozen=True)
 class _Key:
-    """A network and a job, equal where their numbers are."""
+    """A network and a job, compared by their numbers."""
 
     identity: tuple[object, ...]
     network: Topology = field(compare=False)
@@ -319,9 +323,9 @@ def _planned(key: _Key, seed: int) -> PlannedFleet:
 
 
 EVERY_S = "every_s"
-"""The option of every policy that says how often it writes a checkpoint."""
+"""The option of every policy for the seconds between two checkpoints."""
 USUAL = {RATE: (2.0, 7), EVERY_S: (2**0.5, 11)}
-"""Where no values are given: the ratio of two, and how many."""
+"""Default values: ratio between two neighbours, and number of values."""
 MOST_VALUES = 1000
 
 
@@ -335,11 +339,13 @@ def raced(
     numbers: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Race:
-    """The race of one policy or several over a quantity; ``numbers`` and ``options`` are what else the replays take,
-    the numbers that are theirs and those that are the policy's. Raises TraceError."""
+    """Return the race of one or several policies over a quantity. Raises TraceError.
+
+    ``numbers`` are the other arguments of the replays, and ``options`` those of the policy.
+    """
     asked = [policy] if isinstance(policy, str | Policy) else list(policy)
     if not asked:
-        raise TraceError("policy is an empty list; wanted one policy at least")
+        raise TraceError("policy is an empty list; wanted at least one policy")
     share = as_number(precision)
     if share is None or not 0 < share <= 1:
         raise TraceError(f"precision is {shortened(precision)}; wanted a share above 0, at most 1")
@@ -362,8 +368,8 @@ def raced(
 def _values(
     over: str, given: Sequence[float] | None, writes_s: float | None, availability: Availability
 ) -> Sequence[float]:
-    """The values of what varies, ascending. Raises TraceError for any that are none."""
-    wanted = f"wanted 1 to {MOST_VALUES} numbers, or a tuple of lowest, highest and how many"
+    """Return the values of the quantity, ascending. Raises TraceError for impossible ones."""
+    wanted = f"wanted 1 to {MOST_VALUES} numbers, or a tuple of lowest, highest and number of values"
     if given is None:
         if over not in USUAL:
             raise TraceError(f"{over} varies, and no values are given; {wanted}")

@@ -1,4 +1,4 @@
-"""A fleet whose speed is known from a table of measured throughputs by the number of devices."""
+"""A fleet whose speed comes from a table of measured throughputs by number of devices."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from dtfm_lab.extensions.elasticity.history import Operation
 from dtfm_lab.extensions.elasticity.policy import kept
 
 SHORTEST_S = 1e-6
-"""Shortest step of a table; the times of ten years have room for nothing shorter."""
+"""Minimum step time of a table. Floats of ten years in seconds cannot resolve anything shorter."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableFleet:
-    """Any so many devices train so many samples a second. Raises PlanError for an empty table or no batch.
+    """A fleet whose throughput depends only on the number of devices. Raises PlanError for an empty table or no batch.
 
-    All that are there work, as in the measurement: a row may be slower than the one before it. Between rows and beyond
-    them the nearest row below counts; fewer devices than the first row, or than ``fewest``, cannot train. What a table
-    cannot say is assumed: a device's share of the batch is the same as every other's.
+    All devices online are used, as in the measurement, even if a row is slower than the one before it. Between and
+    beyond rows, the nearest row below counts. Fewer devices than the first row, or than ``fewest``, cannot train. A
+    table does not say how the batch is divided: equal shares are assumed.
     """
 
     n_devices: int
     samples_per_s: Mapping[int, float]
-    """Samples a second by the number of devices."""
+    """Samples per second by number of devices."""
     batch: float
-    """Samples of a step."""
+    """Samples per step."""
     fewest: int = 0
-    """Fewer devices do not train; below the table's first row its speed counts."""
+    """Minimum number of devices. Below the table's first row, that row's speed counts."""
     redundant_share: float = 0.0
-    """Share of a step that is redundant work."""
+    """Share of a step spent on redundant work."""
     pipeline: int = 1
-    """Only whole pipelines of so many devices serve; the others stand by."""
+    """Devices per pipeline. Only whole pipelines are used, and the other devices stand by."""
     standby_counts: bool = False
-    """Whether those that stand by count for the speed, as in Bamboo's simulator."""
+    """True if standby devices count towards the speed, as in Bamboo's simulator."""
     whole_ms: bool = False
-    """Whether steps are cut to whole milliseconds, as some simulators do."""
+    """True if step times are truncated to whole milliseconds, as in some simulators."""
     _like: dict[int, Operation] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -51,12 +51,12 @@ class TableFleet:
         for n, rate in self.samples_per_s.items():
             if rate > 0 and not SHORTEST_S <= self.batch / rate < math.inf:
                 raise PlanError(
-                    f"table: {counted(n, 'device')} at {rate:g} samples a second take {self.batch / rate:.3g} s for a "
-                    f"batch of {self.batch:g}; wanted {SHORTEST_S:g} s or more"
+                    f"table: {counted(n, 'device')} at {rate:g} samples per second take {self.batch / rate:.3g} s "
+                    f"for a batch of {self.batch:g}; wanted {SHORTEST_S:g} s or more"
                 )
 
     def _rate(self, n: int) -> float:
-        """Samples a second of so many devices; 0 where they cannot train."""
+        """Return samples per second of ``n`` devices, 0 if they cannot train."""
         rows = sorted(self.samples_per_s)
         if n < (self.fewest or rows[0]):
             return 0.0
@@ -67,7 +67,7 @@ class TableFleet:
         return int(seconds * 1000) / 1000 if self.whole_ms else seconds
 
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """All that are there, or as many as make whole pipelines; None where they are too few."""
+        """Use all devices online, or as many as form whole pipelines. None if they are too few."""
         n = len(present)
         serving = present if n % self.pipeline == 0 else frozenset(sorted(present)[: n - n % self.pipeline])
         counted = n if self.standby_counts else len(serving)
@@ -80,43 +80,45 @@ class TableFleet:
         return None if like.step_s == math.inf or not serving else like.by(serving)
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """The devices that are left, each with its share of the batch, at the same step."""
+        """Return the remaining devices, each with its share of the batch, with the same step time."""
         left = operation.devices - lost
         if len(left) < (self.fewest or min(self.samples_per_s)):
             return None
         return replace(operation, devices=left, samples=operation.samples * len(left) / len(operation.devices))
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """The devices that are left do all the work: at the table's speed for so many."""
+        """Return the remaining devices doing all the work, at the table's speed for their number."""
         return self.operation(operation.devices - lost)
 
     def shared(
         self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
-        """A table has no other way for so many devices than its own."""
+        """Return None: a table knows only one way to use a number of devices."""
         return None
 
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
-        """Whether somebody is left of each stage."""
+        """Return True if every stage has a device left."""
         if self.pipeline == 1:
             return not operation.devices <= lost
         left = operation.devices - lost
         return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
 
     def grid(self, operation: Operation) -> IntArray:
-        """Pipelines of so many devices in their order; without pipelines, all are of one stage."""
+        """Return pipelines of ``pipeline`` devices, in order. Without pipelines, all devices are of one stage."""
         devices = np.array(sorted(operation.devices | operation.left), dtype=np.int64)
         if self.pipeline == 1:
             return devices[None]
         return devices[: len(devices) - len(devices) % self.pipeline].reshape(-1, self.pipeline).T
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
-        """Unknown to a table: it is part of the seconds of a restart or of regrouping."""
+        """Return 0: a table counts moving as part of a restart or a regrouping."""
         return 0.0
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
-        """The fastest row of at most so many devices; where the batch may shrink, also the devices' share of a larger
-        one."""
+        """Return the fastest row with at most this many devices.
+
+        If the batch may shrink, these devices' share of a larger row counts too.
+        """
         return self._most_of(len(present), full_batch)
 
     @kept

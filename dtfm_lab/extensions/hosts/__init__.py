@@ -1,7 +1,7 @@
-"""Several hosts: run folders from which each starts its workers, and a plan for other frameworks and schedulers.
+"""Runs on several hosts: run folders from which each host starts its workers, and plans for other frameworks.
 
-``export`` writes a run folder, from which ``hosted`` starts the workers of every host; ``rendezvous`` connects those to
-the coordinator. ``launchers`` writes a plan for another framework. Only ``hosted`` loads torch.
+``export`` writes a run folder, ``hosted`` starts the workers of one host from it, and ``rendezvous`` connects them to
+the coordinator. ``launchers`` writes a plan for another framework and its schedulers. Only ``hosted`` loads torch.
 """
 
 from dtfm_lab.domain.extension import Extension

@@ -29,9 +29,9 @@ from dtfm_lab.runtime.protocol.run_options import RunSettings
 
 PAGE = ".html"
 EXPORTED = with_help(command_line_options(RunSettings), iterations="Iterations to train.")
-"""Options of a run that an exported run folder holds."""
+"""Run options that an exported run folder stores."""
 TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
-"""Options that a folder for another framework takes, too."""
+"""Options that also apply to a folder for another framework."""
 
 
 @click.command()
@@ -45,15 +45,15 @@ TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
     "targets",
     multiple=True,
     type=click.Choice(TARGETS),
-    help="Write a folder for a framework of one's own, and any schedulers that start it.",
+    help="Write a folder for another training framework, and for schedulers that start it.",
 )
 @gathered(EXPORTED, into="options", iterations=5, clock="real")
 @click.option("--hosts", "hosts_path", type=click.Path(), help="YAML: which host runs which devices, at which address.")
-@click.option("--per-host", type=int, help="Without --hosts: so many devices a host; 1 by default.")
-@click.option("--port", default=PORT, show_default=True, help="Of the first host, where the others connect.")
-@click.option("--await", "await_s", default=AWAIT_S, show_default=True, help="Seconds for a lost host to come back.")
+@click.option("--per-host", type=int, help="Devices per host, without --hosts. Default: 1.")
+@click.option("--port", default=PORT, show_default=True, help="Port of the first host, to which the others connect.")
+@click.option("--await", "await_s", default=AWAIT_S, show_default=True, help="Seconds for a lost host to return.")
 @click.option(
-    "--silent", "silent_s", default=SILENT_S, show_default=True, help="Seconds after which a silent link is lost."
+    "--silent", "silent_s", default=SILENT_S, show_default=True, help="Seconds until a silent connection is lost."
 )
 @click.option("--force", is_flag=True, help="Overwrite an earlier run folder.")
 @json_option
@@ -74,16 +74,16 @@ def export(
 ) -> None:
     """Write what hosts need to run PLAN, or a page to look at it.
 
-    For hosts that is a folder with a line that starts each of them. Where the output ends in .html it is one file for
-    any browser, with map, Gantt chart and player, which needs neither Python nor a network. With --to it is a folder
-    that runs the plan in another framework; what that cannot express is said, with its price.
+    By default this is a run folder, with one command line per host. If the output ends in .html, it is a page for any
+    browser, with map, Gantt chart and player, which needs neither Python nor a network. With --to it is a folder that
+    runs the plan in another framework. The command then lists what that framework cannot express, and what it costs.
     """
     if folder.lower().endswith(PAGE):
         return _export_page(context, plan_file, folder, schedule, as_json)
     if hosts_path is not None and per_host is not None:
         raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
     if targets:
-        _require_alone(context, "is of a run folder; wanted --to without it", *TO_OPTIONS)
+        _require_alone(context, "is only for run folders; wanted --to without it", *TO_OPTIONS)
         plan = _under(files.load_plan(plan_file), schedule)
         how = {"hosts_path": hosts_path, "per_host": per_host, "port": waiting["port"]}
         return _export_to(launched(plan, targets, **how), targets, folder, force, as_json)
@@ -98,7 +98,7 @@ def export(
     if reductions := describe_reductions(spec):
         out.print(reductions)
     out.print(
-        f"{written}: {counted(len(spec.workers), 'worker')} on {counted(len(hosts), 'host')}; what to do is in "
+        f"{written}: {counted(len(spec.workers), 'worker')} on {counted(len(hosts), 'host')}; instructions are in "
         f"{written / 'README.md'}"
     )
     for name, line in lines.items():
@@ -106,7 +106,7 @@ def export(
 
 
 def _export_to(of: Launched, targets: tuple[str, ...], folder: str, force: bool, as_json: bool) -> None:
-    """Write the folder of a plan in another framework, and say how to start it and what is not as planned."""
+    """Write the folder of a plan for another framework. Report how to start it and what differs from the plan."""
     path = write_launch(of, targets, folder, overwrite=force)
     written = sorted(one.name for one in path.iterdir())
     lines = {host.name: f"bash launch.sh {host.name}" for host in of.hosts}
@@ -130,7 +130,7 @@ def _export_to(of: Launched, targets: tuple[str, ...], folder: str, force: bool,
 
 def _export_page(context: click.Context, plan_file: str, path: str, schedule: str | None, as_json: bool) -> None:
     """Write PLAN as a page, under its own schedule or another. Raises UsageError for options of a run folder."""
-    _require_alone(context, f"is of a run folder; wanted {path} without it")
+    _require_alone(context, f"is only for run folders; wanted {path} without it")
     written = files.save(_under(files.load_plan(plan_file), schedule), path)
     n_bytes = written.stat().st_size
     if as_json:
@@ -143,7 +143,7 @@ def _under(plan: Plan, schedule: str | None) -> Plan:
 
 
 def _require_alone(context: click.Context, complaint: str, *others: str) -> None:
-    """Raises UsageError for an option that was given and is of another kind of output."""
+    """Raise UsageError for an option that does not apply to this kind of output."""
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if wrong := sorted(given - {"plan_file", "folder", "schedule", "as_json", *others}):
         option = next(each for each in context.command.params if each.name == wrong[0])

@@ -1,12 +1,12 @@
-"""Writes a run folder: all that real hosts need to run a plan. It imports no torch.
+"""Write a run folder with everything that hosts need to run a plan. Does not import torch.
 
 ::
 
     run/
       README.md         instructions, step by step
       spec.json         the RunSpec, with the secret by which its processes authenticate: keep it private
-      certificate.pem   by which its hosts know each other, with key.pem: keep that private
-      plan.json         its plan
+      certificate.pem   by which its hosts recognise each other, with key.pem: keep that private
+      plan.json         the plan
       text.txt          the training text, if the run has its own
       run.json          the workers of each host, the coordinator's address, and how long it waits
       hosts.yaml        the devices of each host; edit it and export again with --hosts
@@ -44,18 +44,17 @@ from dtfm_lab.runtime.protocol.certificates import (
 from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings, RunSpec
 
 PORT = 29400
-"""The port on which the coordinator listens."""
+"""Port on which the coordinator listens."""
 
 
 @takes_options(RunSettings, noun="option of an export")
 def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any) -> RunSpec:
-    """The run of a plan on hosts, on the real clock where none is given, for 5 iterations.
+    """Return the run of a plan on hosts. Defaults: the real clock and 5 iterations.
 
-    As in a local run, a proxy replaces a model that workers cannot train. ``checkpoint_folder`` is a path on the hosts,
-    a relative one in the run folder; the others are paths here.
+    As in a local run, a proxy replaces a model that workers cannot train. ``checkpoint_folder`` is a path on the hosts.
+    If relative, it lies in the run folder. Other paths are paths on this machine.
 
-    Raises a LabError of one line if hosts could not run it. What this machine has, such as memory and GPUs, is
-    irrelevant.
+    Raises a LabError of one line if hosts could not run it. Memory and GPUs of this machine do not matter.
     """
     defaults: dict[str, Any] = {"iterations": 5, "clock": "real"}
     settings = RunSettings(**(defaults | options))
@@ -80,11 +79,11 @@ def export(
     silent_s: float = SILENT_S,
     overwrite: bool = False,
 ) -> Path:
-    """Write the run folder; an earlier one is overwritten only where that is asked for.
+    """Write the run folder. With ``overwrite``, it may replace an earlier one.
 
-    ``await_s`` and ``silent_s`` are seconds for a lost worker to come back, and without an acknowledgement until a
-    connection is lost. Raises LabError if the folder holds files, naming them, or cannot be written, or if a number is
-    out of range.
+    ``await_s`` is how long the run waits for a lost worker to return. ``silent_s`` is how long a connection may go
+    without an acknowledgement before it counts as lost. Raises LabError if the folder holds files, naming them, if it
+    cannot be written, or if a number is out of range.
     """
     if not 0 < port < 65536:
         raise LabError(f"port is {port}; wanted 1 to 65535")
@@ -123,7 +122,7 @@ def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
     with explained(str(folder)):
         held = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
         if held and "run.json" not in held:
-            raise FileError(f"{folder}: is a folder of something else; wanted a new one, or an earlier run folder")
+            raise FileError(f"{folder}: holds other files; wanted a new folder, or an earlier run folder")
         if held and not overwrite:
             raise FileError(
                 f"{folder}: an earlier run folder is there, with {', '.join(held)}; "
@@ -137,16 +136,16 @@ def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
 
 
 def host_command(host: RunHost, folder: str = ".") -> str:
-    """The command line that starts the workers of one host; on the first host the coordinator, too."""
+    """Return the command line that starts the workers of one host. On the first host it also starts the coordinator."""
     return f"python3 -m dtfm_lab.extensions.hosts.hosted {quote(folder)} --host {host.name}"
 
 
 def readme(spec: RunSpec, hosts: Sequence[RunHost], port: int, await_s: float, silent_s: float) -> str:
-    """The instructions, step by step."""
+    """Return the instructions, step by step."""
     plan, folder = spec.plan, spec.checkpoint_folder
     table = [f"| {host.name} | {host.address} | {_describe_workers(spec, host).replace('|', '/')} |" for host in hosts]
     links = (
-        "The links are those between the hosts, as they are: the drawn ones are not emulated."
+        "Messages use the real links between the hosts. The links of the network file are not emulated."
         if spec.clock == "real"
         else f"On the {spec.clock} clock the specified links are emulated by timestamps."
     )
@@ -173,12 +172,12 @@ def _what_is_encrypted(spec: RunSpec) -> str:
         return "All connections of the run are encrypted (TLS, by the certificate of this folder)."
     return (
         "Orders, events and headers are encrypted (TLS, by the certificate of this folder). Contents of messages are "
-        "not, as they cross process groups: let it be a network of your own, or a VPN."
+        "not, because they use torch process groups: use a private network or a VPN."
     )
 
 
 def run_script(spec: RunSpec, host: RunHost) -> str:
-    """A shell script that starts the workers of one host, wherever the run folder is."""
+    """Return a shell script that starts the workers of one host. It works wherever the run folder lies."""
     return f"""#!/bin/sh
 # Host {host.name}: {_describe_workers(spec, host)}
 set -eu

@@ -1,4 +1,5 @@
-"""A plan while it is written for a training framework: what that cannot express is given up, each with its price."""
+"""Translate a plan for a training framework: what the framework cannot express is replaced, and the cost is
+reported."""
 
 import contextlib
 from collections.abc import Mapping
@@ -15,9 +16,9 @@ from dtfm_lab.domain.units import counted, signed_share
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 BY_PIPELINE = "rank = pipeline x stages + stage"
-"""The order of ranks of the lab's plans (``Plan.rank_map``), and of Megatron-LM with ``--use-tp-pp-dp-mapping``."""
+"""The order of ranks in the lab's plans (``Plan.rank_map``), and of Megatron-LM with ``--use-tp-pp-dp-mapping``."""
 BY_STAGE = "rank = stage x replicas + pipeline"
-"""The order of torchtitan's mesh (``ParallelDims.build_mesh``: pp, dp, tp) and of DeepSpeed's
+"""The order of ranks in torchtitan's mesh (``ParallelDims.build_mesh``: pp, dp, tp) and in DeepSpeed's
 ``PipeDataParallelTopology``."""
 TORCHRUN = (
     'torchrun --nnodes="$NNODES" --node-rank="$1" --nproc-per-node="$2" \\\n    '
@@ -27,33 +28,34 @@ ZERO = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3}
 
 
 class Expressed:
-    """A plan as a framework has it, while it is written: what is given up, and what takes its place."""
+    """A plan being translated for a framework: what is lost, and what replaces it."""
 
     def __init__(self, plan: Plan, framework: str) -> None:
         self.plan, self.framework = plan, framework
         self.job = plan.job
-        """The job as the framework has it so far."""
+        """The job as the framework will run it, so far."""
         self.lost: list[str] = []
         self.priced = 0
 
     @cached_property
     def own_s(self) -> float | None:
-        """Seconds of an iteration of the plan as it is; None where it cannot be simulated."""
+        """Seconds of an iteration of the original plan, None if it cannot be simulated."""
         return seconds_of(self.plan, self.plan.job)
 
     @property
     def tensor_parallel(self) -> int:
-        """GPUs that share each layer."""
+        """Number of GPUs that share each layer."""
         return self.plan.job.tensor_parallel or 1
 
     def inside(self, *known: str) -> None:
-        """Refuse a parallelism within hosts that the framework is not told of; without its GPUs the plan is another."""
+        """Refuse a parallelism within hosts that the framework lacks. Without its GPUs, the plan would be a
+        different one."""
         for what in ("context_parallel", "expert_parallel"):
             if what not in known and (degree := getattr(self.job, what)) > 1:
                 raise self.refuse(f"{what} is {degree}; wanted 1, or --to megatron")
 
     def lose(self, what: str, **instead: Any) -> None:
-        """Give up what the framework lacks, with other fields of the job in its place: what that alone costs."""
+        """Replace something that the framework lacks by other fields of the job, and report what this alone costs."""
         price = self._price(self.plan.job.with_fields(**instead)) if instead else None
         self.job = self.job.with_fields(**instead)
         self.priced += price is not None
@@ -63,7 +65,7 @@ class Expressed:
         return LabError(f"--to {self.framework}: {what}")
 
     def evenly(self) -> None:
-        """Give every replica equally many micro-batches, as all frameworks do."""
+        """Give every replica the same number of micro-batches, as all frameworks do."""
         job = self.job
         if len(set(job.microbatch_counts)) == 1:
             return
@@ -79,7 +81,7 @@ class Expressed:
         self.lose(what, microbatches_per_replica=None, global_batch=batch)
 
     def usual(self) -> None:
-        """Give up what no framework has: unequal shares, compressed messages and local updates."""
+        """Replace what no framework has: unequal shares of the batch, compressed messages and local updates."""
         self.evenly()
         job, name = self.job, self.framework
         if job.codes_activations or job.codes_gradients:
@@ -93,17 +95,17 @@ class Expressed:
             )
             self.lose(what, synchronise_every=1, fragments=1, fragment_delay=0)
         if job.modelled().frozen_elements:
-            self.lose(f"adapters are trained; {name} is told of none, so they are your script's")
+            self.lose(f"adapters are trained; {name} has no setting for them, so your script must add them")
         kinds = sorted({self.plan.topology.devices[int(d)].gpu for d in self.plan.placement.devices.flat})
         if len(kinds) > 1:
             self.lose(
-                f"devices are {', '.join(kinds)}; {name} takes them for alike, and only the order of hosts differs"
+                f"devices are {', '.join(kinds)}; {name} treats them as equal, and only the order of hosts differs"
             )
 
     def schedules(self, known: Mapping[str, str], *, in_groups: bool = False) -> str:
-        """The framework's name of the schedule; 1f1b takes the place of those that it lacks.
+        """Return the framework's name of the schedule. 1f1b replaces those that it lacks.
 
-        ``in_groups`` says that it interleaves nothing but groups of as many micro-batches as there are stages.
+        With ``in_groups``, interleaving needs a number of micro-batches that is a multiple of the number of stages.
         """
         job = self.job
         if job.n_stages == 1:
@@ -117,44 +119,45 @@ class Expressed:
         return known[self.job.schedule_name]
 
     def sharded(self, *known: str) -> str:
-        """How replicas split states: the plan's way, or the nearest of those that the framework knows."""
+        """Return how replicas shard state: as in the plan, or the closest way that the framework knows."""
         found = self.job.sharding or "none"
         if found not in known:
             taken = min(known, key=lambda each: (abs(ZERO[each] - ZERO[found]), -ZERO[each]))
-            self.lose(f"sharding is {found}; {self.framework} is given {taken}", sharding=taken)
+            self.lose(f"sharding is {found}; {self.framework} uses {taken}", sharding=taken)
         return self.job.sharding or "none"
 
     def recomputed(self, *known: str) -> str:
         found = self.job.checkpoints
         if found not in known:
-            what = f"checkpointing is {found}; {self.framework} computes each block again"
+            what = f"checkpointing is {found}; {self.framework} recomputes each block"
             self.lose(what, checkpointing="block", recompute=False)
         return self.job.checkpoints
 
     def precise(self, **known: str) -> str:
-        """The framework's name of the precision; the nearest one takes the place of those that it lacks."""
+        """Return the framework's name of the precision. The closest one replaces those that it lacks."""
         found = self.job.dtype
         if found not in known:
             taken = "fp32" if found == "fp64" else "bf16"
-            self.lose(f"numbers are {found}; {self.framework} is given {taken}", dtype=taken)
+            self.lose(f"precision is {found}; {self.framework} uses {taken}", dtype=taken)
         return known[self.job.dtype]
 
     def sizes(self, *families: str) -> dict[str, Any]:
-        """Sizes of the model as the lab's builder of its family takes them. Raises LabError for another model."""
+        """Return the arguments of the lab's builder for the model's family. Raises LabError for another model."""
         model = self.job.modelled()
         if model.frozen_elements:
-            raise self.refuse(f"model {model.name} has adapters; wanted one that is trained whole")
+            raise self.refuse(f"model {model.name} has adapters; wanted full training, without adapters")
         blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
         if model.family in families:
-            with contextlib.suppress(JobError):  # such as of a latent attention, whose sizes its numbers do not tell
+            with contextlib.suppress(JobError):  # such as latent attention, whose sizes do not follow from its layers
                 build, sizes = (moe, moe_sizes(model)) if model.n_experts else family_sizes(model, blocks[0])
                 if build(**sizes).layers == model.layers:
                     return sizes
-        own = " with sizes of its own" if model.family in families else ""
+        own = " with custom sizes" if model.family in families else ""
         raise self.refuse(f"model {model.name} is of family {model.family}{own}; wanted one of {', '.join(families)}")
 
     def blocks(self) -> list[int]:
-        """Blocks of each stage, also of those that interleave: stage s is on device s modulo the pipeline's length."""
+        """Return the number of blocks of each stage. With interleaving, stage s is on device s modulo the pipeline's
+        length."""
         interleaves = self.job.schedule_name == "interleaved-1f1b" and self.job.n_stages > 1
         n = self.job.n_stages * (self.job.stages_per_device if interleaves else 1)
         return [sum(layer.kind is LayerKind.BLOCK for layer in layers) for layers in self.job.layers_of(n)]
@@ -168,31 +171,31 @@ class Expressed:
         )
 
     def losses(self) -> tuple[str, ...]:
-        """A line for each thing that was given up, and where several have a price, one for all of them."""
+        """Return one line per loss, and the total cost if several have one."""
         together = self._price(self.job) if self.priced > 1 else None
         return (*self.lost, *([f"all together: {together}"] if together else []))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrameworkLaunch:
-    """What a framework is told of a plan."""
+    """A plan as a framework reads it."""
 
     order: str
-    """How it numbers its ranks: ``BY_PIPELINE`` or ``BY_STAGE``."""
+    """How ranks are numbered: ``BY_PIPELINE`` or ``BY_STAGE``."""
     script: str
-    """What each process runs, with its arguments, in a shell."""
+    """The shell command of each process, with its arguments."""
     job: Job
-    """As the framework has it."""
+    """The job as the framework runs it."""
     lost: tuple[str, ...] = ()
     files: Mapping[str, str]
-    """Text by name, without the header of comments."""
+    """Texts by file name, without the header of comments."""
     starter: str = TORCHRUN
     equal: bool = False
-    """Whether each call of the starter has to start as many processes as the others."""
+    """True if each call of the starter has to start the same number of processes."""
 
 
 def seconds_of(plan: Plan, job: Job) -> float | None:
-    """Seconds of an iteration of this placement with another job; None where that cannot be simulated."""
+    """Return the seconds of an iteration of this placement with another job, None if it cannot be simulated."""
     try:
         return iteration_seconds(plan.changed(job=job))
     except LabError:

@@ -1,7 +1,7 @@
-"""What a plan is in a training framework of one's own: its arguments or its configuration, and what it cannot express.
+"""Write a plan for other training frameworks: arguments or configuration, and what the framework cannot express.
 
-Each framework is a function of an ``Expressed`` plan. What the framework lacks it gives up, with what takes its place,
-so that the lab can say what that costs.
+Each framework is a function of an ``Expressed`` plan. It replaces what the framework lacks, so the lab can report what
+that costs.
 """
 
 import json
@@ -24,7 +24,7 @@ ACCELERATE = (
 
 
 def script(of: Expressed) -> FrameworkLaunch:
-    """A script of one's own under torchrun, which finds all that it has to know in its environment: nothing is lost."""
+    """Your own script under torchrun. It finds the whole plan in environment variables, so nothing is lost."""
     job = of.job
     arguments = {
         "N_STAGES": job.n_stages,
@@ -48,27 +48,27 @@ def script(of: Expressed) -> FrameworkLaunch:
 
 
 def torchtitan(of: Expressed) -> FrameworkLaunch:
-    """A module of torchtitan 0.3.0's registry of configurations, which are Python: ``--module plan --config plan``."""
+    """A Python module for torchtitan 0.3.0's registry of configurations: ``--module plan --config plan``."""
     of.usual()
     of.inside("context_parallel")
     sizes = of.sizes("llama")
     if sizes["head_dim"] or any(sizes[what] for what in ("qkv_bias", "attention_out_bias", "mlp_bias", "qk_norm")):
         name = of.job.modelled().name
-        raise of.refuse(f"model {name} has biases, wide heads or norms of queries; wanted a Llama without")
+        raise of.refuse(f"model {name} has biases, custom head sizes or query norms; wanted a Llama without them")
     if sizes["tied"] and of.job.n_stages > 1:
-        what = "embedding and head are tied; torchtitan ties them without a pipeline only"
+        what = "embedding and head are tied; torchtitan only ties them without a pipeline"
         of.lose(what, model=llama(**sizes | {"tied": False}, name=of.job.modelled().name))
         sizes["tied"] = False
     schedule = of.schedules({"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"})
     if schedule == "1F1B" and of.job.n_microbatches < of.job.n_stages:  # refused by torch's Schedule1F1B
         few = f"{counted(of.job.n_microbatches, 'micro-batch')} on {counted(of.job.n_stages, 'stage')}"
-        of.lose(f"the schedule is 1f1b of {few}; torchtitan is given gpipe", schedule="gpipe", warmups=None)
+        of.lose(f"the schedule is 1f1b of {few}; torchtitan uses gpipe", schedule="gpipe", warmups=None)
         schedule = "GPipe"
     sharding = of.sharded("none", "zero-2", "zero-3")
     checkpointing = of.recomputed("none", "selective", "block")
     dtype = of.precise(bf16="bfloat16", fp32="float32")
     if of.job.gradients_in != "fp32":
-        of.lose(f"gradients are {of.job.gradients_in}; torchtitan has them in fp32", gradient_dtype="fp32")
+        of.lose(f"gradients are {of.job.gradients_in}; torchtitan keeps them in fp32", gradient_dtype="fp32")
     job = of.job
     shards = 1 if sharding == "none" else job.n_replicas
     policy = {"none": "None", "selective": "SelectiveAC.Config()", "block": "FullAC.Config()"}[checkpointing]
@@ -98,13 +98,13 @@ def torchtitan(of: Expressed) -> FrameworkLaunch:
 
 
 def megatron(of: Expressed) -> FrameworkLaunch:
-    """Megatron-LM's arguments, with the mapping of ranks that is the plan's own."""
+    """Arguments for Megatron-LM, with the plan's own mapping of ranks."""
     of.usual()
     sizes = of.sizes("gpt", "llama", "moe")
-    of.schedules({"1f1b": "", "interleaved-1f1b": ""}, in_groups=True)  # of micro-batches, as many as stages
+    of.schedules({"1f1b": "", "interleaved-1f1b": ""}, in_groups=True)  # groups of n_stages micro-batches
     sharding = of.sharded("none", "zero-1")
     if of.job.modelled().family == "moe" and of.tensor_parallel > 1 and not of.job.sequence_parallel:
-        what = "sequence_parallel is off; megatron trains no experts with tensor parallelism without it"
+        what = "sequence_parallel is off; megatron cannot train experts with tensor parallelism without it"
         of.lose(what, sequence_parallel=True)
     dtype = of.precise(bf16="bf16", fp16="fp16", fp32="")
     checkpointing = of.recomputed("none", "block", "stage")
@@ -138,7 +138,7 @@ def megatron(of: Expressed) -> FrameworkLaunch:
         **(gated if model.family != "gpt" else {}),
         "untie-embeddings-and-output-weights": not sizes["tied"],
         **({dtype: True, "accumulate-allreduce-grads-in-fp32": job.gradients_in == "fp32"} if dtype else {}),
-        "grad-reduce-in-bf16": dtype == "bf16" and job.gradients_in != "fp32",  # fp32 where it is not told
+        "grad-reduce-in-bf16": dtype == "bf16" and job.gradients_in != "fp32",  # the default is fp32
         "use-distributed-optimizer": sharding == "zero-1",
         "overlap-grad-reduce": job.overlap,
         "sequence-parallel": job.sequence_parallel and of.tensor_parallel > 1,
@@ -152,13 +152,14 @@ def megatron(of: Expressed) -> FrameworkLaunch:
     text = "".join(f"--{name}\n" if value is True else f"--{name} {value}\n" for name, value in arguments.items())
     run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
     files = {"megatron.args": text}
-    shared = of.tensor_parallel > 1 or job.context_parallel > 1  # refused without, on GPUs before Blackwell
+    # on GPUs before Blackwell, Megatron-LM requires this variable with tensor or context parallelism
+    shared = of.tensor_parallel > 1 or job.context_parallel > 1
     starter = ("CUDA_DEVICE_MAX_CONNECTIONS=1 " if shared else "") + TORCHRUN
     return FrameworkLaunch(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files=files, starter=starter)
 
 
 def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """Megatron-LM's arguments of experts, and of expert parallelism over data-parallel ranks."""
+    """Return Megatron-LM's arguments for experts, and for expert parallelism over data-parallel ranks."""
     dense = sizes["n_dense"]
     return {
         "expert-model-parallel-size": job.expert_parallel,
@@ -173,20 +174,21 @@ def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deepspeed(of: Expressed) -> FrameworkLaunch:
-    """A ds_config.json. The cut into stages is the script's, by ``PipelineModule``, which divides layers evenly."""
+    """A ds_config.json. Your script divides the model into stages with ``PipelineModule``, which divides layers
+    evenly."""
     of.usual()
     of.inside()
     job = of.job
     if job.n_stages > 1:
         if of.tensor_parallel > 1:
             raise of.refuse(
-                f"tensor parallelism of {job.tensor_parallel} beside {counted(job.n_stages, 'stage')} is the model's "
-                "own work in DeepSpeed; wanted 1, or --to megatron"
+                f"tensor parallelism of {job.tensor_parallel} with {counted(job.n_stages, 'stage')} needs support in "
+                "the model; wanted 1, or --to megatron"
             )
         even = job.with_fields(blocks_per_stage=None)
         if job.stage_layers != even.stage_layers:
             cut = " ".join(map(str, of.blocks()))
-            what = f"stages have {cut} blocks; DeepSpeed's PipelineModule cuts evenly"
+            what = f"stages have {cut} blocks; DeepSpeed's PipelineModule divides evenly"
             of.lose(what, blocks_per_stage=None)
     of.schedules({"1f1b": ""})
     sharding = of.sharded(*(("none", "zero-1") if job.n_stages > 1 else ZERO))
@@ -211,11 +213,10 @@ def deepspeed(of: Expressed) -> FrameworkLaunch:
 
 
 def accelerate(of: Expressed) -> FrameworkLaunch:
-    """An accelerate configuration: DDP, or FSDP2 with its parallelism. It has no pipeline of its own."""
+    """A configuration for accelerate: DDP, or FSDP2 with its parallelism. accelerate has no pipelines."""
     if of.job.n_stages > 1:
-        raise of.refuse(
-            f"accelerate has no pipeline and the plan {counted(of.job.n_stages, 'stage')}; wanted 1, or --to megatron"
-        )
+        stages = counted(of.job.n_stages, "stage")
+        raise of.refuse(f"accelerate has no pipeline, but the plan has {stages}; wanted 1, or --to megatron")
     of.usual()
     of.inside()
     tensor_parallel = of.tensor_parallel
@@ -247,7 +248,7 @@ def accelerate(of: Expressed) -> FrameworkLaunch:
                 "parallelism_config_tp_size": tensor_parallel,
             }
     elif checkpointing == "block":
-        of.lose("checkpointing is block; with DDP it is your model's own, such as gradient_checkpointing_enable()")
+        of.lose("checkpointing is block; with DDP your model must enable it, as with gradient_checkpointing_enable()")
     return FrameworkLaunch(
         order=BY_PIPELINE,
         script='"${TRAIN:-train.py}"',

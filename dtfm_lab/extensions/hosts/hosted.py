@@ -1,11 +1,11 @@
-"""One host of a run on several: an agent, which starts the host's workers and, on the first host, the coordinator.
+"""One host of a run on several hosts: an agent that starts the host's workers, and on the first host the coordinator.
 
 ``python -m dtfm_lab.extensions.hosts.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
-The agent loads torch once and forks these processes from itself, so that a lost one is there again at once. It computes
-nothing, because a fork copies one thread only. It opens no port: which worker a process is follows from the folder.
+The agent loads torch once and forks these processes, so it can restart a lost one at once. It computes nothing itself,
+because a fork copies only one thread. It opens no port: the folder says which worker a process is.
 
 The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost takes
-its rank again and gets its state from a replica or a checkpoint. A coordinator that is lost begins again at the newest
+its rank again and gets its state from a replica or a checkpoint. A coordinator that is lost resumes from the newest
 checkpoint in the run's folder.
 """
 
@@ -40,19 +40,20 @@ from dtfm_lab.runtime.protocol.processes import (
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 COORDINATOR = -1
-"""Takes the place of a rank."""
+"""Used in place of a rank."""
 MOST_IN_VAIN = 5
-"""Times that a process is started again without having joined the run."""
+"""Maximum number of restarts of a process that ends before it joins the run."""
 LEAVE_S = 20.0
-"""Longest time for the other processes of a host to exit after the first that heard of the run's end."""
+"""Maximum seconds for the other processes of a host to exit once one of them knows that the run has ended."""
 POLL_S = 0.05
 
 Note = Callable[..., None]
-"""Tells the agent that a process has joined (``joined``: its rank), or that the run is over (``end``: status, why)."""
+"""Reports to the agent that a process has joined (``joined``: its rank), or that the run is over (``end``: status,
+reason)."""
 
 
 class HostAgent:
-    """The processes of one host; those that are lost are started again until the run is over."""
+    """The processes of one host. Lost ones are restarted until the run is over."""
 
     def __init__(self, folder: RunFolder, host: str) -> None:
         if host not in folder.hosts:
@@ -62,14 +63,14 @@ class HostAgent:
         self._notes, self._note_end = os.pipe()
         os.set_blocking(self._notes, False)
         self._ranks: dict[int, int] = {}
-        """By process id."""
+        """Rank by process id."""
         self._in_vain: dict[int, int] = {}
-        """By rank, how often its process has ended before it had joined."""
+        """Number of times in a row that the process of a rank ended before it joined."""
         self._end: tuple[int, str] | None = None
-        """Exit status of this host and why, once the run is over."""
+        """Exit status of this host and the reason, once the run is over."""
 
     def serve(self) -> int:
-        """Return the exit status of this host once the run is over; no process is left then."""
+        """Return the exit status of this host once the run is over and all its processes have ended."""
         from dtfm_lab.runtime.worker.local_run import prepare_to_fork  # loads torch
 
         prepare_to_fork(self._folder.spec)
@@ -81,7 +82,7 @@ class HostAgent:
             while self._end is None:
                 time.sleep(POLL_S)
                 ended = [self._ranks.pop(pid) for pid, _ in ended_children()]
-                self._take_notes()  # all notes of those that have ended are there
+                self._take_notes()  # a process that has ended has written all its notes
                 for rank in ended if self._end is None else ():
                     self._start_again(rank)
             deadline_s = time.monotonic() + LEAVE_S
@@ -105,10 +106,10 @@ class HostAgent:
     def _start_again(self, rank: int) -> None:
         self._in_vain[rank] = self._in_vain.get(rank, -1) + 1
         if self._in_vain[rank] == MOST_IN_VAIN:
-            self._end = 1, f"a process ended {MOST_IN_VAIN} times before it had joined the run"
+            self._end = 1, f"a process ended {MOST_IN_VAIN} times before it joined the run"
             return
         what = "the coordinator" if rank == COORDINATOR else f"worker {rank}"
-        _say(f"host {self._host}: {what} has ended and is started again")
+        _say(f"host {self._host}: {what} ended and is restarted")
         self._start(rank)
 
     def _take_notes(self) -> None:
@@ -121,7 +122,7 @@ class HostAgent:
                         self._end = status, why
 
     def _note(self, **values: Any) -> None:
-        os.write(self._note_end, json.dumps(values).encode() + b"\n")  # at once: it is shorter than a pipe's page
+        os.write(self._note_end, json.dumps(values).encode() + b"\n")  # atomic, because it is shorter than PIPE_BUF
 
     def _interrupt_coordinator(self, *_: object) -> None:
         for pid, rank in self._ranks.items():
@@ -129,7 +130,7 @@ class HostAgent:
                 os.kill(pid, signal.SIGINT)
 
     def _be(self, rank: int, agent: int) -> None:
-        """The body of a forked process."""
+        """Run the body of a forked process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         exit_with_parent(agent)
         try:
@@ -144,7 +145,7 @@ class HostAgent:
 
 def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
     """Be a worker until the coordinator orders the exit."""
-    from dtfm_lab.runtime.worker import worker  # torch, which the coordinator does without
+    from dtfm_lab.runtime.worker import worker  # loads torch, which the coordinator does not need
     from dtfm_lab.runtime.worker.own_host import OwnHost
 
     where, spec = f"the coordinator at {folder.address} port {folder.port}", folder.spec
@@ -155,12 +156,12 @@ def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
     except ConnectionLost as error:
         raise RunError(f"{where} {error}") from None
     except (OSError, EOFError):
-        sys.exit(1)  # the coordinator was lost just then, and may come back
+        sys.exit(1)  # the coordinator was lost just now and may return: the agent restarts this process
     note(joined=rank)
 
     def leave(order: Exit) -> int:
         note(end=[order.status, order.why])
-        with contextlib.suppress(OSError):  # the coordinator does not wait for ever to hear it
+        with contextlib.suppress(OSError):  # the coordinator may have stopped waiting
             joined.connection.send_bytes(json.dumps({"event": "exits", "rank": rank}).encode())
         return order.status
 
@@ -180,7 +181,7 @@ def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
 
 
 class Interrupts(CommandReader):
-    """The commands of a run that nobody but Ctrl-C commands: it ends the run on all hosts."""
+    """The commands of a run that accepts only Ctrl-C, which ends the run on all hosts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -197,7 +198,7 @@ class Interrupts(CommandReader):
 
 
 class RecordedOutput:
-    """Standard output that also records the events that are written to it."""
+    """Standard output that also records the events written to it."""
 
     def __init__(self, record: RunRecord, output: TextIO) -> None:
         self._record, self._output = record, output
@@ -237,7 +238,7 @@ def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
 
 
 def main() -> None:
-    """Exit with status 0 where the run is done, 1 where it failed, 2 where the input is wrong."""
+    """Exit with status 0 if the run is done, 1 if it failed, 2 if the input is wrong."""
     try:
         match sys.argv[1:]:
             case [path, "--host", host]:

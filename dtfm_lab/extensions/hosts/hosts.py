@@ -1,4 +1,4 @@
-"""Which host runs which devices of a plan: read from a file, from a run folder, or a fixed number of devices a host.
+"""Which host runs which devices of a plan: from a file, from a run folder, or a fixed number of devices per host.
 
 ::
 
@@ -8,7 +8,7 @@
       address: 10.0.0.1
       devices: [ada, barbara]
 
-Devices that the plan leaves idle may be listed or not.
+Devices that the plan does not use may be listed or omitted.
 """
 
 import os
@@ -30,7 +30,7 @@ from dtfm_lab.runtime.protocol.certificates import Certificates, certificates_in
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Names of hosts, which become folders and words of shell scripts."""
+"""Allowed names of hosts. They become folder names and words of shell scripts."""
 ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
@@ -44,7 +44,7 @@ TEXTS = Path(__file__).parent / "texts"
 
 
 def filled(file: str, /, **values: Any) -> str:
-    """A text of the folder ``texts`` with the values that it names in braces."""
+    """Return a text of the folder ``texts`` with its placeholders in braces filled in."""
     return (TEXTS / file).read_text(encoding="utf-8").format(**values)
 
 
@@ -54,7 +54,7 @@ class RunHost(Section):
     name: str
     address: str
     workers: tuple[int, ...]
-    """Ranks in the run, in the order of the host's processes."""
+    """Ranks of its workers, in the order of the host's processes."""
 
     def model_post_init(self, context: object) -> None:
         for what, text, pattern, wanted in (
@@ -71,7 +71,7 @@ class HostEntry(Section):
     name: str
     address: str
     interface: str | None = None
-    """In files of earlier versions the network interface to shape; nothing is done with it."""
+    """Unused. Files of earlier versions named the network interface to shape."""
     devices: list[str]
 
 
@@ -83,12 +83,12 @@ class HostsFile(Section):
 
 
 def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[RunHost, ...]:
-    """The hosts of a file that have workers of a run, starting with the host of worker 0; see ``read_hosts``."""
+    """Return the hosts of a file that have workers of a run, the host of worker 0 first; see ``read_hosts``."""
     return read_hosts(path, workers_by_device(spec), spec.plan.topology.names)
 
 
 def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: Collection[str]) -> tuple[RunHost, ...]:
-    """The hosts of a file that have workers, of which the ranks are given by device, starting with that of worker 0.
+    """Return the hosts of a file that have workers, the host of worker 0 first. ``workers`` maps devices to ranks.
 
     Raises FileError or LabError, naming the file, for a device that is missing, repeated or not in the network.
     """
@@ -120,13 +120,14 @@ def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: 
 
 
 def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[RunHost, ...]:
-    """Hosts of ``per_host`` devices in the network's order; the first device gives the host's name and address."""
+    """Return hosts of ``per_host`` devices, in the network's order. The first device gives a host its name and
+    address."""
     workers = workers_by_device(spec)
     return named_hosts(by_count([name for name in spec.plan.topology.names if name in workers], per_host), workers)
 
 
 def by_count(devices: Sequence[str], per_host: int) -> list[tuple[str, list[str]]]:
-    """So many devices a host, which has the name of its first one. Raises LabError."""
+    """Group devices into hosts of ``per_host``, each named after its first device. Raises LabError."""
     if not isinstance(per_host, int) or isinstance(per_host, bool) or per_host < 1:
         raise LabError(f"workers per host is {shortened(per_host)}; wanted 1 or more")
     firsts = range(0, len(devices), per_host)
@@ -134,7 +135,7 @@ def by_count(devices: Sequence[str], per_host: int) -> list[tuple[str, list[str]
 
 
 def named_hosts(groups: Iterable[tuple[str, Sequence[str]]], workers: Mapping[str, int]) -> tuple[RunHost, ...]:
-    """Hosts of these devices, under names and addresses that are safe in a shell script."""
+    """Return hosts of these devices, with names and addresses that are safe in a shell script."""
     hosts: list[RunHost] = []
     for given, devices in groups:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", given).strip("-.")
@@ -145,7 +146,7 @@ def named_hosts(groups: Iterable[tuple[str, Sequence[str]]], workers: Mapping[st
 
 
 def hosts_file(hosts: Sequence[RunHost], workers: Mapping[str, int]) -> str:
-    """The YAML that ``read_hosts`` reads, for the user to edit."""
+    """Return YAML for ``read_hosts``, for the user to edit."""
     named = {rank: device for device, rank in workers.items()}
     rows = [
         {"name": host.name, "address": host.address, "devices": [named[rank] for rank in host.workers]}
@@ -155,12 +156,12 @@ def hosts_file(hosts: Sequence[RunHost], workers: Mapping[str, int]) -> str:
 
 
 def workers_by_device(spec: RunSpec) -> dict[str, int]:
-    """The rank of the worker of each device that the plan uses."""
+    """Return the rank of the worker of each device that the plan uses."""
     return {spec.device_name(position, replica): rank for rank, (position, replica) in enumerate(spec.workers)}
 
 
 def _first_worker_first(hosts: Sequence[RunHost]) -> tuple[RunHost, ...]:
-    """Hosts with workers. The coordinator is where worker 0 is."""
+    """Return the hosts that have workers, that of worker 0 first, because the coordinator runs there."""
     serving = [host for host in hosts if host.workers]
     return tuple(sorted(serving, key=lambda host: 0 not in host.workers))
 
@@ -170,14 +171,14 @@ class RunFile(Section):
 
     dtfm_run: int
     workers: list[int]
-    """The ranks of all workers, host by host."""
+    """Ranks of all workers, host by host."""
     crew_address: str
-    """The coordinator's address; the key dates from its earlier name."""
+    """Address of the coordinator. The key dates from its earlier name."""
     crew_port: int = Field(ge=1, le=65535)
     hosts: list[RunHost]
     """The hosts, the coordinator's first."""
     await_s: float = Field(default=AWAIT_S, gt=0, allow_inf_nan=False)
-    """Seconds for a worker to come, or to come back."""
+    """Seconds for a worker to join, or to return."""
     silent_s: float = Field(default=SILENT_S, gt=0, allow_inf_nan=False)
     """Seconds without an acknowledgement after which a connection to the coordinator is lost."""
 
@@ -189,12 +190,12 @@ class RunFile(Section):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """What ``export`` wrote, as a process needs it."""
+    """The contents of a run folder, as a process needs them."""
 
     path: Path
     spec: RunSpec
     hosts: dict[str, tuple[int, ...]]
-    """By name, the ranks of its workers in the order of its processes; the coordinator's host is the first."""
+    """Ranks of each host's workers by host name, in the order of its processes. The coordinator's host is the first."""
     address: str
     """Address of the coordinator's host."""
     port: int
@@ -203,7 +204,7 @@ class RunFolder:
 
     @property
     def certificates(self) -> Certificates:
-        """Of the run, by which its hosts know each other."""
+        """Certificates by which the run's hosts recognise each other."""
         return certificates_in(self.path)
 
 

@@ -1,9 +1,9 @@
-"""A folder that starts a plan in a framework of one's own: a script for each host, and what schedulers need to call it.
+"""Write a folder that starts a plan in another framework: a script for each host, and files for schedulers.
 
 ::
 
     run/
-      launch.sh         ``launch.sh HOST`` starts what this host runs; its comments say what is lost
+      launch.sh         ``launch.sh HOST`` starts one host's processes; its comments list what is lost
       hosts.yaml        the devices of each host; edit it and export again with --hosts
       hostfile          hosts and slots in the order of ranks, for launchers that read one
       plan.py, ...      what the framework reads
@@ -34,38 +34,38 @@ class Agent(NamedTuple):
 
     host: RunHost
     rank: int
-    """Its own, among all agents."""
+    """Rank of the agent among all agents."""
     first_gpu: int
-    """GPUs of a host are numbered in the order of their ranks."""
+    """First GPU of the agent. The GPUs of a host are numbered in the order of their ranks."""
     processes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launched:
-    """A plan as a framework is told of it, on hosts."""
+    """A plan, translated for a framework, on hosts."""
 
     plan: Plan
     framework_launch: FrameworkLaunch
     hosts: tuple[RunHost, ...]
-    """In the order of their first ranks; their workers are placed devices, in the order of ranks."""
+    """Hosts in the order of their first ranks. Their workers are placed devices, in the order of ranks."""
     port: int
     framework: str
 
     @property
     def gpus(self) -> int:
-        """Processes of a placed device, which stands for so many GPUs."""
+        """Processes per placed device, one for each GPU that the device stands for."""
         return self.plan.job.group_gpus
 
     @property
     def whole(self) -> bool:
-        """Whether one agent a host is enough: its ranks follow each other, as torchrun numbers them."""
+        """True if one agent per host is enough, because the host's ranks are consecutive, as torchrun numbers them."""
         sizes = {len(host.workers) for host in self.hosts}
         follow = all(host.workers[-1] - host.workers[0] + 1 == len(host.workers) for host in self.hosts)
         return follow and (len(sizes) == 1 or not self.framework_launch.equal)
 
     @cached_property
     def agents(self) -> list[Agent]:
-        """In the order of ranks: one a host, or one a device, which can have any rank."""
+        """Agents in the order of ranks: one per host, or one per device, which can have any rank."""
         if self.whole:
             return [Agent(host, n, 0, len(host.workers) * self.gpus) for n, host in enumerate(self.hosts)]
         each = [
@@ -79,8 +79,8 @@ class Launched:
 
     @cached_property
     def lacks(self) -> str:
-        """What the worst device lacks of the memory for what the framework is told; empty where all have enough, or
-        where that cannot be counted."""
+        """How much memory the worst device lacks with the translated job. "" if all have enough, or if that cannot be
+        computed."""
         try:
             held = memory(self.plan.changed(job=self.framework_launch.job))
         except LabError:
@@ -89,7 +89,7 @@ class Launched:
 
     @property
     def header(self) -> list[str]:
-        """What stands at the top of every file."""
+        """The first lines of every file."""
         job, framework_launch = self.plan.job, self.framework_launch
         lost = [f"Not as planned: {line}" for line in framework_launch.lost]
         return [
@@ -97,7 +97,7 @@ class Launched:
             f"{counted(job.n_replicas, 'pipeline')} x {counted(self.gpus, 'GPU')}, for {self.framework}. Exported by "
             "dtfm_lab.",
             f"{framework_launch.order}; a placed device has {self.gpus} of these ranks, one after the other.",
-            *(lost or ["All of the plan is expressed."]),
+            *(lost or ["The whole plan is expressed."]),
             *([f"Out of memory: {self.lacks}."] if self.lacks else []),
         ]
 
@@ -106,21 +106,21 @@ class Launched:
 
     @property
     def files(self) -> dict[str, str]:
-        """What the framework reads, under the header where it knows comments."""
+        """What the framework reads, under the header if the format has comments."""
         files = self.framework_launch.files.items()
         return {name: text if name.endswith(".json") else self.commented(text) for name, text in files}
 
     def per_host(self) -> int:
-        """GPUs of each host. Raises LabError where they differ."""
+        """Return the number of GPUs per host. Raises LabError if hosts differ."""
         sizes = sorted({len(host.workers) * self.gpus for host in self.hosts})
         if len(sizes) > 1:
             raise LabError(
-                f"hosts use {' and '.join(map(str, sizes))} GPUs; wanted as many on each, such as --per-host 1"
+                f"hosts use {' and '.join(map(str, sizes))} GPUs; wanted the same number on each, such as --per-host 1"
             )
         return sizes[0]
 
     def launch(self) -> str:
-        """The script that starts what one host runs."""
+        """Return the script that starts the processes of a host."""
         cases = []
         grid = _places(self.plan, self.framework_launch.order)
         for host in self.hosts:
@@ -145,20 +145,20 @@ class Launched:
 
 
 def _places(plan: Plan, order: str) -> list[tuple[int, int]]:
-    """(stage, pipeline) of each rank among placed devices."""
+    """Return (stage, pipeline) of each rank among placed devices."""
     stages, replicas = plan.placement.devices.shape
     by_stage = [(s, r) for s in range(stages) for r in range(replicas)]
     return by_stage if order == BY_STAGE else sorted(by_stage, key=lambda place: place[::-1])
 
 
 def _ranks(plan: Plan, order: str) -> dict[str, int]:
-    """The rank of each placed device, by name."""
+    """Return the rank of each placed device, by name."""
     names, grid = plan.topology.names, plan.placement.devices
     return {names[grid[place]]: rank for rank, place in enumerate(_places(plan, order))}
 
 
 def slurm(of: Launched) -> dict[str, str]:
-    """A batch script; Slurm starts launch.sh once on each node, which has the host's name."""
+    """A batch script. Slurm starts launch.sh once on each node, which must have the host's name."""
     sizes = {len(host.workers) for host in of.hosts}
     lines = [
         f"--job-name={of.named}",
@@ -178,10 +178,10 @@ srun --kill-on-bad-exit=1 bash -c 'bash launch.sh "$SLURMD_NODENAME"'
 
 
 def skypilot(of: Launched) -> dict[str, str]:
-    """A task; SkyPilot chooses the nodes, and their order gives each the part of a host."""
+    """A SkyPilot task. SkyPilot chooses the nodes, and each takes the part of the host with its number."""
     kinds = sorted({of.plan.topology.devices[device].gpu for device in of.plan.placement.devices.flat})
     if len(kinds) > 1:
-        raise LabError(f"devices are {' and '.join(kinds)}; wanted one kind, as nodes of a SkyPilot task are alike")
+        raise LabError(f"devices are {' and '.join(kinds)}; wanted one kind, as nodes of a SkyPilot task are equal")
     names = " ".join(host.name for host in of.hosts)
     task = {
         "name": of.named,
@@ -192,12 +192,12 @@ def skypilot(of: Launched) -> dict[str, str]:
         'export MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n1)"\n'
         'bash launch.sh "${hosts[$SKYPILOT_NODE_RANK]}"\n',
     }
-    note = "# SkyPilot starts like nodes in one region: the plan's links between hosts are not those that you get.\n"
+    note = "# SkyPilot starts equal nodes in one region: links between hosts will differ from the plan's.\n"
     return {"task.yaml": of.commented(note + yaml.dump(task, Dumper=_Readable, sort_keys=False))}
 
 
 def accelerator_of(gpu: str) -> str:
-    """SkyPilot's name of a GPU of the lab's table."""
+    """Return SkyPilot's name of a GPU in the lab's table."""
     name = known_gpu(gpu) or gpu
     if name.startswith("A100"):  # SkyPilot's A100 is the one with 40 GB, the lab's the one with 80
         return "A100" if name == "A100 40GB" else "A100-80GB"
@@ -205,25 +205,22 @@ def accelerator_of(gpu: str) -> str:
 
 
 def compose(of: Launched) -> dict[str, str]:
-    """Services of one machine, a service a host, each with GPUs of its own."""
+    """Docker Compose services on one machine: one service per host, each with its own GPUs."""
     services, first = {}, 0
     for host in of.hosts:
         gpus = [str(gpu) for gpu in range(first, first + len(host.workers) * of.gpus)]
         service = filled("compose.txt", host=host.name, first=of.hosts[0].name, gpus=gpus)
         services[host.name], first = yaml.safe_load(service), first + len(gpus)
-    note = (
-        f"# All on one machine, with {counted(first, 'GPU')}: the plan's links between hosts are not those that you "
-        "get.\n"
-    )
+    note = f"# All on one machine, with {counted(first, 'GPU')}: links between hosts will differ from the plan's.\n"
     text = yaml.dump({"services": services}, Dumper=_Readable, sort_keys=False)
     return {"compose.yaml": of.commented(note + text)}
 
 
 def kubernetes(of: Launched) -> dict[str, str]:
-    """An Indexed Job with a pod on each of the hosts, which are nodes; a pod finds its part by its node's name."""
+    """An Indexed Job with one pod on each host, which is a node. A pod finds its part by its node's name."""
     for host in of.hosts:
         if host.name != host.name.lower():
-            raise LabError(f"--to kubernetes: host {host.name}; wanted names of nodes, in small letters, by --hosts")
+            raise LabError(f"--to kubernetes: host {host.name}; wanted lower-case names of nodes, set with --hosts")
     text = filled("kubernetes.txt", name=of.named, n_hosts=len(of.hosts), gpus=of.per_host())
     held, job = yaml.safe_load_all(text)
     held["data"] = {"launch.sh": of.launch(), **of.files}
@@ -244,7 +241,7 @@ TARGETS = (*FRAMEWORKS, *SCHEDULERS)
 
 
 class _Readable(yaml.SafeDumper):
-    """YAML in which scripts keep their lines."""
+    """YAML that keeps the lines of scripts."""
 
 
 _Readable.add_representer(
@@ -256,14 +253,14 @@ _Readable.add_representer(
 def launched(
     plan: Plan, targets: Sequence[str], *, hosts_path: str | None = None, per_host: int | None = None, port: int
 ) -> Launched:
-    """The plan for these targets: at most one framework, and schedulers that start it. Raises LabError.
+    """Translate the plan for these targets: at most one framework, and schedulers that start it. Raises LabError.
 
-    Without a file of hosts, and without a number of devices a host, hosts are those of the network's devices.
+    Without a hosts file and a number of devices per host, hosts are those of the network's devices.
     """
     if plan.job.model is None:
         raise LabError(f"job {plan.job.name} holds message sizes only; wanted one with a model")
     if plan.absent:
-        raise LabError(f"the plan lacks {plan.absent_words}; wanted one in which all its devices are there")
+        raise LabError(f"the plan lacks {plan.absent_words}; wanted one in which no device is absent")
     chosen = [target for target in targets if target in FRAMEWORKS]
     if len(chosen) > 1:
         raise LabError(f"--to {' and --to '.join(chosen)} are two frameworks; wanted one, and any scheduler")
@@ -283,7 +280,7 @@ def launched(
 
 
 def write_launch(of: Launched, targets: Sequence[str], folder: str, *, overwrite: bool) -> Path:
-    """Write the folder; one that holds something else is refused, and an earlier one where it is not to be replaced."""
+    """Write the folder. Refuse one that holds other files, or an earlier export without ``overwrite``."""
     path = Path(folder)
     texts = {"launch.sh": of.launch(), "hosts.yaml": hosts_file(of.hosts, _ranks(of.plan, of.framework_launch.order))}
     if of.whole:

@@ -1,11 +1,11 @@
-"""A rendezvous that stays open for the whole run: hosts come, are lost, and come back.
+"""A rendezvous that stays open for the whole run: workers join, get lost, and return.
 
-``join_run`` is a worker's end. It connects twice: for orders and events, and to ask for the time. Monotonic clocks of
-different hosts have different origins, so a worker regularly asks for the coordinator's time and keeps the answer with
-the shortest round trip; the remaining error is at most half of that round trip.
+``join_run`` is the worker's side. It connects twice: for orders and events, and to ask for the time. The monotonic
+clocks of hosts have different origins, so a worker regularly asks for the coordinator's time and keeps the answer with
+the shortest round trip. The remaining error is at most half of that round trip.
 
-``Rendezvous`` is the coordinator's end. A process that knocks for a rank becomes its worker once there is none, or the
-one before is lost. While that one lives, the process is turned away.
+``Rendezvous`` is the coordinator's side. A process that asks for a rank becomes its worker if there is none, or once
+the previous one is lost. While the previous one is alive, the process is turned away.
 """
 
 import contextlib
@@ -28,15 +28,15 @@ from dtfm_lab.runtime.protocol.processes import emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 ASK_EVERY_S = 5.0
-"""Seconds between requests for the time: clocks of computers drift apart by tens of microseconds a second."""
+"""Seconds between two requests for the time. Clocks of computers drift apart by tens of microseconds per second."""
 N_REQUESTS = 8
-"""Requests of which the one with the shortest round trip counts."""
+"""Number of requests each time. The one with the shortest round trip counts."""
 APPEAR_S = 15.0
-"""Seconds within which a file of the first host is seen in a shared folder."""
+"""Maximum seconds until a file of the first host appears in a shared folder."""
 
 
 class RunOver(Exception):
-    """The run has ended; ``status`` is the exit status of this host."""
+    """The run has ended. ``status`` is the exit status of this host."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -44,7 +44,7 @@ class RunOver(Exception):
 
 
 class CoordinatorClock:
-    """The difference between this host's monotonic clock and the coordinator's, measured anew every few seconds."""
+    """The difference between this host's monotonic clock and the coordinator's, measured every few seconds."""
 
     def __init__(self, connection: MessageStream) -> None:
         self._connection = connection
@@ -53,7 +53,7 @@ class CoordinatorClock:
         threading.Thread(target=self._ask_forever, daemon=True).start()
 
     def ask(self) -> None:
-        """Measure the difference anew. Raises OSError or EOFError if the coordinator does not answer."""
+        """Measure the difference. Raises OSError or EOFError if the coordinator does not answer."""
         answers = []
         for _ in range(N_REQUESTS):
             asked_s = time.monotonic()
@@ -64,7 +64,7 @@ class CoordinatorClock:
         self.round_trip_s, self._offset_s = min(answers)
 
     def offset_s(self) -> float:
-        """Seconds to add to a moment in an order to have it by this host's clock."""
+        """Return the seconds to add to a time in an order to convert it to this host's clock."""
         return self._offset_s
 
     def _ask_forever(self) -> None:
@@ -76,22 +76,22 @@ class CoordinatorClock:
 
 @dataclass(frozen=True)
 class Joined:
-    """What a worker that was let in has."""
+    """What a worker has after it joined."""
 
     connection: MessageStream
     own_address: str
-    """Of this host, as other hosts reach it."""
+    """Address of this host as other hosts reach it."""
     clock: CoordinatorClock
     changes: dict[str, Any]
-    """Fields of the RunSpec that differ from those in the run folder: where the run is resumed."""
+    """Fields of the RunSpec that differ from the run folder, if the run was resumed."""
 
 
 def join_run(folder: RunFolder, rank: int, host: str) -> Joined:
-    """Knock at the coordinator's rendezvous as the worker of this rank.
+    """Join the coordinator's run as the worker of this rank.
 
     Raises ConnectionLost if the coordinator cannot be reached for ``folder.await_s`` or does not hold the secret,
-    Refused if it belongs to another run, RunOver where the run has ended, LabError where this host lacks the run's
-    folders, and EOFError or OSError if it gives up before.
+    Refused if it belongs to another run, RunOver if the run has ended, LabError if this host lacks the run's folders,
+    and EOFError or OSError if the coordinator is lost while joining.
     """
     clock_channel = _connected(folder)
     with _may_come_back():
@@ -122,7 +122,7 @@ def _connected(folder: RunFolder) -> Channel:
 
 @contextlib.contextmanager
 def _may_come_back() -> Iterator[None]:
-    """Raise EOFError in place of ConnectionLost: a coordinator that is lost after it was reached may come back."""
+    """Raise EOFError instead of ConnectionLost: a coordinator that was reached once and then lost may return."""
     try:
         yield
     except Refused:
@@ -132,7 +132,8 @@ def _may_come_back() -> Iterator[None]:
 
 
 def _require_shared(shared: dict[str, str] | None, host: str) -> None:
-    """Raise LabError where the checkpoint folder here is not the first host's, in which it has just made a file."""
+    """Raise LabError if the checkpoint folder here is not the first host's, which has just created a file in its
+    folder."""
     if shared is None:
         return
     folder, deadline_s = Path(shared["folder"]), time.monotonic() + APPEAR_S
@@ -144,17 +145,17 @@ def _require_shared(shared: dict[str, str] | None, host: str) -> None:
 
 POLL_S = 0.2
 ANNOUNCE_S = 20.0
-"""Seconds of waiting for hosts that have not come yet after which that is said; for lost ones it is said at once."""
+"""Seconds of waiting for hosts after which a message is printed. For lost workers it is printed at once."""
 LINGER_S = 15.0
-"""Longest time that the end of the run is told to workers that come late, such as one that was just restarting."""
+"""Maximum seconds for which late workers, such as one just restarting, are told that the run has ended."""
 NAMED = 4
-"""Workers that a message names."""
+"""Maximum number of workers named in a message."""
 TOKEN = ".dtfm-lab-shared-"
-"""Beginning of the name of a file by which a shared folder is recognised."""
+"""Prefix of the name of a file by which a shared folder is recognised."""
 
 
 class Rendezvous:
-    """Lets workers in; ``start`` hands them out by rank, and ``finish`` tells all of them how the run ended."""
+    """Lets workers join. ``start`` returns them by rank, and ``finish`` tells all of them how the run ended."""
 
     def __init__(self, folder: RunFolder, spec: RunSpec, poll: Callable[[], None] = lambda: None) -> None:
         """Listen on the port of the run. Raises LabError if it is taken.
@@ -162,10 +163,11 @@ class Rendezvous:
         Parameters
         ----------
         spec
-            That of the folder, or the same of the iterations that are left: workers are told what has changed. Its
-            folder for checkpoints must be the same on all hosts.
+            The folder's spec, or the same for the remaining iterations: workers are sent what has changed. Its
+            checkpoint
+            folder must be the same on all hosts.
         poll
-            Called every ``POLL_S`` while a worker is awaited; may raise to end that.
+            Called every ``POLL_S`` while waiting for a worker. It may raise to end the wait.
         """
         self._spec, self._poll, self._folder = spec, poll, folder
         self._names = [spec.device_name(*where) for where in spec.workers]
@@ -175,11 +177,12 @@ class Rendezvous:
         self._answered: set[int] = set()
         self._failure = ""
         self._changed = threading.Condition()
-        where = folder.address if is_loopback(folder.address) else any_address()  # that of others may be a NAT's
+        # another address may belong to a NAT and not to this host, so listen on all
+        where = folder.address if is_loopback(folder.address) else any_address()
         self._listener = Listener(where, folder.port, spec.secret, self._admit, certificates=folder.certificates)
 
     def start(self, rank: int) -> WorkerHandle:
-        """Wait for a process that is this worker. Raises RunFailed if none comes, or what ``poll`` raises."""
+        """Wait for the process of this worker. Raises RunFailed if none joins, or what ``poll`` raises."""
         before = self._living.pop(rank, None)
         since_s = time.monotonic() if before is None else before.last_message_s
         announced = False
@@ -198,7 +201,7 @@ class Rendezvous:
             self._poll()
             for other in self._living.values():
                 other.pump()
-                other.is_stuck()  # turns away who knocks for a rank whose worker lives
+                other.is_stuck()  # turns away processes that ask for the rank of a live worker
             waited_s = time.monotonic() - since_s
             names = in_a_row([self._names[missing] for missing in self._missing()], NAMED)
             if waited_s > self._folder.await_s:
@@ -210,7 +213,7 @@ class Rendezvous:
                 emit("awaiting", workers=names, wanted=wanted, seconds=self._folder.await_s)
 
     def finish(self, status: int, why: str) -> None:
-        """Tell all workers to exit with this status, also those that come in the next seconds; then close."""
+        """Tell all workers to exit with this status, including those that join in the next seconds. Then close."""
         with self._changed:
             self._verdict = status, why
             known = {rank: worker for rank, (worker, _) in self._knocks.items()} | self._living
@@ -235,8 +238,8 @@ class Rendezvous:
         near = {worker.own_address for worker in self._living.values() if is_loopback(worker.own_address)}
         if near and len(near) < len({worker.own_address for worker in self._living.values()}):
             raise RunFailed(
-                f"some workers are at {min(near)}, where those of other hosts do not reach them; wanted the address of "
-                f"their host's network as its address in hosts.yaml"
+                f"some workers are at {min(near)}, which other hosts cannot reach; wanted a network address of their "
+                f"host in hosts.yaml"
             )
 
     def _admit(self, channel: Channel) -> None:
@@ -274,7 +277,7 @@ class Rendezvous:
         if late is not None:
             worker.dismiss(*late)
         elif earlier is not None:
-            earlier[0].dismiss(1, f"another process came for worker {self._names[rank]}; wanted one only")
+            earlier[0].dismiss(1, f"another process joined as worker {self._names[rank]}; wanted only one")
         return None
 
     def _refuse(self, rank: int) -> None:
@@ -283,7 +286,7 @@ class Rendezvous:
         if knock is not None:
             emit("refused", worker=self._names[rank], address=knock[0].own_address)
             where = self._living[rank].own_address
-            knock[0].dismiss(1, f"worker {self._names[rank]} lives already, at {where}; wanted one process for it")
+            knock[0].dismiss(1, f"worker {self._names[rank]} already runs, at {where}; wanted one process for it")
 
 
 def _tell_the_time(stream: MessageStream) -> None:
@@ -295,7 +298,7 @@ def _tell_the_time(stream: MessageStream) -> None:
 
 @contextlib.contextmanager
 def _token_in(folder: str | None) -> Iterator[dict[str, str] | None]:
-    """Keep a file of a new name in the folder: a host that does not see it has another folder."""
+    """Keep a new file in the folder. A host that does not see the file has another folder."""
     if folder is None:
         yield None
         return

@@ -1,9 +1,9 @@
-"""A network of your own machines, from what other tools print of them and from a probe over ssh.
+"""A network of your own machines, from the output of other tools and from a probe over ssh.
 
-Each source is read by itself (``sources`` knows the readers, ``seen`` is what each may say), then ``network`` merges
-all. What nobody measured is estimated where there is a rule for it, and the network's description says so; where there
-is none, it is refused. ``calibrate`` times what a machine computes. ``pyproject.toml`` registers ``network_from`` as
-what reads a list of files.
+Each source is read separately. ``sources`` knows the readers, ``seen`` holds what a source may report, and ``network``
+merges everything. What was not measured is estimated if there is a rule for it, and the network's description says so.
+Otherwise it is refused. ``calibrate`` times what a machine computes. ``pyproject.toml`` registers ``network_from`` as
+the reader of lists of files.
 """
 
 from dtfm_lab.domain.extension import Extension
@@ -13,11 +13,11 @@ EXTENSION = Extension(
     commands={
         "network from": (
             "dtfm_lab.extensions.machines.commands:network_from_files",
-            "Make a network of what your tools say of your machines.",
+            "Make a network from the output of tools about your machines.",
         ),
         "network probe": (
             "dtfm_lab.extensions.machines.commands:network_of_hosts",
-            "Measure the network between hosts that answer to ssh.",
+            "Measure the network between hosts that you can reach with ssh.",
         ),
         "calibrate": (
             "dtfm_lab.extensions.machines.commands:calibrate_command",

@@ -1,7 +1,8 @@
-"""``dtfm-lab calibrate``: what this machine computes, and its links, as a network that turns guesses into calibrations.
+"""``dtfm-lab calibrate``: measure what this machine computes, and its links. The result is a calibrated network.
 
-Blocks of three widths, launches and the memory of a training step are measured by a process that loads torch
-(``runtime.worker.block_times``), links between hosts by the probe over ssh, and on one host TCP over its loopback.
+A process that loads torch (``runtime.worker.block_times``) measures blocks of three widths, kernel launches and the
+memory of a training step. The probe over ssh measures links between hosts. On a single host, TCP over its loopback is
+measured.
 """
 
 import contextlib
@@ -38,38 +39,38 @@ from dtfm_lab.runtime.client.gpu_inventory import NoGpu, cuda_of_torch, driver_g
 from dtfm_lab.simulation.memory import memory
 
 ENDS_S = 110.0
-"""Seconds after which the process that computes ends by itself: the command takes two minutes at most."""
+"""Seconds after which the computing process ends by itself. The command takes at most two minutes."""
 BLOCKS_S = 15.0
-"""Seconds for all blocks together, beyond the first passes of each."""
+"""Seconds for all blocks together, besides the first passes of each."""
 LOOPBACK_S = 2.0
 STREAMS = 8
-"""Streams that are timed beside one: NCCL opens so many sockets to a peer at most by default on fast Ethernet
-("NCCL Environment Variables", NCCL_NSOCKS_PERTHREAD and NCCL_SOCKET_NTHREADS)."""
+"""Streams that are timed together, besides a single one. NCCL opens at most 8 sockets to a peer by default on fast
+Ethernet ("NCCL Environment Variables", NCCL_NSOCKS_PERTHREAD and NCCL_SOCKET_NTHREADS)."""
 DTYPES = "fp16", "bf16", "fp32"
 SHAPES = {
     "cuda": [(1024, 8, 2048, 4), (4096, 32, 2048, 4), (8192, 64, 2048, 2)],
     "cpu": [(256, 4, 256, 4), (512, 8, 256, 4), (1024, 16, 256, 4)],
 }
-"""Width, heads, tokens of a sequence and sequences of the blocks, from the narrowest: those of models of 0.3, 7 and 70
-billion parameters on GPUs, and of what a CPU trains."""
+"""Width, heads, tokens per sequence and sequences of the blocks, narrowest first. On GPUs they are those of models with
+0.3, 7 and 70 billion parameters. On a CPU they are sizes that a CPU can train."""
 SIZES = "d_model", "n_heads", "seq_len", "microbatch"
 NO_TORCH = "calibrate needs torch, which is not installed: pip install 'dtfm_lab[train]'"
 Report = Callable[[str], None]
 
 
 class CalibrationRow(NamedTuple):
-    """One thing that was measured, beside what the lab had assumed."""
+    """A measured quantity, and the lab's previous assumption."""
 
     what: str
     measured: float
     assumed: float | None
-    """None where the lab had assumed nothing."""
+    """None without an assumption."""
     unit: str
     """``s``, ``bytes`` or ``bytes/s``."""
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """What it is, as measured, and as it was assumed."""
+        """Name, measured value and assumed value."""
         known = "-" if self.assumed is None else _in_words(self.assumed, self.unit)
         return self.what, _in_words(self.measured, self.unit), known
 
@@ -82,11 +83,11 @@ def _in_words(value: float, unit: str) -> str:
 
 @dataclass(frozen=True)
 class CalibratedNetwork:
-    """A network with what was measured, and how that compares with what the lab had assumed."""
+    """A network with the measurements, and how they compare with the lab's assumptions."""
 
     topology: Topology
     gpu: str
-    """What was timed, as the network's devices name it."""
+    """Name of the timed GPU or CPU, as in the network's devices."""
     rows: tuple[CalibrationRow, ...]
     notes: tuple[str, ...]
 
@@ -100,12 +101,12 @@ def calibrate(
 ) -> CalibratedNetwork:
     """Measure this machine in at most two minutes, and the links of other hosts with ``probe``.
 
-    What is computed counts for all devices of the network with the same GPU: of ``network``, of what ``probe`` finds
-    (it is given a dictionary for what several streams reach), or else of this host alone. Without a GPU the CPU is
-    measured. ``report`` is called with a line of text about every step.
+    The result applies to all devices with the same GPU in the network. The network is ``network``, or what ``probe``
+    finds, or this host alone. ``probe`` gets a dictionary, to fill with the bandwidth of several streams. Without a
+    GPU, the CPU is measured. ``report`` is called with a line of text about every step.
 
-    Raises LabError in one line for a network without this machine's GPU, MissingExtra without torch, and RunError
-    where the process that computes fails.
+    Raises LabError in one line for a network without this machine's GPU, MissingExtra without torch, and RunError if
+    the computing process fails.
     """
     if dtype is not None and dtype not in DTYPES:
         raise LabError(f"dtype is {shortened(dtype)}; wanted {', '.join(DTYPES)}")
@@ -117,7 +118,7 @@ def calibrate(
     shapes = [dict(zip(SIZES, shape, strict=True)) for shape in SHAPES[runs_on]]
     question: dict[str, Any] = {"runs_on": runs_on, "dtype": dtype, "seconds": BLOCKS_S, "ends_s": ENDS_S}
     question |= {"shapes": shapes}
-    report(f"measuring {'the GPU' if runs_on == 'cuda' else 'the CPU'} of {own}: torch is loaded first")
+    report(f"measuring {'the GPU' if runs_on == 'cuda' else 'the CPU'} of {own}: loading torch first")
     with answers_of(question) as answer:
         processor, step = answer("processor"), answer("step")
         product = answer("product")["flop_per_s"]
@@ -154,11 +155,11 @@ def calibrate(
         rows += [CalibrationRow(f"loopback, {n}", rate, None, "bytes/s") for n, rate in _streams(one, several)]
     if network is None:
         network = _own_network(own, device, product, runs_on)
-        if len(kinds := {one.gpu for one in network.devices}) == 1:  # which its driver may name otherwise than torch
+        if len(kinds := {one.gpu for one in network.devices}) == 1:  # the driver may use another name than torch
             device = replace(device, gpu=kinds.pop())
     if not any(one.gpu == device.gpu for one in network.devices):
         notes.append(
-            f"{network.name} has no {device.gpu}, which was timed here, so its devices stay as they were: run it on a "
+            f"{network.name} has no {device.gpu}, which was timed here, so its devices are unchanged: run it on a "
             "host of the network"
         )
     devices = tuple(replace(d, measured=measured if d.gpu == device.gpu else d.measured) for d in network.devices)
@@ -166,32 +167,33 @@ def calibrate(
 
 
 def host_name() -> str:
-    """This host, up to the first dot of its name."""
+    """Return this host's name up to the first dot."""
     return platform.node().partition(".")[0] or "this-host"
 
 
 def _runs_on() -> tuple[str, str]:
-    """What torch computes on, ``cuda`` or ``cpu``, and why not on a GPU."""
+    """Return what torch computes on, ``cuda`` or ``cpu``, and the reason if it is not a GPU."""
     torch = cuda_of_torch()
     try:
         driver_gpus()
     except NoGpu as error:
-        return "cpu", f"the CPU was measured, as this host shows no GPU: {error}"
+        return "cpu", f"the CPU was measured, because this host shows no GPU: {error}"
     if torch is not None and torch[1] is None:
-        told = "dtfm-lab doctor says which is not"
-        return "cpu", f"the CPU was measured, as torch {torch[0]} is built without CUDA: {told}"
+        told = "dtfm-lab doctor names a build with CUDA"
+        return "cpu", f"the CPU was measured, because torch {torch[0]} is built without CUDA: {told}"
     return "cuda", ""
 
 
 @contextmanager
 def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str, Any]]]:
-    """Start the process that computes; what is yielded waits for its next answer, by name. It ends with the block.
+    """Start the computing process. Yield a function that waits for its next answer, by name. The process ends with the
+    block.
 
-    Raises RunError where it ends before, in one line with its own last words.
+    Raises RunError if it ends early, in one line with its last output.
     """
     command = [sys.executable, "-m", "dtfm_lab.runtime.worker.block_times", json.dumps(question)]
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    # a session of its own: Ctrl-C is this process's, which then ends that one
+    # a separate session, so that Ctrl-C reaches only this process, which then ends the other
     process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     remarks: list[str] = []
@@ -215,7 +217,7 @@ def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str
                 return dict(found)
         readers[1].join(1.0)
         said = " ".join(remarks[-1].split())[:200] if remarks else f"nothing within {question['ends_s']:g} s"
-        raise RunError(f"the {what} could not be measured: the process that computes says {said}")
+        raise RunError(f"the {what} could not be measured: the computing process says {said}")
 
     try:
         yield answer
@@ -226,7 +228,7 @@ def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str
 
 
 def _own_device(own: str, processor: Mapping[str, Any], product_flop_per_s: float) -> Device:
-    """What was timed, as a device with the peak and the memory that the lab knows, or else those that were measured."""
+    """Return the timed device. Peak and memory come from the lab's table, or else from the measurement."""
     if not processor["gpu"]:
         cpu = f"{_cpu_name()}, {processor['cores']} cores"
         held = float(psutil.virtual_memory().total)
@@ -246,7 +248,8 @@ def _cpu_name() -> str:
 
 
 def _own_network(own: str, device: Device, product_flop_per_s: float, runs_on: str) -> Topology:
-    """This host's GPUs, linked as its driver says; its CPU as one device; or one GPU that no driver's tool tells."""
+    """Return this host's GPUs, linked as its driver reports, or one device for its CPU or for a GPU without
+    nvidia-smi."""
     if runs_on == "cuda" and (smi := _printed("-q", "-x")):
         found = read_smi(smi, Path(f"{own}.xml"))
         if len(found.hosts[0].gpus) > 1 and "GPU1" in (topo := _printed("topo", "-m")):
@@ -270,8 +273,8 @@ def _check_has(network: Topology, gpu: str) -> None:
     if not any(device.gpu == gpu for device in network.devices):
         found = ", ".join(dict.fromkeys(device.gpu for device in network.devices))
         raise LabError(
-            f"{network.name} has {shortened(found)}, and this machine has {gpu}; wanted a network with this machine's, "
-            "or calibrate on one of its hosts"
+            f"{network.name} has {shortened(found)}, but this machine has {gpu}; wanted a network with this GPU, or "
+            "calibrate on one of its hosts"
         )
 
 
@@ -284,7 +287,7 @@ def _job_of(block: MeasuredBlock, dtype: str) -> Job:
 
 
 def _block_rows(device: Device, measured: MeasuredGpu) -> Iterator[CalibrationRow]:
-    """The passes of each block beside the seconds at the share of the peak that the lab had assumed."""
+    """Yield the passes of each block, and the seconds at the share of peak that the lab assumed."""
     for block in measured.blocks:
         job = _job_of(block, measured.dtype)
         model = job.modelled()
@@ -315,7 +318,7 @@ def _streams(one: float, several: float) -> tuple[tuple[str, float], tuple[str, 
 
 
 def _pair_rows(network: Topology, together: Mapping[tuple[str, str], float]) -> Iterator[CalibrationRow]:
-    """The links of each pair of hosts beside what TCP's usual window lets one stream, and several, reach at most."""
+    """Yield the links of each pair of hosts, and the maximum for one and several streams by TCP's default window."""
     hosts = [device.host or device.name for device in network.devices]
     for (a, b), several in together.items():
         if a not in hosts or b not in hosts:

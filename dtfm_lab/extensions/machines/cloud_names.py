@@ -1,6 +1,6 @@
-"""What clouds call their GPUs, in labels and by instance, as the names that their drivers print.
+"""Translate the names of GPUs in cloud labels and instance types to the names that their drivers print.
 
-A cloud's label means what the cloud sells: ``nvidia-tesla-a100`` is Google's A100 with 40 GB, on a board with NVLink.
+A label means its cloud's product: ``nvidia-tesla-a100`` is Google's A100 with 40 GB, on a board with NVLink.
 """
 
 import re
@@ -19,8 +19,8 @@ PRODUCT_LABELS = (
     "amd.com/gpu.product-name",
     "beta.amd.com/gpu.product-name",
 )
-"""Labels whose value names a node's GPU: CoreWeave's, Google's, Amazon's (EKS Auto Mode, Karpenter, the cluster's
-autoscaler), Azure's, DigitalOcean's, SkyPilot's and those of AMD's labeller."""
+"""Labels whose value names a node's GPU: from CoreWeave, Google, Amazon (EKS Auto Mode, Karpenter, the cluster
+autoscaler), Azure, DigitalOcean, SkyPilot and AMD's labeller."""
 INSTANCE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 A100_40, A100_80, H100 = "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB"
@@ -41,8 +41,8 @@ LABELS = {
     "nvidia-ampere-a100": "A100",
     "nvidia-hopper-h100": H100,
 }
-"""GKE's accelerators (cloud.google.com, "GPU platforms") and those that EKS's users copy from the autoscaler's list.
-Others are read as the table of GPUs has them, without ``nvidia-`` and ``tesla-``."""
+"""GKE's accelerators (cloud.google.com, "GPU platforms"), and values that users of EKS copy from the autoscaler's list.
+Other values are looked up in the table of GPUs without ``nvidia-`` and ``tesla-``."""
 
 INSTANCES: Sequence[tuple[str, str]] = (
     # Amazon EC2
@@ -102,17 +102,17 @@ INSTANCES: Sequence[tuple[str, str]] = (
     (r"(?:bm|vm)\.gpu\.a10\.\d", "A10"),
     (r"bm\.gpu\.l40s(?:-nc)?\.4", "L40S"),
 )
-"""Instances that have whole GPUs, by their clouds' lists of 2026; those with parts of one are not here."""
+"""Instance types with whole GPUs, from the clouds' lists of 2026. Those with fractions of a GPU are omitted."""
 
 
 def gpu_of_instance(instance: str) -> str:
-    """The GPU of a cloud's instance, as its driver names it; empty for one that is not in the list."""
+    """Return the GPU of an instance type, as its driver names it, or "" if the type is not listed."""
     name = instance.casefold()[:100]
     return next((gpu for pattern, gpu in INSTANCES if re.fullmatch(pattern, name)), "")
 
 
 def gpu_of_label(label: str, value: str) -> str:
-    """The GPU that a label's value names, as its driver would."""
+    """Return the GPU named by a label's value, as its driver would name it."""
     name = value.casefold().removesuffix("-vws")
     if name in LABELS:
         return LABELS[name]

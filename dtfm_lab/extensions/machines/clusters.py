@@ -1,4 +1,4 @@
-"""What Ray and Slurm say of a cluster's nodes; and ``~/.ssh/config`` of one's hosts.
+"""Read the nodes of a cluster from Ray and Slurm, and hosts from ``~/.ssh/config``.
 
 ``ray list nodes --format json --detail``, or ``ray.nodes()`` as JSON; ``scontrol show node``, or ``sinfo -N -o "%N
 %G"``, also with states and features (``"%N %G %T %f"``).
@@ -18,19 +18,19 @@ from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost, SourceR
 from dtfm_lab.files.reading import parse
 
 MOST_GPUS = 64
-"""Most GPUs of a node."""
+"""Maximum number of GPUs per node."""
 OUT = re.compile(r"down|drain|drng|fail|not_responding|no_respond|inval|inact|futr|future|maint|blocked|error")
-"""What a part of a node's state begins with, such as of IDLE+DRAIN, in which Slurm starts nothing on it."""
+"""Prefixes of node states in which Slurm starts no job, such as in IDLE+DRAIN."""
 OUT_FLAGS = frozenset("*$")
-"""Marks behind a state: the node does not answer; it is kept for maintenance (sinfo(1), "node state codes")."""
+"""Suffixes of a state: the node does not answer, or is reserved for maintenance (sinfo(1), "node state codes")."""
 ASLEEP = re.compile(r"power(?:ed|ing)?_?(?:down|off)|pow_dn|powr_dn")
-"""Saves power: Slurm starts the node when a job wants it."""
+"""Power-saving states: Slurm starts the node when a job needs it."""
 GRES = re.compile(r"gpu(?::([^:(,\s]{1,100}))?:([0-9]{1,9})(?=[(,\s]|$)")
-"""A generic resource of Slurm's, with its type, where it has one, and how many: gpu:a100:8(S:0-1)."""
+"""A generic resource of Slurm, with its type if it has one, and its number: gpu:a100:8(S:0-1)."""
 MIG = re.compile(r"(?:^|[^0-9a-z])[1-9]g\.[0-9]{1,3}gb", re.IGNORECASE)
 """A slice of a GPU: ``a100_3g.20gb``."""
 FEATURE = re.compile(r"([a-z]{1,3}[0-9]{2,4})[_-]?(?:sxm[0-9]?|pcie)?[_-]?([0-9]{2,3})gb?")
-"""A node's feature that tells its GPUs' memory: ``a100-80gb``."""
+"""A node feature with the memory of its GPUs: ``a100-80gb``."""
 
 
 class _RayNode(ToolOutput):
@@ -50,7 +50,7 @@ def is_ray(data: object) -> bool:
 
 
 def read_ray(data: object, path: Path) -> SourceReport:
-    """Living nodes with their GPUs, as the resource ``accelerator_type:...`` names them."""
+    """Read living nodes with their GPUs, as named by the resource ``accelerator_type:...``."""
     hosts, without = [], []
     for node in parse(list[_RayNode], data, path.name):
         address = node.node_ip or node.address
@@ -89,7 +89,8 @@ class _Listed(NamedTuple):
 
 
 def read_slurm(text: str, path: Path) -> SourceReport:
-    """Nodes that take jobs, with their generic resources (Gres); ``scontrol`` has addresses and states, too."""
+    """Read nodes that accept jobs, with their generic resources (Gres). ``scontrol`` also reports addresses and
+    states."""
     hosts: dict[str, ReportedHost] = {}
     without, asleep = [], []
     for name, resources, address, state, features in _listed(text, path):
@@ -145,12 +146,13 @@ def _listed(text: str, path: Path) -> Iterator[_Listed]:
 
 
 def _is_out(state: str) -> bool:
-    """Whether Slurm starts nothing on a node in this state, as sinfo (``drained*``) or scontrol (IDLE+DRAIN) has it."""
+    """Return True if Slurm starts no job on a node in this state, from sinfo (``drained*``) or scontrol
+    (IDLE+DRAIN)."""
     return not OUT_FLAGS.isdisjoint(state) or any(OUT.match(part) for part in re.split(r"[^a-z_]+", state.lower()))
 
 
 def _with_memory(kind: str, features: str) -> str:
-    """A GPU's type, with the memory that a feature of its node has for it."""
+    """Return a GPU's type, with its memory if a feature of the node has it."""
     sizes = [
         found for found in FEATURE.finditer(features.lower()[:1000]) if found[1] in re.split(r"[^a-z0-9]", kind.lower())
     ]
@@ -158,7 +160,7 @@ def _with_memory(kind: str, features: str) -> str:
 
 
 def _is_cut(resources: str) -> bool:
-    """Whether GPUs lack their number: sinfo --Format has 20 characters for a column where it is not told."""
+    """Return True if the number of GPUs is cut off: sinfo --Format limits a column to 20 characters by default."""
     return resources.startswith("gpu") and GRES.search(resources) is None
 
 
@@ -167,7 +169,8 @@ def _cells(line: str) -> list[str]:
 
 
 def _columns(text: str) -> dict[str, int] | None:
-    """Where the header of sinfo has the node's name and its resources, perhaps its state and features."""
+    """Return the columns of the node's name and resources in sinfo's header, and of its state and features if
+    present."""
     header = [OTHER_HEADINGS.get(cell, cell) for cell in _cells(text.partition("\n")[0][:10_000])]
     known: dict[str, int] = {
         what: header.index(what) for what in ("NODELIST", "GRES", "STATE", "AVAIL_FEATURES") if what in header
@@ -181,13 +184,17 @@ OTHER_HEADINGS = {"HOSTNAMES": "NODELIST", "NODE": "NODELIST", "ACTIVE_FEATURES"
 def cluster(
     path: Path, hosts: Sequence[ReportedHost], without: Sequence[str], notes: Sequence[str] = ()
 ) -> SourceReport:
-    """Hosts of one cluster, with notes of what was left out. Raises FileError where no host is left."""
+    """Return hosts of one cluster, with notes about nodes left out. Raises FileError if no host is left."""
     if not hosts:
         left = f": {in_a_row(without, 6)}" if any(" (" in each for each in without) else ""
-        raise FileError(f"{path.name}: none of its {len(without)} nodes has a GPU to be had; wanted one at least{left}")
+        raise FileError(
+            f"{path.name}: none of its {len(without)} nodes has an available GPU; wanted at least one{left}"
+        )
     found = [*notes]
     if without:
-        found.insert(0, f"{path.name}: left out, as they have no whole GPU or take no work: {in_a_row(without, 6)}")
+        found.insert(
+            0, f"{path.name}: left out, because they have no whole GPU or accept no jobs: {in_a_row(without, 6)}"
+        )
     return SourceReport(hosts=tuple(hosts), are_near=True, notes=tuple(found))
 
 
@@ -196,7 +203,8 @@ def is_ssh(text: str) -> bool:
 
 
 def read_ssh(text: str, path: Path) -> SourceReport:
-    """Each host under its first name that is no pattern; ``Include`` and ``Match`` are not followed (ssh_config(5))."""
+    """Read each host under its first name that is not a pattern. ``Include`` and ``Match`` are ignored
+    (ssh_config(5))."""
     hosts: list[ReportedHost] = []
     current: list[str] = []
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The commands that make a network of your own machines: from what tools say of them, or probed."""
+"""Commands that make a network of your own machines, from the output of tools or from a probe."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,11 +19,11 @@ from dtfm_lab.files.reading import ending_of
 from dtfm_lab.files.topology_yaml import suffixes
 
 CALIBRATED = "calibrated.yaml"
-"""The file of a calibration that names none: two minutes are not spent for nothing."""
+"""Default output file of a calibration, so that two minutes of measuring are not lost."""
 
 
 def pairs_of(named: str) -> Callable[..., dict[str, str]]:
-    """A callback that makes NAME=VALUE, given several times, a mapping."""
+    """Return a callback that turns repeated NAME=VALUE options into a mapping."""
 
     def split(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
         for each in given:
@@ -35,19 +35,19 @@ def pairs_of(named: str) -> Callable[..., dict[str, str]]:
 
 
 at_option = click.option(
-    "--at", multiple=True, metavar="HOST=REGION", callback=pairs_of("HOST=REGION"), help="Where a host is."
+    "--at", multiple=True, metavar="HOST=REGION", callback=pairs_of("HOST=REGION"), help="Region or city of a host."
 )
 
 
 def gpu_option(more: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--gpu``, several times, as the mapping ``peaks``; ``more`` ends its help."""
+    """Return the repeatable option ``--gpu``, as the mapping ``peaks``. ``more`` ends its help."""
     return click.option(
         "--gpu",
         "peaks",
         multiple=True,
         metavar="NAME=TFLOPS[,GIB]",
         callback=pairs_of("NAME=TFLOPS or NAME=TFLOPS,GIB"),
-        help="TFLOP/s in half precision of a GPU that is not in the lab's table, and GiB of memory where no tool tells "
+        help="Half-precision TFLOP/s of a GPU that is not in the lab's table, and GiB of memory if no tool reports "
         f"it{more}.",
     )
 
@@ -61,11 +61,11 @@ def gpu_option(more: str = "") -> Callable[[Callable[..., Any]], Callable[..., A
 def network_from_files(
     sources: tuple[str, ...], at: dict[str, str], peaks: dict[str, str], output: str | None, as_json: bool
 ) -> None:
-    """Make a network of what your tools say of your machines.
+    """Make a network from the output of tools about your machines.
 
-    FILES are their outputs, in any mixture: nvidia-smi -q -x and nvidia-smi topo -m (each named after its host,
-    gpubox.xml), iperf3 --json, a test of NCCL, kubectl get nodes -o json, ray list nodes --format json --detail,
-    scontrol show node or sinfo -N -o "%N %G", an ssh config, a SkyPilot task with a catalogue's vms.csv.
+    FILES are outputs of any mix of: nvidia-smi -q -x and nvidia-smi topo -m (each file named after its host,
+    gpubox.xml), iperf3 --json, NCCL tests, kubectl get nodes -o json, ray list nodes --format json --detail, scontrol
+    show node or sinfo -N -o "%N %G", an ssh config, a SkyPilot task with a catalogue's vms.csv.
     """
     peak_tflops, memory_gib = _hardware(peaks)
     _report(network_from(sources, at=at, peak_tflops=peak_tflops, memory_gib=memory_gib), output, as_json)
@@ -74,16 +74,17 @@ def network_from_files(
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="HOST... [from FILE...]")
 @at_option
-@gpu_option("; HOST=GPU is what a probed host without nvidia-smi has, such as ada=MI300X:8")
+@gpu_option("; HOST=GPU states the GPUs of a probed host without nvidia-smi, such as ada=MI300X:8")
 @output_option
 @json_option
 def network_of_hosts(
     words: tuple[str, ...], at: dict[str, str], peaks: dict[str, str], output: str | None, as_json: bool
 ) -> None:
-    """Measure the network between HOSTS that answer to ssh, in about two minutes.
+    """Measure the network between HOSTS that you can reach with ssh, in about two minutes.
 
-    ssh, with an ssh config among the FILES, must reach each host without a question. nvidia-smi tells their GPUs,
-    python3 times messages between every two of them. Nothing stays on them. FILES are as for dtfm-lab network from.
+    ssh, with an ssh config among the FILES, must reach each host without a prompt. nvidia-smi reports their GPUs, and
+    python3 times messages between every two of them. Nothing stays on the hosts. FILES are as for dtfm-lab network
+    from.
     """
     hosts, sources = _hosts_and_files(words)
     if not hosts:
@@ -94,10 +95,10 @@ def network_of_hosts(
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[HOST]... [from FILE...]")
-@click.option("--network", metavar="NETWORK", help="A network of yours, by name or file, with this machine's GPU.")
-@click.option("--dtype", help=f"Precision: {', '.join(DTYPES)}; by default bf16 on a GPU and fp32 on a CPU.")
+@click.option("--network", metavar="NETWORK", help="Your network, by name or file. It must have this machine's GPU.")
+@click.option("--dtype", help=f"Precision: {', '.join(DTYPES)}. Default: bf16 on a GPU, fp32 on a CPU.")
 @at_option
-@gpu_option("; HOST=GPU is what a probed host without nvidia-smi has")
+@gpu_option("; HOST=GPU states the GPUs of a probed host without nvidia-smi")
 @file_option("-o", "--output", help=f"Write the network to this file, {CALIBRATED} by default.")
 @json_option
 def calibrate_command(
@@ -111,9 +112,10 @@ def calibrate_command(
 ) -> None:
     """Measure this machine in at most two minutes, so that predictions are calibrated and not guessed.
 
-    It times transformer blocks of three widths, launches of kernels and the memory of a training step, on the GPU or
-    else the CPU. Its file is a network that plan and the Lab read. With HOSTS that answer to ssh, the links between
-    them are measured too, with 1 and with 8 streams, as by dtfm-lab network probe; without, TCP over the loopback.
+    It times transformer blocks of three widths, kernel launches and the memory of a training step, on the GPU, or on
+    the CPU without one. Its output file is a network that plan and the Lab read. With HOSTS that you can reach with
+    ssh, it also measures the links between them, with 1 and with 8 streams, as dtfm-lab network probe does. Without
+    HOSTS it measures TCP over the loopback.
     """
     output = output or CALIBRATED
     ending_of(output, suffixes)
@@ -121,7 +123,7 @@ def calibrate_command(
     if network is not None and words:
         raise click.UsageError("--network and hosts are given; wanted one of them")
     if not hosts and (sources or at or peaks):
-        raise click.UsageError("--at, --gpu and files are of hosts; wanted dtfm-lab calibrate HOST...")
+        raise click.UsageError("--at, --gpu and files need hosts; wanted dtfm-lab calibrate HOST...")
     given = None if network is None else lab.load_topology(network)
     how = _probing(hosts, sources, at, peaks)
 
@@ -133,7 +135,7 @@ def calibrate_command(
     if as_json:
         rows = [row._asdict() for row in found.rows]
         return print_json({"gpu": found.gpu, "rows": rows, "notes": list(found.notes), "written": written})
-    print_rows(("measured", found.gpu, "the lab had assumed"), [row.words for row in found.rows])
+    print_rows(("measured", found.gpu, "the lab assumed"), [row.words for row in found.rows])
     for note in found.notes:
         out.print(note)
     out.print(f"written to {written}: dtfm-lab plan {written} plans on it")
@@ -147,7 +149,7 @@ def _hosts_and_files(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str
 def _probing(
     hosts: tuple[str, ...], sources: tuple[str, ...], at: dict[str, str], peaks: dict[str, str]
 ) -> dict[str, Any]:
-    """Arguments of a probe from the options of a command. Raises LabError."""
+    """Return the arguments of a probe from the options of a command. Raises LabError."""
     own = {host.rpartition("@")[2] for host in hosts}
     peak_tflops, memory_gib = _hardware({name: value for name, value in peaks.items() if name not in own})
     gpus = {name: value for name, value in peaks.items() if name in own}
@@ -155,26 +157,26 @@ def _probing(
 
 
 def _hardware(peaks: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
-    """TFLOP/s, and GiB of memory where they are given, of GPUs by name. Raises LabError."""
+    """Return TFLOP/s, and GiB of memory if given, of GPUs by name. Raises LabError."""
     numbers = {name: _numbers(value) for name, value in peaks.items()}
     memory = {name: gib for name, (_, gib) in numbers.items() if gib is not None}
     return {name: peak for name, (peak, _) in numbers.items()}, memory
 
 
 def _numbers(text: str) -> tuple[float, float | None]:
-    """TFLOP/s, and GiB of memory where they are given: ``125`` or ``125,119``. Raises LabError."""
+    """Return TFLOP/s, and GiB of memory if given: ``125`` or ``125,119``. Raises LabError."""
     peak, comma, memory = text.partition(",")
     try:
         return float(peak), float(memory.lower().removesuffix("gib")) if comma else None
     except ValueError:
         raise LabError(
-            f"--gpu says {shortened(text)} TFLOP/s; wanted a number, also with GiB of memory (125,119), or the name "
-            "of a probed host before it"
+            f"--gpu says {shortened(text)} TFLOP/s; wanted a number, optionally with GiB of memory (125,119), or the "
+            "name of a probed host before it"
         ) from None
 
 
 def _report(made: Topology, output: str | None, as_json: bool) -> None:
-    """Write a network, and say what it has and what was measured, estimated and left out."""
+    """Write a network, and report its devices and what was measured, estimated and left out."""
     written = None if output is None else str(files.save(made, output))
     notes = made.description.split("; ")
     if as_json:
@@ -183,4 +185,6 @@ def _report(made: Topology, output: str | None, as_json: bool) -> None:
     out.print(f"{counted(len(made), 'device')}: {gpu_words(made)}")
     for note in notes:
         out.print(f"- {note}", soft_wrap=True, highlight=False)
-    out.print(f"written to {written}" if written else "-o network.yaml writes it, to be looked over and planned on")
+    out.print(
+        f"written to {written}" if written else "-o network.yaml saves it, so that you can check it and plan on it"
+    )

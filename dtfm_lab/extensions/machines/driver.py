@@ -1,6 +1,6 @@
-"""What NVIDIA's driver prints: the GPUs of a host (``nvidia-smi -q -x``) and how they are connected (``topo -m``).
+"""Read the output of NVIDIA's driver: the GPUs of a host (``nvidia-smi -q -x``) and their connections (``topo -m``).
 
-Neither names the host: it is called as the file is, up to the first dot (``gpubox.smi.xml``).
+Neither output names the host. Its name is the file's name up to the first dot (``gpubox.smi.xml``).
 """
 
 import re
@@ -20,7 +20,7 @@ ROCM = re.compile(r"\bXGMI\b|ROCm System Management|AMD System Management|Hops b
 
 
 def host_of(path: Path) -> str:
-    """The host that a file is named after."""
+    """Return the host that a file is named after."""
     return path.name.partition(".")[0]
 
 
@@ -29,10 +29,11 @@ def is_smi(text: str) -> bool:
 
 
 def read_smi(text: str, path: Path) -> SourceReport:
-    """The GPUs of ``nvidia-smi -q -x``, each with its memory, and the PCIe that they all reach.
+    """Read the GPUs from ``nvidia-smi -q -x``, each with its memory, and the PCIe speed that they all reach.
 
-    The narrowest slot decides. Its generation is the most that GPU and slot have, as it falls while a GPU is idle; its
-    width is the current one, as the most is the card's and not the slot's. GPUs that MIG cuts into slices are left out.
+    The narrowest slot decides. The generation is the maximum of GPU and slot, because it drops while a GPU is idle. The
+    width is the current one, because the maximum is the card's and not the slot's. GPUs that MIG divides into slices
+    are left out.
     """
     if "<!ENTITY" in text:
         raise FileError(f"{path.name}: declares entities, which nvidia-smi never does; wanted its output as it is")
@@ -74,7 +75,7 @@ def read_smi(text: str, path: Path) -> SourceReport:
 
 
 def _slot(gpu: ElementTree.Element) -> list[tuple[int, int]]:
-    """Generation and lanes of a GPU's PCIe, where the driver says them."""
+    """Return generation and lanes of a GPU's PCIe, if the driver reports them."""
 
     def said(*names: str) -> str:
         texts = (gpu.findtext(f"pci/pci_gpu_link_info/{name}", "").strip() for name in names)
@@ -92,7 +93,7 @@ def is_topo(text: str) -> bool:
 
 
 def read_topo(text: str, path: Path) -> SourceReport:
-    """The matrix of ``nvidia-smi topo -m``: how every two GPUs are connected."""
+    """Read the matrix of ``nvidia-smi topo -m``: how every two GPUs are connected."""
     if ROCM.search(text):
         refuse_rocm(path)
     rows: dict[int, list[str]] = {}
@@ -131,7 +132,7 @@ def read_rocm(text: str, path: Path) -> NoReturn:
 
 
 def refuse_rocm(path: Path) -> NoReturn:
-    """Raises FileError: the weights and hops of AMD's tools say no bandwidth."""
+    """Raise FileError: the weights and hops in the output of AMD's tools do not give a bandwidth."""
     raise FileError(
         f"{path.name}: is printed by rocm-smi or amd-smi, which are not read; wanted a test of RCCL (all_reduce_perf "
         "of rccl-tests), kubectl get nodes -o json, scontrol show node, or a network written by hand (gpu: MI300X)"

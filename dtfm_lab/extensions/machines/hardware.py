@@ -1,4 +1,4 @@
-"""The GPUs that tools name, as the table of hardware or the user has them."""
+"""Look up the GPUs that tools name, in the table of hardware or in what the user states."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 
 
 class GivenHardware:
-    """The table of hardware, completed by what a user says of GPUs by their tools' names."""
+    """The table of hardware, completed by what the user states for GPUs by the names that tools use."""
 
     def __init__(self, peak_tflops: Mapping[str, float], memory_gib: Mapping[str, float]) -> None:
         self._peak_tflops = {name.casefold(): value for name, value in peak_tflops.items()}
         self._memory_gib = {name.casefold(): value for name, value in memory_gib.items()}
 
     def lacking(self, host: ReportedHost) -> dict[str, str]:
-        """By the name of each GPU of a host that cannot be a device: what is wanted. Raises TopologyError."""
+        """Return what is missing for each GPU of a host that cannot be a device, by name. Raises TopologyError."""
         found = {}
         for gpu in dict.fromkeys(host.gpus):
             fields = self.fields(gpu)
@@ -28,7 +28,7 @@ class GivenHardware:
         return found
 
     def wanted(self, hosts: Sequence[ReportedHost]) -> str:
-        """What a user can say of GPUs that are not in the table, for a refusal."""
+        """Return what a user can state for GPUs that are not in the table, for an error message."""
         lacking = {name: what for host in hosts for name, what in self.lacking(host).items()}
         example = f"--gpu {next(iter(lacking))!r}".replace("'", '"').rstrip('"')
         of_all = {each for what in lacking.values() for each in what.split(" and ")}
@@ -38,27 +38,28 @@ class GivenHardware:
         return f'{whose} {" and ".join(fields)} ({example}={values}")'
 
     def fields(self, gpu: ReportedGpu) -> dict[str, Any]:
-        """What a device of it has; without a peak or memory that nothing tells. Raises TopologyError."""
+        """Return the fields of a device with this GPU, without a peak or memory that is unknown. Raises
+        TopologyError."""
         stated = self._given(gpu.name)
         known = known_gpu(*gpu)
         if known is None and hardware_of(gpu.name) is not None:  # a whole computer, by the table's own name
             known = gpu.name
         memory = {} if gpu.memory_bytes is None else {"memory_bytes": gpu.memory_bytes}
         fields: dict[str, Any] = {"gpu": known or gpu.name, **memory, **stated}
-        if stated and known is not None:  # a peak of one's own, and the table's memory
+        if stated and known is not None:  # the user's peak, and the table's memory
             row = hardware_of(known)
             assert row is not None, "it is in the table"
             fields = {"peak_flop_per_s": row.peak_flop_per_s, "memory_bytes": row.memory_bytes} | fields
         return fields
 
     def notes(self, hosts: Sequence[ReportedHost]) -> Iterator[str]:
-        """Of names that leave open how much memory a GPU has, what it was taken for."""
+        """Yield, for names that do not give a GPU's memory, which GPU is assumed."""
         stated = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
         for name in sorted(each for each in stated if each.casefold() not in self._memory_gib):
             if (known := known_gpu(name)) is None or not (variants := variants_of(name)):
                 continue
             gib, others = HARDWARE[known].memory_bytes / GiB, " or ".join(each for each in variants if each != known)
-            yield f"{name!r} does not say how much memory: taken as {known} with {gib:.0f} GiB, it may be {others}"
+            yield f"{name!r} does not give the memory: {known} with {gib:.0f} GiB is assumed, it may be {others}"
 
     def _given(self, name: str) -> dict[str, float]:
         stated = {}

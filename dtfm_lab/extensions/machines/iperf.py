@@ -1,4 +1,4 @@
-"""Tests of ``iperf3 --json`` or ``--json-stream`` between two hosts, as a client or a server writes them."""
+"""Read tests of ``iperf3 --json`` or ``--json-stream`` between two hosts, written by a client or a server."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,10 @@ from dtfm_lab.extensions.machines.seen import Measurement, SourceReport, ToolOut
 from dtfm_lab.files.reading import parse
 
 STATES_LIMITS = 3, 10
-"""First version of iperf3 whose output says what ``-b`` limited (esnet/iperf #1167)."""
+"""First version of iperf3 whose output states the limit set by ``-b`` (esnet/iperf #1167)."""
 OF_A_ROUND_RATE = 0.003
-"""A TCP test within this share of 1, 2 or 5 times a power of ten is taken for one that ``-b`` limited, where the
-version does not say. An unlimited test ends at the rate of the line without its headers, such as 941 Mbit/s."""
+"""Tolerance, as a share, for a rate of 1, 2 or 5 times a power of ten. A TCP test at such a rate counts as limited by
+``-b`` if the version does not say. An unlimited test ends at the line rate without headers, such as 941 Mbit/s."""
 
 
 class _Ends(ToolOutput):
@@ -30,9 +30,9 @@ class _Test(ToolOutput):
     reverse: int = 0
     num_streams: int = 1
     target_bitrate: float | None = None
-    """Of each stream, which ``-b`` limits; of UDP a megabit a second where nothing is said."""
+    """Limit of each stream, set by ``-b``. The default for UDP is 1 Mbit/s."""
     fqrate: float = 0.0
-    """Of each stream, which ``--fq-rate`` limits."""
+    """Limit of each stream, set by ``--fq-rate``."""
 
 
 class _Start(ToolOutput):
@@ -76,12 +76,13 @@ def is_iperf(data: object) -> bool:
 
 
 def is_event(data: object) -> bool:
-    """Whether it is a line of ``--json-stream``."""
+    """Return True for a line of ``--json-stream``."""
     return isinstance(data, dict) and isinstance(data.get("event"), str) and "data" in data
 
 
 def tests_of(events: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The tests of a stream of events, each as ``--json`` would print it; one that was cut off has no ``end``."""
+    """Yield the tests of a stream of events, each as ``--json`` would print it. A test that was cut off has no
+    ``end``."""
     test: dict[str, Any] = {}
     for event in events:
         if event["event"] == "start" and test:
@@ -95,10 +96,10 @@ def tests_of(events: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def read_iperf(data: object, path: Path) -> SourceReport:
-    """The rate that was received, from the sender to the receiver, with ``--bidir`` back, too, and half the least round
-    trip that TCP saw.
+    """Read the rate received, from sender to receiver, and half the minimum round trip that TCP saw.
 
-    A server's output has its own address as ``local_host``: who connected sends, unless the test was reversed.
+    With ``--bidir``, read the rate in the other direction too. In a server's output ``local_host`` is the server: the
+    client sends, unless the test was reversed.
     """
     if isinstance(data, dict) and data.get("error"):
         raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")
@@ -109,7 +110,7 @@ def read_iperf(data: object, path: Path) -> SourceReport:
     rate = _received(measured.end.sum_received or measured.end.sum, measured.end.sum_sent)
     back = _received(measured.end.sum_received_bidir_reverse, measured.end.sum_sent_bidir_reverse)
     if not rate:
-        raise FileError(f"{path.name}: nothing was received; wanted a test in which something was")
+        raise FileError(f"{path.name}: no data was received; wanted a test that received data")
     client, server = ends.local_host, ends.remote_host
     if measured.start.accepted_connection is not None and measured.start.connecting_to is None:
         client, server = server, client
@@ -122,19 +123,19 @@ def read_iperf(data: object, path: Path) -> SourceReport:
 
 
 def _received(received: _Rate | None, sent: _Rate | None) -> float:
-    """Bits a second that arrived; of a server that sends, which is not told what arrived, those that it sent."""
+    """Return bits per second received. A server that sends does not learn what arrived, so its sent rate counts."""
     rate = received if received is not None and received.bits_per_second else sent
     return 0.0 if rate is None else rate.bits_per_second * (1 - rate.lost_percent / 100)
 
 
 def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
-    """The tool as the network's description names it. Raises FileError for a test that was limited, not measured."""
+    """Return the tool's name for the network's description. Raises FileError for a test limited by an option."""
     test, wanted = start.test_start, "wanted a test without -u or -b"
     limits = [each for each in (test.target_bitrate, test.fqrate) if each]
     limit_bits_per_s = min(limits, default=0.0) * test.num_streams
     if 0 < 0.9 * limit_bits_per_s < bits_per_s:
         sent = format_gbps(to_gbps(limit_bits_per_s / 8))
-        raise FileError(f"{path.name}: iperf3 was told to send {sent}, and did; {wanted}")
+        raise FileError(f"{path.name}: iperf3 was limited to {sent}, and reached it; {wanted}")
     version = re.search(r"\b(\d{1,4})\.(\d{1,4})", start.version[:200])
     states_limits = version is None or (int(version[1]), int(version[2])) >= STATES_LIMITS
     if test.target_bitrate is not None or (states_limits and test.protocol.upper() == "TCP"):
@@ -143,7 +144,7 @@ def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
     if test.protocol.upper() != "TCP":
         raise FileError(
             f"{path.name}: a test of {shortened(test.protocol)} sends what -b says, 1 Mbit/s by default, and {named} "
-            f"does not write down how much; {wanted}"
+            f"does not record the limit; {wanted}"
         )
     if _is_round(bits_per_s):
         raise FileError(
@@ -154,6 +155,6 @@ def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
 
 
 def _is_round(bits_per_s: float) -> bool:
-    """Whether the rate is, nearly to the bit, one that a person would set."""
+    """Return True if the rate is almost exactly one that a person would set."""
     power = 10.0 ** (len(f"{bits_per_s:.0f}") - 1)
     return any(abs(bits_per_s / (power * digit) - 1) < OF_A_ROUND_RATE for digit in (1, 2, 5, 10))

@@ -1,4 +1,4 @@
-"""Nodes of Kubernetes: ``kubectl get nodes -o json``, or one of them (``kubectl get node NAME -o json``)."""
+"""Read nodes of Kubernetes: ``kubectl get nodes -o json``, or a single one (``kubectl get node NAME -o json``)."""
 
 import re
 from pathlib import Path
@@ -16,14 +16,14 @@ from dtfm_lab.files.reading import parse
 
 MIB = 2**20
 MOST_GPUS = 64
-"""Most GPUs of a node."""
+"""Maximum number of GPUs per node."""
 LABELS = ("topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/")
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu")
-"""What a device plugin offers: NVIDIA's whole GPUs, those that pods share in turns, and AMD's."""
+"""Resources of device plugins: NVIDIA's whole GPUs, NVIDIA's time-shared GPUs, and AMD's."""
 OTHERS = re.compile(
     r"nvidia\.com/mig-|habana\.ai/|google\.com/tpu|aws\.amazon\.com/neuron|gpu\.intel\.com/|huawei\.com/"
 )
-"""Accelerators, or parts of one, that are not read."""
+"""Accelerators, or fractions of one, that are not supported."""
 AWAY = frozenset(
     {
         "node.kubernetes.io/not-ready",
@@ -33,7 +33,7 @@ AWAY = frozenset(
         "ToBeDeletedByClusterAutoscaler",
     }
 )
-"""Taints of nodes to which nothing new goes."""
+"""Taints of nodes on which no new pod starts."""
 MIG = re.compile(r"mig-[0-9]|[0-9]g\.[0-9]{1,3}gb", re.IGNORECASE)
 
 
@@ -88,10 +88,9 @@ def is_kubernetes(data: object) -> bool:
 
 
 def read_kubernetes(data: Any, path: Path) -> SourceReport:
-    """Nodes that take work, with the GPUs that their device plugin offers and has not withdrawn.
+    """Read nodes that accept work, with the GPUs that their device plugin offers and has not withdrawn.
 
-    Their kind is what NVIDIA's feature discovery or AMD's labeller names, or what the cloud sells as this instance or
-    under this label.
+    The GPU's name comes from NVIDIA's feature discovery or AMD's labeller, or from the cloud's instance type or label.
     """
     nodes = parse(_Nodes, data if "items" in data else {"items": [data]}, path.name).items
     if strange := next((node.kind for node in nodes if node.kind != "Node"), None):
@@ -115,7 +114,7 @@ def read_kubernetes(data: Any, path: Path) -> SourceReport:
             without.append(f"{name} ({counted(count, 'GPU')}, and no label nvidia.com/gpu.product that names them)")
             continue
         if MIG.search(gpu.name) or "cloud.google.com/gke-gpu-partition-size" in labels:
-            without.append(f"{name} (slices of MIG are no whole GPUs)")
+            without.append(f"{name} (MIG slices are not whole GPUs)")
             continue
         if count < offered:
             short.append(f"{name} ({count} of {offered})")
@@ -128,7 +127,7 @@ def read_kubernetes(data: Any, path: Path) -> SourceReport:
 
 
 def _away(node: _Node) -> str:
-    """Why nothing new is started on a node; empty where it is."""
+    """Return why no new pod starts on a node, "" if pods do."""
     if any(each.type == "Ready" and each.status != "True" for each in node.status.conditions or ()):
         return "not ready"
     if node.spec.unschedulable:
@@ -140,15 +139,15 @@ def _away(node: _Node) -> str:
 
 
 def _other(node: _Node) -> str:
-    """What a node without a GPU has instead."""
+    """Return which other accelerator a node without a GPU has."""
     kinds = [what for what, count in node.status.capacity.items() if OTHERS.match(what) and count != "0"]
     return f" ({kinds[0]} is not read)" if kinds else ""
 
 
 def _count(node: _Node, path: Path) -> tuple[int, int]:
-    """Whole GPUs that are to be had, and those that are there.
+    """Return the number of whole GPUs that are allocatable, and of those installed.
 
-    Where pods share a GPU in turns, the plugin offers each several times.
+    If pods share a GPU in turns, the plugin offers each GPU several times.
     """
     labels, capacity = node.metadata.labels, node.status.capacity
     allocatable = capacity if node.status.allocatable is None else node.status.allocatable
@@ -170,7 +169,7 @@ SHARED_BY = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients
 
 
 def _gpu(node: _Node, path: Path) -> ReportedGpu | None:
-    """The kind of a node's GPUs, and their memory where a label has it; None where nothing names them."""
+    """Return the kind of a node's GPUs, with their memory if a label has it. None if nothing names them."""
     labels = node.metadata.labels
     product = labels.get("nvidia.com/gpu.product", "").removesuffix("-SHARED")
     instance = next((gpu for label in INSTANCE_LABELS if (gpu := gpu_of_instance(labels.get(label, "")))), "")

@@ -1,6 +1,6 @@
-"""Speeds of the links of a kind of GPU: NVLink, PCIe and the NICs of hosts that clouds sell with it.
+"""Speeds of links by kind of GPU: NVLink, PCIe, and the NICs of hosts that clouds sell with it.
 
-Where nothing is measured they are estimates, each with the least and the most that it may be.
+Links that were not measured are estimates, each with a minimum and a maximum.
 """
 
 import csv
@@ -13,29 +13,29 @@ from dtfm_lab.domain.units import GB, format_gbps, from_gbps, to_gbps
 from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 
 NVLINK_S, PCIE_S = 1e-5, 2e-5
-"""Seconds of a message of no length inside a host, as the networks that come with the lab have them."""
+"""Seconds of an empty message inside a host, as in the networks that ship with the lab."""
 NEAR_S = 1e-4
-"""Seconds of a message of no length between two hosts of a cluster."""
+"""Seconds of an empty message between two hosts of a cluster."""
 NEAR_GBPS = 10.0
-"""Gbit/s between two hosts of one cluster that nobody timed: ordinary Ethernet."""
+"""Gbit/s between two hosts of a cluster if not measured: ordinary Ethernet."""
 LEAST_NEAR_GBPS, MOST_NEAR_GBPS = 1.0, 100.0
-"""Gbit/s that it may be where the GPUs are no modules of a data centre."""
+"""Range of that estimate in Gbit/s, if the GPUs are not data-centre modules."""
 PCIE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-"""GB/s of a PCIe lane in one direction, by generation (PCI-SIG, after coding)."""
+"""GB/s of a PCIe lane in one direction, by generation (PCI-SIG, after encoding)."""
 USUAL_PCIE, LEAST_PCIE, MOST_PCIE = (4, 16), (3, 8), (5, 16)
-"""Generation and lanes where nothing tells them."""
+"""Default generation and lanes, and their range."""
 GEFORCE = re.compile(r"RTX [2-5]0[5-9]0\b")
-"""GPUs of the table of hardware that NVIDIA's driver lets reach each other over NVLink alone, never over PCIe."""
+"""GPUs that reach each other directly only over NVLink: NVIDIA's driver does not let them over PCIe."""
 THROUGH_HOST_BYTES_PER_S, MOST_THROUGH_HOST = 6.12e9 / 2, 0.7
-"""Between two of them through the host's memory, each way: two RTX 3090s copy 6.11 to 6.13 GB/s both ways, on PCIe 3
-x16 (NVIDIA/nccl, issue 1127). At most such a share of PCIe's rate: 20 to 22 GB/s one way on PCIe 4 x16 (RTX 4090s,
-issue 814)."""
+"""Bandwidth between two such GPUs through the host's memory, each way. Two RTX 3090s copy 6.11 to 6.13 GB/s in both
+directions together, on PCIe 3 x16 (NVIDIA/nccl, issue 1127). The second number is its maximum, as a share of PCIe's
+rate: 20 to 22 GB/s one way on PCIe 4 x16 (RTX 4090s, issue 814)."""
 HOST_OF_MODULES = 8
-"""GPUs of a host from which on modules, and no PCIe cards, are what is sold under a bare name."""
+"""From this number of GPUs per host on, a bare name means modules and not PCIe cards."""
 ONLY_MODULES = frozenset({"B200", "B300", "GB200", "GB300", "GH200", "MI300X", "MI325X", "MI350X", "MI355X"})
 """Kinds that are never sold as PCIe cards."""
 RACKS = frozenset({"GB200", "GB300"})
-"""Kinds whose NVLink reaches other hosts, of one rack."""
+"""Kinds whose NVLink also reaches the other hosts of a rack."""
 FABRIC_GBPS = {
     "P100": (10.0, 25.0, 100.0),
     "V100": (10.0, 100.0, 100.0),
@@ -52,9 +52,10 @@ FABRIC_GBPS = {
     "GB300": (3200.0, 6400.0, 6400.0),
     **dict.fromkeys(("MI300X", "MI325X", "MI350X", "MI355X"), (1600.0, 3200.0, 3200.0)),
 }
-"""Gbit/s of the NICs of a host with eight: the least, the usual and the most with which clouds sell their fast
-network. Usual are AWS's p4d and p4de (400), p5, p5e and p6 (3,200), p6-b300 (6,400); the least for A100 and H100 are
-Google's a2 (100) and a3-highgpu (800), the most for A100 are Azure's ND A100 v4 and Oracle's BM.GPU4.8 (1,600)."""
+"""Gbit/s of the NICs of a host with eight GPUs: minimum, usual and maximum in clouds that sell a fast network. The
+usual values are AWS's: p4d and p4de (400), p5, p5e and p6 (3,200), p6-b300 (6,400). The minimum for A100 and H100
+is Google's a2 (100) and a3-highgpu (800). The maximum for A100 is Azure's ND A100 v4 and Oracle's BM.GPU4.8
+(1,600)."""
 
 
 class _NvLink(NamedTuple):
@@ -62,9 +63,9 @@ class _NvLink(NamedTuple):
 
     links: int
     bytes_per_s: float
-    """Of one link in one direction."""
+    """Speed of one link in one direction."""
     are_modules: bool
-    """Whether the kind, under its bare name, is a module (SXM, OAM) on a board that joins all GPUs of a host."""
+    """True if the bare name means a module (SXM, OAM) on a board that connects all GPUs of a host."""
 
 
 def _nvlinks() -> dict[str, _NvLink]:
@@ -74,23 +75,23 @@ def _nvlinks() -> dict[str, _NvLink]:
 
 
 NVLINKS = _nvlinks()
-"""NVLink, or Infinity Fabric, by GPU; the file names each one's source."""
+"""NVLink, or Infinity Fabric, by GPU. The file gives a source for each."""
 
 
 class LinkSpeed(NamedTuple):
-    """What a link is taken to be, and from where."""
+    """The assumed speed of a link, and its origin."""
 
     latency_s: float
     bytes_per_s: float
     said: str
     ends: tuple[float, float] | None = None
-    """Least and most bytes a second that it may be; None where it is no estimate."""
+    """Minimum and maximum bytes per second of an estimate, None otherwise."""
 
 
 def _row_of(gpu: ReportedGpu) -> _NvLink | None:
-    """The NVLink of a GPU by its tool's name; None for a card without it."""
+    """Return the NVLink of a GPU by its tool's name, None for a card without it."""
     name = gpu.name.lower()
-    for of_china in ("A800", "H800"):  # as A100 and H100 but for their NVLink
+    for of_china in ("A800", "H800"):  # like A100 and H100, except for their NVLink
         if of_china.lower() in name:
             return NVLINKS[of_china]
     found = NVLINKS.get(known_gpu(*gpu) or "")
@@ -100,13 +101,13 @@ def _row_of(gpu: ReportedGpu) -> _NvLink | None:
 
 
 def nvlink_bytes_per_s(gpu: ReportedGpu) -> float | None:
-    """Bytes a second that all NVLinks of a GPU together send; None where it has none, or is not in the table."""
+    """Return bytes per second of all NVLinks of a GPU together, None without NVLink or for an unknown GPU."""
     row = _row_of(gpu)
     return None if row is None else row.links * row.bytes_per_s
 
 
 def bridge_bytes_per_s(gpu: ReportedGpu, links: int) -> float:
-    """Bytes a second of so many bonded NVLinks in one direction; 25 GB/s each for a GPU that is not in the table."""
+    """Return bytes per second of ``links`` bonded NVLinks in one direction, at 25 GB/s each for an unknown GPU."""
     row = _row_of(gpu)
     return links * (25 * GB if row is None else row.bytes_per_s)
 
@@ -116,7 +117,8 @@ def pcie_bytes_per_s(generation: int, lanes: int) -> float:
 
 
 def fabric_bytes_per_s(gpu: ReportedGpu, n_gpus: int) -> float | None:
-    """Most bytes a second from a host of so many GPUs to another; None for kinds that are sold with any network."""
+    """Return the maximum bytes per second from a host of ``n_gpus`` to another. None for kinds sold with any
+    network."""
     kind = known_gpu(*gpu) or ""
     if kind in RACKS:
         return nvlink_bytes_per_s(gpu)
@@ -124,7 +126,7 @@ def fabric_bytes_per_s(gpu: ReportedGpu, n_gpus: int) -> float | None:
 
 
 def between_near(a: ReportedHost, b: ReportedHost) -> LinkSpeed:
-    """The estimate of a link between two hosts of one cluster that nobody timed."""
+    """Estimate the link between two hosts of one cluster."""
     kinds = [FABRIC_GBPS.get(known_gpu(*gpu) or "") for host in (a, b) for gpu in host.gpus[:1]]
     n = min(len(a.gpus), len(b.gpus))
     fast = [tuple(gbps * min(n, 8) / 8 for gbps in kind) for kind in kinds if kind]
@@ -139,9 +141,9 @@ def between_near(a: ReportedHost, b: ReportedHost) -> LinkSpeed:
 
 
 def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
-    """The link between two GPUs of a host for which no matrix and no test tells more.
+    """Estimate the link between two GPUs of a host without a matrix or a test.
 
-    Not ``bridged`` are two that are known to have no NVLink between them.
+    ``bridged`` is False for two that are known to have no NVLink between them.
     """
     least = host.least_inside_bytes_per_s or 0.0
     rates = [nvlink_bytes_per_s(gpu) if bridged else None for gpu in host.gpus]
@@ -150,27 +152,30 @@ def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
         ends = max(pcie_bytes_per_s(*USUAL_PCIE), least), max(nvlink, least)
         said = (
             f"{_name_of(host)} at {format_gbps(to_gbps(ends[1]))}, estimated: {len(host.gpus)} such GPUs in a host are "
-            "sold joined by it"
+            "usually connected by it"
         )
         return LinkSpeed(NVLINK_S, ends[1], said, ends)
     rate = pcie_bytes_per_s(*(host.pcie or USUAL_PCIE))
     if least > rate:
-        said = "at least what NCCL's tests over several hosts reached"
+        said = "at least what NCCL's tests reached over several hosts"
         return LinkSpeed(NVLINK_S, least, said, (least, max(nvlink, least)))
     said = "PCIe {} x{}".format(*(host.pcie or USUAL_PCIE))
     if any(GEFORCE.match(known_gpu(*gpu) or "") for gpu in host.gpus):
         slow = max(min(THROUGH_HOST_BYTES_PER_S, rate), least)
-        said = f"{said} through the host's memory at {format_gbps(to_gbps(slow))}, estimated: GeForce GPUs are no peers"
+        said = (
+            f"{said} through the host's memory at {format_gbps(to_gbps(slow))}, estimated: GeForce GPUs are not peers"
+        )
         return LinkSpeed(PCIE_S, slow, said, (slow, max(MOST_THROUGH_HOST * rate, nvlink, slow)))
     if host.pcie:
-        may_have = f" ({_name_of(host)} may join them: nvidia-smi topo -m tells)" if nvlink else ""
+        may_have = f" ({_name_of(host)} may connect them: check nvidia-smi topo -m)" if nvlink else ""
         return LinkSpeed(PCIE_S, rate, said + may_have, (rate, nvlink) if nvlink > rate else None)
     ends = max(pcie_bytes_per_s(*LEAST_PCIE), least), max(pcie_bytes_per_s(*MOST_PCIE), nvlink)
-    return LinkSpeed(PCIE_S, rate, f"{said}, estimated: nothing tells more", ends)
+    return LinkSpeed(PCIE_S, rate, f"{said}, estimated: no source reports it", ends)
 
 
 def as_modules(gpu: str, n_gpus: int) -> str:
-    """A GPU's name as a cloud sells so many in a host: as modules (SXM) if the kind comes so and its name is bare."""
+    """Return the name of a GPU in a cloud host with ``n_gpus``: a module (SXM) if the kind has one and its name is
+    bare."""
     row = NVLINKS.get(known_gpu(gpu) or "")
     is_bare = row is not None and row.are_modules and not re.search(r"pcie|nvl|sxm", gpu.lower())
     return f"{gpu} SXM" if is_bare and n_gpus > 1 else gpu
@@ -181,7 +186,7 @@ def _name_of(host: ReportedHost) -> str:
 
 
 def _is_module(gpu: ReportedGpu, n_gpus: int) -> bool:
-    """Whether a GPU is a module on a board that joins it to the host's other ones, by its name or their number."""
+    """Return True if a GPU is a module on a board that connects the host's GPUs, by its name or their number."""
     kind, row = known_gpu(*gpu), _row_of(gpu)
     words = {*re.findall(r"[a-z0-9]+", gpu.name.lower())}
     if row is None or not row.are_modules or words & {"pcie", "nvl"}:

@@ -1,7 +1,7 @@
-"""The tests of NCCL and of RCCL (``all_reduce_perf`` and its like) on one host or several.
+"""Read tests of NCCL and RCCL (``all_reduce_perf`` and others) on one or several hosts.
 
-Formats: nccl-tests from 2019 on, whose tables have had columns ``error`` or ``#wrong``, with and without ``redop`` and
-``root``. Meaning of the columns: nccl-tests, doc/PERFORMANCE.md.
+Formats: nccl-tests from 2019 on, with columns ``error`` or ``#wrong``, with and without ``redop`` and ``root``. Meaning
+of the columns: nccl-tests, doc/PERFORMANCE.md.
 """
 
 import math
@@ -23,9 +23,9 @@ TOOL = "NCCL's tests"
 TEST = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?|send_?recv|broadcast|reduce|gather|scatter|hypercube|bisection)_(?:bias_)?perf\b"
 )
-"""The name of a test's program, which newer ones print and command lines hold."""
+"""The name of a test's program, as newer versions print it and command lines contain it."""
 NEAR = 0.03
-"""Share by which a ratio of two printed bandwidths may differ from a formula: they have two decimals."""
+"""Tolerance, as a share, for a ratio of two printed bandwidths. They have two decimals."""
 
 
 class _Rank(NamedTuple):
@@ -36,16 +36,16 @@ class _Rank(NamedTuple):
 
 
 class _NcclRow(NamedTuple):
-    """One row's message and its faster half: out of place, or in place."""
+    """The message of one row, and its faster half: out of place or in place."""
 
     n_bytes: int
     bytes_per_s: float
-    """The algorithm's bandwidth: the message over the time."""
+    """Algorithm bandwidth: message size divided by time."""
     bus_bytes_per_s: float
     has_root: bool
     reduces: bool
     is_never_in_place: bool
-    """Whether results in place are not checked: the exchange of all with all, and of each with the next."""
+    """True if in-place results are not checked, as in all-to-all and send-receive."""
 
 
 def is_nccl(text: str) -> bool:
@@ -53,11 +53,12 @@ def is_nccl(text: str) -> bool:
 
 
 def read_nccl(text: str, path: Path) -> SourceReport:
-    """The GPUs of the ranks and, of the largest message, the bandwidth of the slowest link that the test used.
+    """Read the GPUs of the ranks, and from the largest message the bandwidth of the slowest link in the test.
 
-    The bus bandwidth is the rate at which a ring has every rank send. Of a test inside one host it is that between two
-    of its GPUs; of one over several hosts that from each host to the next, and what is inside is at least as fast.
-    A rate that no link of the kind has, as switches that add (NVLink SHARP) reach, counts as the link's.
+    The bus bandwidth is the rate at which every rank of a ring sends. In a test inside one host, it is the bandwidth
+    between two of its GPUs. In a test over several hosts, it is the bandwidth from each host to the next, and links
+    inside a host are at least as fast. Switches that add (NVLink SHARP) can yield a rate above that of any link. Then
+    the link's own rate counts.
     """
     lines = unprefixed(text).splitlines()
     ranks = [rank for line in lines if (rank := _rank_of(line))]
@@ -75,7 +76,8 @@ def read_nccl(text: str, path: Path) -> SourceReport:
     test = _test_of("\n".join(plain_lines(text)), row, n, path)
     if len(hosts) == 1:
         ((name, gpus),) = hosts.items()
-        most = min(nvlink_bytes_per_s(gpu) or math.inf for gpu in kinds)  # no switch makes PCIe faster than it is
+        # without NVLink there is no limit, because switches cannot add on PCIe
+        most = min(nvlink_bytes_per_s(gpu) or math.inf for gpu in kinds)
         rate, notes = _capped(row.bus_bytes_per_s, most, f"inside {name}", "NVLink")
         seen = [ReportedHost(name=name, gpus=gpus, inside_bytes_per_s=rate)]
         return SourceReport(hosts=tuple(seen), are_near=True, notes=notes)
@@ -87,7 +89,7 @@ def read_nccl(text: str, path: Path) -> SourceReport:
             (f"{path.name}: {format_gbps(to_gbps(needed))} is what a test of {test} sends from a host",),
         )
     else:
-        # less than the most that such a host is sold with never counts as too much, nor what the test cannot do without
+        # never limit below the fastest NICs sold with such a host, nor below what the test needs
         most = max(min(_most_between(gpu) for gpu in kinds), needed)
         rate, notes = _capped(row.bus_bytes_per_s, most, f"between {len(hosts)} hosts", "NICs")
     inside = None if test in ("alltoall", "gather", "scatter") else rate
@@ -97,7 +99,8 @@ def read_nccl(text: str, path: Path) -> SourceReport:
 
 
 def _rank_of(line: str) -> _Rank | None:
-    """``#  Rank  0 Group  0 Pid 417 on gpu01 device  0 [0x0f] NVIDIA A100-SXM4-40GB``, with or without its group."""
+    """Parse ``#  Rank  0 Group  0 Pid 417 on gpu01 device  0 [0x0f] NVIDIA A100-SXM4-40GB``, with or without its
+    group."""
     head, bracket, gpu = line.partition(" [")
     words = head.split()
     if words[:1] == ["#"]:
@@ -116,7 +119,7 @@ def _rank_of(line: str) -> _Rank | None:
 
 
 def _hosts(ranks: Sequence[_Rank], path: Path) -> Mapping[str, tuple[ReportedGpu, ...]]:
-    """By host its GPUs, in the driver's order. Raises FileError for ranks that do not take part in one test."""
+    """Return the GPUs of each host, in the driver's order. Raises FileError if the ranks are not those of one test."""
     if len(ranks) > 1 and {rank.rank for rank in ranks} == {0}:
         raise FileError(
             f"{path.name}: all {len(ranks)} processes are rank 0, so the test was built without MPI, and each measured "
@@ -135,7 +138,7 @@ def _hosts(ranks: Sequence[_Rank], path: Path) -> Mapping[str, tuple[ReportedGpu
 
 
 def _rows(lines: Sequence[str]) -> Iterator[_NcclRow]:
-    """The rows below each header that names their columns; a row that is cut off is none."""
+    """Yield the rows below each header that names their columns, except rows that are cut off."""
     columns: list[str] = []
     for line in lines:
         words = line.split()
@@ -146,14 +149,14 @@ def _rows(lines: Sequence[str]) -> Iterator[_NcclRow]:
 
 
 def _row(columns: Sequence[str], words: Sequence[str]) -> Iterator[_NcclRow]:
-    """The row of a message. Its first columns stand as in the header: a name of ``none`` is written, a blank is not."""
+    """Yield the row of a message. Its first columns are as in the header: ``none`` is printed, a blank is not."""
     n_halves = columns.count("busbw")
     own = columns[: columns.index("time")]
     if not {"size", "time", "algbw"} <= {*columns} or n_halves > 2:
         return
     width = columns.index("busbw", columns.index("busbw") + 1) - columns.index("busbw") if n_halves > 1 else 4
     if "redop" in own and re.fullmatch(r"-?[0-9.]+", words[own.index("redop")]):
-        own = [each for each in own if each != "redop"]  # old versions leave it blank
+        own = [each for each in own if each != "redop"]  # old versions print nothing in this column
     before = len(own)
     first = dict(zip(own, words, strict=False))
     halves = [words[before + i * width : before + (i + 1) * width] for i in range(n_halves)]
@@ -183,9 +186,9 @@ def _number(text: str) -> float | None:
 
 
 def _test_of(text: str, row: _NcclRow, n: int, path: Path) -> str:
-    """Which test it is: by its program's name where the text has one, else as its columns and bandwidths tell.
+    """Return which test it is, by its program's name, or else by its columns and bandwidths.
 
-    Raises FileError for a test that tells no bandwidth of a link.
+    Raises FileError for a test from which no link's bandwidth follows.
     """
     named = {found[1].replace("_", "") for found in TEST.finditer(text)}
     if len(named) == 1:
@@ -202,7 +205,7 @@ def _test_of(text: str, row: _NcclRow, n: int, path: Path) -> str:
 
 
 def _needed_bytes_per_s(test: str, row: _NcclRow, n: int, n_hosts: int, n_here: int) -> float:
-    """Least bytes a second that a host of ``n_here`` of the ``n`` ranks must send to others in such a test."""
+    """Return the minimum bytes per second that a host with ``n_here`` of ``n`` ranks sends to others in this test."""
     away = (n - n_here) / n
     if test == "alltoall":
         return row.bytes_per_s * n_here * away
@@ -214,17 +217,20 @@ def _needed_bytes_per_s(test: str, row: _NcclRow, n: int, n_hosts: int, n_here: 
 
 
 def _most_between(gpu: ReportedGpu) -> float:
-    """Bytes a second that no ring of such GPUs has between hosts: of kinds with switches that add, the NICs'."""
+    """Return an upper bound on the bytes per second of a ring between hosts.
+
+    For kinds with adding switches, it is the NICs' bandwidth. For others, it is NVLink's.
+    """
     adds = (known_gpu(*gpu) or "").startswith(("H", "B", "G"))
     return (fabric_bytes_per_s(gpu, 8) if adds else nvlink_bytes_per_s(gpu)) or math.inf
 
 
 def _capped(rate: float, most: float, where: str, what: str) -> tuple[float, tuple[str, ...]]:
-    """A rate, at most that of the links, and a note where it was more."""
+    """Return a rate, limited to that of the links, and a note if it was limited."""
     if rate <= most:
         return rate, ()
     measured, line = (format_gbps(to_gbps(each)) for each in (rate, most))
     return most, (
-        f"{where} {TOOL} say {measured}, more than {what} carry, as where a switch adds (SHARP) or a tree is used, "
-        f"{line} counts",
+        f"{where} {TOOL} report {measured}, more than {what} carry, as with switches that add (SHARP) or trees, "
+        f"so {line} counts",
     )

@@ -1,4 +1,4 @@
-"""Merges what several sources say of one's machines into a network, and says what it took from where."""
+"""Merge the reports of several sources into a network, and record the origin of each part."""
 
 import os
 from collections import Counter
@@ -36,11 +36,11 @@ from dtfm_lab.extensions.machines.sources import READ, read_sources
 from dtfm_lab.files.reading import located
 
 ESTIMATED_SPREAD = 0.5
-"""``link_spread`` of a network with a link that nobody measured: one standard deviation is a factor of 1.65."""
+"""``link_spread`` of a network with an estimated link: one standard deviation is a factor of 1.65."""
 FARTHER = 4.0
-"""Factor by which a bandwidth that is estimated from a distance may be too high or too low."""
+"""Factor by which a bandwidth estimated from a distance may be off, either way."""
 MOST_NAMED = 4
-"""Most hosts without a place that a refusal names."""
+"""Maximum number of hosts without a place that an error names."""
 
 
 def network_from(
@@ -52,18 +52,18 @@ def network_from(
     probed: Mapping[str, SourceReport] | None = None,
     name: str = "my-machines",
 ) -> Topology:
-    """The network of your machines, from what tools print of them: ``lab.load_topology`` with a list of files.
+    """Return the network of your machines, from the output of tools: ``lab.load_topology`` with a list of files.
 
-    Files may be of any mixture of tools: ``nvidia-smi -q -x``, ``nvidia-smi topo -m``, ``iperf3 --json``, tests of
-    NCCL, nodes of Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and catalogue. ``READ`` names them all.
+    Files may be any mix of: ``nvidia-smi -q -x``, ``nvidia-smi topo -m``, ``iperf3 --json``, NCCL tests, nodes of
+    Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and catalogue. ``READ`` names them all.
 
-    ``at`` has regions of hosts by name. ``peak_tflops`` has TFLOP/s in half precision of GPUs that are not in the table
-    of hardware, by their tools' names, and ``memory_gib`` their memory where no tool tells it. ``probed`` is what was
-    not read from files, by where it is from; hosts keep the names that it has. The description says what was measured,
-    estimated and left out; ``estimates`` of what comes back, how far each estimate may be off.
+    ``at`` gives regions of hosts by name. ``peak_tflops`` gives half-precision TFLOP/s of GPUs that are not in the
+    table of hardware, by the names that tools use. ``memory_gib`` gives their memory if no tool reports it. ``probed``
+    holds reports that were not read from files, by origin. Hosts keep the names used there. The network's description
+    says what was measured, estimated and left out. Its ``estimates`` say how far each estimate may be off.
 
-    Raises FileError for a file that no reader knows or that is broken, and TopologyError for hosts whose GPUs or links
-    nothing tells; each in one line.
+    Raises FileError for a file that is broken or that no reader knows, and TopologyError for hosts with unknown GPUs or
+    links, in one line.
     """
     files = [Path(path) for path in paths]
     probed = dict(probed or {})
@@ -76,7 +76,7 @@ def network_from(
 
 
 class _Assembly:
-    """The hosts of all sources, merged, and what is known between them."""
+    """The merged hosts of all sources, and what is known about their links."""
 
     def __init__(
         self,
@@ -95,10 +95,10 @@ class _Assembly:
         self.clusters += [{of_address[host.name] for host in each.hosts} for each in seen if each.are_near]
         hosts = self._placed(hosts, {of_address[address]: region for address, region in at.items()})
         if without := [host.name for host in hosts if not host.gpus]:
-            self.notes.append(f"left out, as nothing tells their GPUs: {', '.join(without)}")
+            self.notes.append(f"left out, because no source reports their GPUs: {', '.join(without)}")
         with_gpus = [host for host in hosts if host.gpus]
         if not with_gpus:
-            raise TopologyError("no source tells of a GPU; wanted nvidia-smi -q -x of each host, or a list of nodes")
+            raise TopologyError("no source reports a GPU; wanted nvidia-smi -q -x of each host, or a list of nodes")
         self.hosts = [host for host in with_gpus if not self._stated.lacking(host)]
         if unknown_hosts := [host for host in with_gpus if self._stated.lacking(host)]:
             self._leave(unknown_hosts)
@@ -112,10 +112,10 @@ class _Assembly:
             if None not in ends:
                 self.tests[ends] = test  # type: ignore[index]  # neither is None
         if strange_ends:
-            self.notes.append(f"left out, as no host has this address: measurements of {', '.join(strange_ends)}")
+            self.notes.append(f"left out, because no host has this address: measurements of {', '.join(strange_ends)}")
 
     def _leave(self, hosts: Sequence[ReportedHost]) -> None:
-        """Note the hosts whose GPUs nothing tells. Raises TopologyError where no other is left."""
+        """Note the hosts with unknown GPUs. Raises TopologyError if no other host is left."""
         of_gpu: dict[str, list[str]] = {}
         for host in hosts:
             for gpu in self._stated.lacking(host):
@@ -123,7 +123,7 @@ class _Assembly:
         wanted = self._stated.wanted(hosts)
         if self.hosts:
             named = ", ".join(f"{gpu!r} ({_few(names, 'hosts')})" for gpu, names in of_gpu.items())
-            self.notes.append(f"left out, as these are not in the table of GPUs: {named}, wanted {wanted}")
+            self.notes.append(f"left out, because these GPUs are not in the table: {named}, wanted {wanted}")
             return
         where = _few([host.name for host in hosts], "hosts")
         named = " and ".join(map(repr, of_gpu))
@@ -132,8 +132,10 @@ class _Assembly:
         )
 
     def _placed(self, hosts: list[ReportedHost], at: dict[str, str]) -> list[ReportedHost]:
-        """The hosts where ``at`` says they are. With a host whose region is no known place go those of its cluster that
-        are there, too."""
+        """Return the hosts in the regions that ``at`` gives.
+
+        If a host's own region is not a known place, hosts of the same cluster and region move with it.
+        """
         places = dict(at)
         region_of = {host.name: host.region for host in hosts}
         for cluster in self.clusters:
@@ -196,7 +198,7 @@ class _Assembly:
             yield Device(name=own, region=host.region, host=host.name if len(host.gpus) > 1 else "", **fields)
 
     def _inside(self, host: ReportedHost) -> tuple[dict[tuple[int, int], LinkSpeed], str]:
-        """The links between every two GPUs of a host, and from where they are."""
+        """Return the links between every two GPUs of a host, and their origin."""
         pairs = list(permutations(range(len(host.gpus)), 2))
         measured = host.inside_bytes_per_s
         of_test = "" if measured is None else f"{format_gbps(to_gbps(measured))} by NCCL's tests"
@@ -219,26 +221,26 @@ class _Assembly:
                 speeds[pair] = LinkSpeed(
                     PCIE_S, max(pcie.bytes_per_s, least), said, pcie.ends if pcie.bytes_per_s > least else None
                 )
-        standards = f"{', '.join(sorted(codes))} as nvidia-smi says, at their standards' speeds"
+        standards = f"{', '.join(sorted(codes))} from nvidia-smi, at the speeds of these standards"
         rest = [of_test] if of_test else []
         return speeds, ", ".join([standards, *([said] if some_pcie or host.pcie else []), *rest])
 
     def _wanted(self, untold: Sequence[tuple[ReportedHost, ReportedHost]]) -> str:
-        """What tells the links that nothing tells: the place of each host that has none, of a cluster of one."""
+        """Return what would determine the unknown links: the place of each host without one, once per cluster."""
         (a, b), named, noted = untold[0], [], set()
         for host in chain.from_iterable(untold):
             if host.name not in noted and find_place(host.region) is None:
                 together = [cluster for cluster in self.clusters if host.name in cluster]
                 noted |= {host.name}.union(*together)
-                named.append(host.name + (f" ({host.region} is no known place)" if host.region else ""))
+                named.append(host.name + (f" ({host.region} is not a known place)" if host.region else ""))
         given = " ".join(f"--at {name.partition(' ')[0]}=CITY" for name in named[:MOST_NAMED])
         return (
-            f"nothing tells the link {a.name} -> {b.name}; wanted iperf3 --json between them, or where "
+            f"the link {a.name} -> {b.name} is unknown; wanted iperf3 --json between them, or where "
             f"{listed(named, MOST_NAMED)} {'is' if len(named) == 1 else 'are'}: {given}, at= in Python"
         )
 
     def _between(self, a: ReportedHost, b: ReportedHost) -> LinkSpeed | None:
-        """The link from one host to another; None where nothing tells."""
+        """Return the link from one host to another, None if nothing determines it."""
         there, back = self.tests.get((a.name, b.name)), self.tests.get((b.name, a.name))
         test = there or back
         timed_s = next((each.latency_s for each in (there, back) if each and each.latency_s is not None), None)
@@ -261,14 +263,14 @@ class _Assembly:
 
 
 def _distinct(hosts: Sequence[ReportedHost]) -> Iterator[ReportedHost]:
-    """Hosts of one source, without addresses that several of them have, such as that of a gateway."""
+    """Yield the hosts of one source, without addresses that several share, such as that of a gateway."""
     often = Counter(chain.from_iterable(host.addresses for host in hosts))
     for host in hosts:
         yield replace(host, addresses=frozenset(each for each in host.addresses if often[each] == 1))
 
 
 def _merged(hosts: Sequence[ReportedHost]) -> list[ReportedHost]:
-    """One of each host; sources that name one alike, or share an address, speak of the same."""
+    """Merge reports on the same host: those that share a name or an address."""
     merged: list[ReportedHost] = []
     for host in hosts:
         same = [one for one in merged if ({one.name} | one.addresses) & ({host.name} | host.addresses)]
@@ -281,7 +283,7 @@ def _merged(hosts: Sequence[ReportedHost]) -> list[ReportedHost]:
 
 
 def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
-    """Both in one, under the first one's name."""
+    """Merge two reports on one host, under the first name."""
     gpus = a.gpus or b.gpus
     if a.gpus and b.gpus:
         if len(a.gpus) != len(b.gpus):
@@ -294,7 +296,7 @@ def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
     if between and gpus and len({i for i, _ in between}) not in (0, len(gpus)):
         n = len({i for i, _ in between})
         raise TopologyError(
-            f"{a.name}: nvidia-smi topo tells of {counted(n, 'GPU')}, another source of {len(gpus)}; wanted one number"
+            f"{a.name}: nvidia-smi topo has {counted(n, 'GPU')}, another source {len(gpus)}; wanted one number"
         )
     if a.region and b.region and a.region != b.region:
         raise TopologyError(f"{a.name} is in {a.region} by one source and in {b.region} by another; wanted one region")
@@ -318,14 +320,14 @@ def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
 def _of_numbers(
     between: Mapping[tuple[int, int], str], numbers: tuple[int, ...] | None
 ) -> Mapping[tuple[int, int], str]:
-    """The matrix of the GPUs with these numbers of the driver, where some were left out, by their place among these."""
+    """Return the matrix of the GPUs with these driver numbers, by position. Other GPUs were left out."""
     if numbers is None or len({i for i, _ in between}) <= max(numbers):
         return between
     return {(i, j): between[numbers[i], numbers[j]] for i, j in permutations(range(len(numbers)), 2)}
 
 
 def _names(host: ReportedHost) -> list[str]:
-    """The devices of a host: the host's own name where it has one GPU."""
+    """Return the device names of a host: the host's own name if it has one GPU."""
     return [host.name] if len(host.gpus) == 1 else [f"{host.name}-{number}" for number in range(len(host.gpus))]
 
 

@@ -1,4 +1,4 @@
-"""What tools say of one's machines, before it is a network: hosts with their GPUs, and speeds of what lies between."""
+"""What tools report about your machines before they form a network: hosts with their GPUs, and speeds of links."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,53 +16,53 @@ class ReportedGpu(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedHost:
-    """What one source says of a machine; empty where it says nothing."""
+    """What one source reports about a machine. Fields it does not report are empty."""
 
     name: str
     addresses: frozenset[str] = frozenset()
-    """Further names and IP addresses, by which other sources may know it."""
+    """Further names and IP addresses, by which other sources may know the host."""
     gpus: tuple[ReportedGpu, ...] = ()
     numbers: tuple[int, ...] | None = None
-    """The driver's numbers of ``gpus``, where some of the host's GPUs were left out."""
+    """The driver's numbers of ``gpus``, if some of the host's GPUs were left out."""
     region: str = ""
     price_per_hour: float | None = None
-    """US dollars for one of its GPUs."""
+    """US dollars per hour for one of its GPUs."""
     between: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """By the driver's numbers of two GPUs: how they are connected, as ``nvidia-smi topo -m`` says it (NV12, SYS)."""
+    """Connection of two GPUs by their driver numbers, as ``nvidia-smi topo -m`` prints it (NV12, SYS)."""
     pcie: tuple[int, int] | None = None
     """Generation and lanes of its GPUs' PCIe."""
     inside_bytes_per_s: float | None = None
-    """Measured between two of its GPUs, at least, by a test inside the host."""
+    """Minimum bandwidth between two of its GPUs, measured by a test inside the host."""
     least_inside_bytes_per_s: float | None = None
-    """Measured by a test over several hosts: links inside the host are at least as fast."""
+    """Measured by a test over several hosts. Links inside the host are at least as fast."""
     has_best_network: bool = False
-    """Whether the fastest network was asked for that its kind is sold with."""
+    """True if the fastest network was requested that is sold with its kind of GPU."""
 
 
 class Measurement(NamedTuple):
-    """A measured way from one host to another, each by a name or an address."""
+    """A measured direction from one host to another, each given by name or address."""
 
     source: str
     target: str
     bytes_per_s: float
     latency_s: float | None
-    """One way; None where it was not measured."""
+    """One way, None if not measured."""
     tool: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceReport:
-    """All that one source says."""
+    """Everything that one source reports."""
 
     hosts: tuple[ReportedHost, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     are_near: bool = False
-    """Whether its hosts are one cluster, as far as no region says otherwise."""
+    """True if its hosts form one cluster, unless regions differ."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
 
 
 class ToolOutput(BaseModel):
-    """A part of a tool's output. Keys that are not read are the tool's own business."""
+    """A part of a tool's output. Unknown keys are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, coerce_numbers_to_str=True)

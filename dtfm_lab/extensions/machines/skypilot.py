@@ -1,4 +1,4 @@
-"""SkyPilot's machines: a task's YAML says what to rent where, a catalogue's CSV for how much."""
+"""Read SkyPilot's machines: a task's YAML gives GPUs and region, a catalogue's CSV their price."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ MOST_NODES = 512
 COLUMNS = {"InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region"}
 
 Offers = dict[tuple[str, float, str], tuple[float | None, float | None]]
-"""Of an accelerator's name in small letters, how many and a region: least dollars an hour of an instance, and spot."""
+"""Minimum US dollars per hour of an instance, on demand and spot, by accelerator (in lower case), number and region."""
 
 
 Accelerators = str | dict[str, float | None] | list[str] | None
@@ -44,9 +44,11 @@ def is_task(data: object) -> bool:
 
 
 def task_of(documents: Sequence[Any], path: Path) -> Any:
-    """The task of a YAML file: of a pipeline, whose first document may have its name alone, the one that has GPUs.
+    """Return the task of a YAML file. In a pipeline, whose first document may only hold a name, it is the one with
+    GPUs.
 
-    Raises FileError for a pipeline of several that have: they run one after the other, each on machines of its own.
+    Raises FileError for a pipeline with several such tasks: they run one after the other, each on its own
+    machines.
     """
     with_gpus = [each for each in documents if is_task(each) and _wants_gpus(each["resources"])]
     if len(with_gpus) > 1:
@@ -67,7 +69,7 @@ def _listed(choices: object) -> list[dict[str, Any]]:
 
 
 def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
-    """Its nodes, at the catalogue's price where there is one. Of an ordered list the first choice counts.
+    """Read the nodes of a task, with the catalogue's price if it has one. In an ordered list the first choice counts.
 
     Source of the format: SkyPilot's documentation, Task YAML.
     """
@@ -101,7 +103,7 @@ def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
 
 
 def _decided(data: Any, path: Path) -> tuple[Any, list[str]]:
-    """The task with one choice of its resources, and notes. Raises FileError where SkyPilot would choose by price."""
+    """Return the task with one choice of resources, and notes. Raises FileError if SkyPilot would choose by price."""
     resources, notes = dict(data["resources"]), []
     for which in ("ordered", "any_of"):
         if not (choices := _listed(resources.pop(which, None))):
@@ -120,15 +122,16 @@ def _decided(data: Any, path: Path) -> tuple[Any, list[str]]:
 
 
 OF_40_GB = "A100"
-"""SkyPilot's name of the A100 with 40 GB, where the one with 80 is A100-80GB; the lab's ``A100`` is the latter."""
+"""SkyPilot's name of the A100 with 40 GB. It calls the one with 80 GB A100-80GB, and the lab calls that one
+``A100``."""
 
 
 OTHER_SPELLINGS = {"H100-MEGA": "H100", "RTX6000": "Quadro RTX 6000", "RTXPRO6000": "RTX PRO 6000 Blackwell"}
-"""Further names of SkyPilot's, and what they are: Google's H100 of a3-megagpu, Lambda's cards of Turing."""
+"""Further names in SkyPilot and their meaning: Google's H100 of a3-megagpu, Lambda's Turing cards."""
 
 
 def spelled_out(accelerator: str) -> str:
-    """A GPU's name as the lab or its driver has it, where SkyPilot's is another: ``A6000``, ``RTX4090``, ``A100``."""
+    """Return the lab's or the driver's name of a GPU from SkyPilot's: ``A6000``, ``RTX4090``, ``A100``."""
     if accelerator.upper() == OF_40_GB:
         return "A100 40GB"
     if (other := OTHER_SPELLINGS.get(re.sub(r"-?(?:SE|SERVER)$", "", accelerator.upper()))) is not None:
@@ -137,16 +140,17 @@ def spelled_out(accelerator: str) -> str:
 
 
 def _as_sold(accelerator: str, count: int) -> str:
-    """A GPU's name as its driver has it in a host of so many, where clouds sell such as modules joined by NVLink."""
+    """Return the driver's name of a GPU in a host with ``count`` GPUs. Clouds sell some kinds as modules joined by
+    NVLink."""
     name = spelled_out(accelerator)
     kind = known_gpu(name)
-    if variants_of(name) and kind is not None:  # V100 is the one with 16 GB, where the other is V100-32GB
+    if variants_of(name) and kind is not None:  # a bare V100 has 16 GB in SkyPilot, the other is V100-32GB
         name += f" {HARDWARE[kind].memory_bytes / GiB:.0f}GB"
     return as_modules(name, count)
 
 
 def _accelerator(given: Accelerators, path: Path, notes: list[str]) -> tuple[str, int]:
-    """The kind and the number of ``A100:8``, ``{A100: 8}``, a set of one, or the first of an ordered list."""
+    """Return the kind and number from ``A100:8``, ``{A100: 8}``, a set of one, or the first of an ordered list."""
     choices = [given] if isinstance(given, str) else [*(given or ())]
     if isinstance(given, list) and len(choices) > 1:
         notes.append(f"{path.name}: the first of {len(choices)} ordered accelerators counts")
@@ -175,7 +179,7 @@ def is_catalogue(text: str) -> bool:
 
 
 def _rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line number and cells by column of each row that has all. Raises FileError, with the line."""
+    """Yield the line number and the cells by column of each row. Missing cells are empty."""
     lines = cells_of(text, path)
     _, columns = next(lines)
     for number, cells in lines:
@@ -183,7 +187,7 @@ def _rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def read_catalogue(text: str, path: Path) -> Offers:
-    """The prices of a catalogue (skypilot-catalog, ``vms.csv``), the least of each kind, number and region."""
+    """Read the minimum prices of a catalogue (skypilot-catalog, ``vms.csv``) for each kind, number and region."""
     offers: Offers = {}
     for number, row in _rows(text, path):
         if not row["AcceleratorName"]:

@@ -1,4 +1,4 @@
-"""Which reader knows a file, and what it says of one's machines."""
+"""Choose the reader for each file, and return what the files report about your machines."""
 
 import os
 import re
@@ -13,9 +13,10 @@ from dtfm_lab.extensions.machines.text import documents
 from dtfm_lab.files.reading import MOST_YAML_BYTES, mapping_of, read_text
 
 MOST_BYTES = 2**26
-"""Largest source: a catalogue of Amazon's has some 10 MB."""
+"""Maximum size of a source. A catalogue of Amazon's has about 10 MB."""
 MOST_DOCUMENTS = 10_000
-"""Most JSON values of a file: a line of ``iperf3 --json-stream`` is one, and it prints one a second."""
+"""Maximum number of JSON values in a file. Each line of ``iperf3 --json-stream`` is one, and it prints one per
+second."""
 
 OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], SourceReport]]] = (
     (driver.is_smi, driver.read_smi),
@@ -37,7 +38,7 @@ READ = (
 
 
 def read_sources(paths: Sequence[Path]) -> list[SourceReport]:
-    """What each file says; tasks of SkyPilot come last, at the prices of the catalogues. Raises FileError."""
+    """Return what each file reports. SkyPilot's tasks come last, with the catalogues' prices. Raises FileError."""
     offers: skypilot.Offers = {}
     tasks: list[tuple[Any, Path]] = []
     seen = []
@@ -55,12 +56,12 @@ def read_sources(paths: Sequence[Path]) -> list[SourceReport]:
             seen.append(_read_text(text, path))
     seen += [skypilot.read_task(data, path, offers) for data, path in tasks]
     if offers and not tasks:
-        raise FileError("a catalogue has offers and no machines; wanted a SkyPilot task beside it that says which")
+        raise FileError("a catalogue has offers but no machines; wanted a SkyPilot task beside it, which names them")
     return seen
 
 
 def ssh_config_among(paths: Iterable[str | os.PathLike[str]]) -> Path | None:
-    """The first of these files that is an ssh config."""
+    """Return the first of these files that is an ssh config."""
     for path in map(Path, paths):
         text = read_text(path, MOST_BYTES)
         readers = (read for is_written, read in OF_TEXT if is_written(text))
@@ -70,9 +71,9 @@ def ssh_config_among(paths: Iterable[str | os.PathLike[str]]) -> Path | None:
 
 
 def _data(text: str, path: Path) -> list[Any]:
-    """What the file holds as JSON or, where its name says so, as YAML; nothing for other text.
+    """Return a file's content as JSON, or as YAML if its name says so. Empty for other text.
 
-    Text that begins with a bracket need be no JSON: ``mpirun --tag-output`` begins each line with ``[1,0]<stdout>:``.
+    Text that starts with a bracket need not be JSON: ``mpirun --tag-output`` starts each line with ``[1,0]<stdout>:``.
     """
     if path.suffix.lower() in (".yaml", ".yml"):
         if len(text) > MOST_YAML_BYTES:
@@ -93,11 +94,11 @@ def _data(text: str, path: Path) -> list[Any]:
 
 
 def _yaml_documents(text: str, path: Path) -> list[Any]:
-    """The mappings of a YAML file; documents without one are left out where another has one."""
+    """Return the mappings of a YAML file. Documents without one are ignored if another has one."""
     parts, line = [], 0
     for part in re.split(r"^---[ \t]*(?:#.*)?$", text, flags=re.MULTILINE):
         if any(each.strip() and not each.lstrip().startswith("#") for each in part.splitlines()):
-            parts.append("\n" * line + part)  # so that a mistake is told with its line of the file
+            parts.append("\n" * line + part)  # so that an error names the line in the file
         line += part.count("\n")
     return [mapping_of(part, path) for part in parts] or [mapping_of(text, path)]
 

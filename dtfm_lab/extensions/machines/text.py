@@ -1,4 +1,4 @@
-"""Text as a tool printed it: without the prefixes of what started the tool; and what JSON it holds."""
+"""Clean the output of tools: remove the prefixes of launchers, and read JSON."""
 
 import json
 import re
@@ -21,18 +21,18 @@ PREFIX = re.compile(
     re.VERBOSE,
 )
 MOST_PREFIXES = 3
-"""Most prefixes of a line: a time, a pod, a rank."""
+"""Maximum number of prefixes of a line: a time, a pod, a rank."""
 
 
 def plain_lines(text: str) -> list[str]:
-    """The lines without a terminal's escapes."""
+    """Return the lines without terminal escapes."""
     return ESCAPES.sub("", text).lstrip("\ufeff").splitlines()
 
 
 def unprefixed(text: str) -> str:
-    """The text without what launchers put before each line, such as ``[1,0]<stdout>:`` and ``0: ``.
+    """Return the text without the prefixes of launchers, such as ``[1,0]<stdout>:`` and ``0: ``.
 
-    A line that has no prefix stays; so do the blanks behind one, in which columns are written.
+    Lines without a prefix are kept. So are the blanks after one, because they align columns.
     """
     lines = []
     for line in plain_lines(text):
@@ -45,7 +45,7 @@ def unprefixed(text: str) -> str:
 
 
 def documents(text: str, path: Path) -> list[object]:
-    """The JSON values of a text that holds nothing else, one after the other. Raises FileError where it is broken."""
+    """Return the JSON values of a text that holds nothing else. Raises FileError if it is broken."""
     decoder, found, at = json.JSONDecoder(), [], 0
     text = text.lstrip("\ufeff").strip()
     try:

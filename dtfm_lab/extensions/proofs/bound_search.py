@@ -1,6 +1,6 @@
 """Branch and bound on the data-parallel cost: a lower bound that gets tighter with every step.
 
-``increasing_bounds`` yields the bounds; ``RisingBound`` spends a small share of a search's time on them, between the
+``increasing_bounds`` yields the bounds. ``RisingBound`` spends a small share of a search's time on them, between the
 generations of the search.
 """
 
@@ -20,13 +20,14 @@ from dtfm_lab.planning.cost import PairCosts, bound_of_pairs, least_hop_sum_s, n
 from dtfm_lab.planning.problem import Problem, start_compiling
 
 DEVICES_UP_TO = 256
-"""Most devices; with more, one step would take too long."""
+"""Maximum number of devices. With more, one step would take too long."""
 EFFORTS = ((0.0, 0, 0.02), (0.04, 0, 0.01), (0.2, 2, 0.005), (1.0, 4, 0.003), (5.0, 8, 0.001))
-"""Levels of effort: deterministic time of the solver for one question; number of clusters to count devices in, or 0;
-share of the upper bound at which a range of budgets is too narrow to be cut, so that the next level is tried."""
+"""Levels of effort. Each has the solver's deterministic time per question, the number of clusters in which devices are
+counted (or 0), and the width of a range of budgets, as a share of the upper bound, below which it is not split and the
+next level is tried."""
 
 Hops: TypeAlias = tuple[float, ...] | None
-"""Lower bounds of the dearest hop, of the second dearest, ...; None where there is no placement."""
+"""Lower bounds of the most expensive hop, the second most expensive, and so on. None if no placement exists."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class _Range:
     low_s: float
     high_s: float
     hops_s: tuple[float, ...]
-    """Lower bounds of the dearest hop, of the second dearest, ..."""
+    """Lower bounds of the most expensive hop, the second most expensive, and so on."""
     enough_s: tuple[float, ...]
     """Costs of these hops that could not be excluded at the low end with the same effort."""
     effort: int = 0
@@ -55,17 +56,17 @@ def increasing_bounds(
     most_effort: float = 5.0,
     known_s: float | None = None,
 ) -> Iterator[float]:
-    """Lower bounds of all placements in seconds, after each of many short steps; never decreasing.
+    """Yield lower bounds of all placements in seconds, after each of many short steps. They never decrease.
 
-    Branches on the data-parallel cost x: within a range of x the k-th dearest hop costs at least the highest level
-    below which k segments are infeasible (``segment_feasibility``), so a placement costs at least the low end of the
-    range plus these levels. The range with the least bound is cut in two next, or bounded with more effort. Where few
-    groups are cheap enough for a placement below ``upper_s``, all their chains are tried instead.
+    Branches on the data-parallel cost x. Within a range of x, the k-th most expensive hop costs at least the highest
+    level below which k segments are infeasible (``segment_feasibility``). So a placement costs at least the low end of
+    the range plus these levels. Each step takes the range with the lowest bound, and splits it or bounds it with more
+    effort. If few groups are cheap enough for a placement below ``upper_s``, all their chains are tried instead.
 
-    Ends when nothing below ``upper_s``, the cost of a known placement, is left, when more effort is of no use,
-    or at once with more devices than 256. Equal arguments give equal steps. No question to the solver takes more than
-    ``most_effort`` of its deterministic time, about seconds; a step is a question or less. ``known_s`` is the
-    result of ``bound_of_pairs``, for a caller that has it.
+    Ends when nothing below ``upper_s``, the cost of a known placement, is left, or when more effort does not help. Ends
+    at once with more than 256 devices. Equal arguments give equal steps. No question to the solver takes more than
+    ``most_effort`` of its deterministic time, about seconds. A step is at most one question. ``known_s`` is the result
+    of ``bound_of_pairs`` if the caller has it.
     """
     bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas) if known_s is None else known_s)
     yield bound_s
@@ -103,7 +104,7 @@ def increasing_bounds(
             ranges.append(replace(worst, low_s=at_s, enough_s=settled_s))
         if hops_s is not None:
             ranges.append(_Range(worst.low_s, at_s, hops_s, enough_s, effort))
-        # What is infeasible under a budget is infeasible under smaller ones.
+        # What is infeasible under a budget is also infeasible under smaller ones, so tighten those ranges too.
         ranges = [_tightened(one, hops_s) if one.high_s <= at_s else one for one in ranges]
         ranges = [one for one in ranges if one.bound_s < upper_s]
         bound_s = max(bound_s, min((one.bound_s for one in ranges), default=upper_s))
@@ -111,9 +112,10 @@ def increasing_bounds(
 
 
 def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: float, effort: float = 0.04) -> Hops:
-    """Lower bounds of the dearest hop, of the second dearest, ... when no group costs more than the budget.
+    """Return lower bounds of the most expensive hop, the second most expensive, and so on, if no group exceeds the
+    budget.
 
-    None where there is no such placement. ``effort`` is the deterministic time of the solver for one question.
+    None if no such placement exists. ``effort`` is the deterministic time of the solver for one question.
     """
     values = np.unique(pair.hop_s[np.triu_indices(len(pair.hop_s), 1)])
     known_s, enough_s = ((float(value),) * (n_stages - 1) for value in (values[0], values[-1]))
@@ -153,10 +155,11 @@ def _dearest_hops(
     effort: float,
     labels: IntArray | None,
 ) -> Generator[None, None, Hops]:
-    """Lower bounds of the dearest hop, of the second dearest, ...; None where no placement keeps to the budget.
+    """Return lower bounds of the most expensive hop, the second most expensive, and so on.
 
-    Bisects the costs that a hop can have, one hop after the other, from ``known_s``, which is valid, to ``enough_s``.
-    Ends early when the hops add up to ``below_s`` or more, for the caller needs no more.
+    None if no placement stays within the budget. Bisects the possible costs of one hop after the other, from
+    ``known_s``, which is valid, to ``enough_s``. Ends early when the hops total ``below_s`` or more, because the caller
+    needs no more.
     """
     if not budget.possible:
         return None
@@ -179,21 +182,21 @@ def _dearest_hops(
 
 
 SHARE = 0.2
-"""Largest share of a timed search's seconds that is spent on the bound."""
+"""Maximum share of a timed search's time spent on the bound."""
 TURN_S = 0.03
-"""Seconds of one turn of a timed search, or a little more: a step is not interrupted."""
+"""Seconds of one turn of a timed search. A turn may take slightly longer, because a step is not interrupted."""
 STEPS_A_TURN = 8
-"""Steps of one turn in a search that is limited by steps."""
+"""Steps per turn in a search that is limited by steps."""
 MOST_EFFORT = 0.04
-"""Most effort for one question to the solver, which cannot be interrupted: some tenths of a second."""
+"""Maximum effort for one question to the solver, which cannot be interrupted: some tenths of a second."""
 
 
 class RisingBound(SearchBound):
     """The lower bound of one search in seconds, raised in short turns between the generations of the search.
 
-    A timed search spends at most ``SHARE`` of its time on turns. A search that is limited by steps has the k-th turn
-    after its generation k x k, counted from 1, so that equal steps prove equal bounds. There are no turns where
-    ``enabled`` is False or OR-tools is not installed, nor after a generation whose planner proved a bound itself.
+    A timed search spends at most ``SHARE`` of its time on turns. In a search limited by steps, the k-th turn comes
+    after generation k², counted from 1, so equal steps prove equal bounds. There are no turns if ``enabled`` is False
+    or OR-tools is not installed, or after a generation whose planner proved a bound itself.
     """
 
     def __init__(self, problem: Problem, timed: bool, enabled: bool = True) -> None:
@@ -204,7 +207,7 @@ class RisingBound(SearchBound):
 
     def _raise(self, best_s: float, generation: int, elapsed_s: float) -> None:
         if generation < (1 if self._timed else (self._turns + 1) ** 2):
-            return  # the first plan and the compiling of the planner's kernels come before any bound
+            return  # let the search find its first plan and compile its kernels before spending time on bounds
         compiling = start_compiling(compile_kernels)
         if self._timed and (not compiling.wait(0) or self._spent_s > SHARE * elapsed_s):
             return

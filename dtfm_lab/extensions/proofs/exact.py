@@ -1,12 +1,12 @@
-"""Finds the best placement and proves it: by enumeration of few devices, or by branch and bound with a solver.
+"""Find the best placement and prove it, by enumeration for few devices, or by branch and bound with a solver.
 
-Few groups: every chain of them is tried. Few classes of interchangeable devices: a constraint solver works on counts
-(``optima``). Otherwise the evolutionary search runs, alternating with the bound of ``bound_search``; that proves
-less, and leaves a gap.
+With few groups, every chain of them is tried. With few classes of interchangeable devices, a constraint solver works on
+counts (``optima``). Otherwise the evolutionary search alternates with the bound of ``bound_search``. That proves less,
+and leaves a gap.
 
-Whatever may take long runs as a background task, and a search yields every tenth of a second, so that it can be
-watched, paused and stopped. A question that the solver is working on at that moment is only interrupted when
-it is one on counts; any other is finished, in some seconds at most, and its answer kept for when the search goes on.
+Long work runs as a background task, and a search yields every tenth of a second, so it can be watched, paused and
+stopped. Of the solver's running questions, only one on counts is interrupted. Any other finishes within some seconds,
+and its answer is kept for when the search continues.
 """
 
 from collections.abc import Generator, Iterator
@@ -27,28 +27,29 @@ from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.problem import Generation, Problem, planners
 
 CLASSES_UP_TO = 16
-"""Most classes of interchangeable devices that the solver is given."""
+"""Maximum number of classes of interchangeable devices for the solver."""
 N_CLUSTERED = 6
-"""Number of clustered placements to choose the first incumbent from."""
+"""Number of clustered placements from which the first incumbent is chosen."""
 EFFORT = 2.0
 """Deterministic time of the solver for the first question on a range, about seconds."""
 RANGES = 24
-"""Number of ranges of data-parallel cost to begin with."""
+"""Initial number of ranges of data-parallel cost."""
 HEAD_START = 20
-"""Steps of the evolutionary search, incomplete generations included, before its incumbent limits the bound search."""
+"""Steps of the evolutionary search, including incomplete generations, before its incumbent limits the bound search."""
 PROVEN = 1e-9
-"""Relative gap below which a range is settled; less is rounding."""
+"""Relative gap below which a range is settled. A smaller gap is rounding."""
 POLL_S = 0.1
 """Seconds between two yields while a background task runs."""
 
 T = TypeVar("T")
 
 _Range: TypeAlias = tuple[float, float, float, float, tuple[float, ...]]
-"""A range of data-parallel cost: its bound, both ends, the effort to spend, and lower bounds of the dearest hops."""
+"""A range of data-parallel cost: its bound, both ends, the effort to spend, and lower bounds of its most expensive
+hops."""
 
 
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """The best placement with proof; ends when it is proven or when nothing more can be proved."""
+    """Yield the best placement so far, until it is proven or nothing more can be proved."""
     first = _first_incumbent(problem, rng)
     yield first
     if first.best_s <= problem.bound_s:
@@ -68,7 +69,7 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
 
 
 def _first_incumbent(problem: Problem, rng: np.random.Generator) -> Generation:
-    """The start or the cheapest of some clustered placements."""
+    """Return the cheapest of the start and some clustered placements."""
     clustered = ClusteredPlacements(problem, rng)
     rows, _ = clustered.rows()
     grids = [problem.grid(row) for row in rows[:N_CLUSTERED]]
@@ -94,9 +95,10 @@ def _enumerate_chains(
 
 
 def _branch_and_bound(problem: Problem, first: Generation, rng: np.random.Generator) -> Iterator[Generation]:
-    """Branches on the data-parallel cost: the range with the least bound is solved first, or cut in two.
+    """Branch on the data-parallel cost. The range with the lowest bound is solved next, and split in two if the solver
+    leaves it open.
 
-    The least bound of all ranges bounds the optimum.
+    The lowest bound of all ranges bounds the optimum.
     """
     counts = class_problem(problem.pair, problem.classes, problem.n_stages, problem.n_replicas)
     best, best_s, evaluations = first.best, first.best_s, first.evaluations
@@ -137,7 +139,7 @@ def _branch_and_bound(problem: Problem, first: Generation, rng: np.random.Genera
 
 
 def _initial_ranges(problem: Problem, best_s: float) -> Iterator[_Range]:
-    """Ranges of data-parallel cost to begin with, less those that a cheap bound excludes."""
+    """Yield the initial ranges of data-parallel cost, without those that a cheap bound excludes."""
     n_stages, n_replicas = problem.n_stages, problem.n_replicas
     if n_stages == 1 or problem.n_devices > DEVICES_UP_TO:
         yield problem.bound_s, 0.0, best_s, EFFORT, ()
@@ -150,12 +152,13 @@ def _initial_ranges(problem: Problem, best_s: float) -> Iterator[_Range]:
 
 
 def _search_and_bound(problem: Problem, first: Generation, rng: np.random.Generator) -> Iterator[Generation]:
-    """The evolutionary search lowers the incumbent; after a head start, each generation raises the bound by a step."""
+    """Alternate: the evolutionary search lowers the incumbent, and after a head start each generation raises the
+    bound."""
     bounds: Iterator[float] | None = None
     bound_s, steps = problem.bound_s, 0
 
     def combined(found: Generation) -> Generation:
-        """A generation of the evolutionary search with the cheaper incumbent and with the bound."""
+        """Return a generation of the evolutionary search with the cheaper incumbent and with the bound."""
         if found.best_s > first.best_s:
             found = replace(found, best=first.best, best_s=first.best_s)
         evaluations = first.evaluations + found.evaluations
@@ -171,12 +174,12 @@ def _search_and_bound(problem: Problem, first: Generation, rng: np.random.Genera
             if next_s is None:
                 return
             bound_s = max(bound_s, next_s)
-        steps += not found.compiling_s  # the time that kernels take to compile must not decide what is proved
+        steps += not found.compiling_s  # results must not depend on how long kernels take to compile
         yield combined(found)
 
 
 def _wait(task: BackgroundTask[T], latest: Generation) -> Generator[Generation, None, T]:
-    """Yield the latest generation again and again, as incomplete, until the task is done; return its result."""
+    """Yield the latest generation repeatedly, as incomplete, until the task is done. Return its result."""
     while not task.wait(POLL_S):
         yield replace(latest, complete=False)
     return task.result

@@ -1,13 +1,13 @@
-"""Optima with proof: of few devices by enumeration, of few classes of devices by a constraint solver.
+"""Proven optima: for few devices by enumeration, for few classes of devices by a constraint solver.
 
-Of few devices all groups are enumerated, and their chains searched by branch and bound.
+With few devices, all groups are enumerated, and their chains are searched by branch and bound.
 
-Where devices fall into few interchangeable classes (a region, an instance), a placement is a matrix of counts,
-stages x classes. A class that is present in a group pays for the others there; a hop is a flow between the
-counts of two neighbouring groups, and its bottleneck is the dearest pair of classes that the flow uses. Integer
-flows split into pairs of devices, so counts lose nothing: CP-SAT's optimum is the optimum.
+If devices fall into few interchangeable classes (a region, an instance), a placement is a matrix of counts, stages x
+classes. A class in a group pays for the other devices there. A hop is a flow between the counts of two neighbouring
+groups, and its bottleneck is the most expensive pair of classes that the flow uses. Integer flows split into pairs of
+devices, so counts lose nothing: CP-SAT's optimum is the optimum.
 
-Costs are in small units, rounded down: what the solver proves infeasible in units is infeasible in seconds.
+Costs are in small units, rounded down. What the solver proves infeasible in units is infeasible in seconds.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.cost import PairCosts, align, group_costs
 
 GROUPS_UP_TO = 1500
-"""Most groups to enumerate chains of; their matchings take (groups)^2 memory and time."""
+"""Maximum number of groups whose chains are enumerated. Their matchings take (groups)^2 memory and time."""
 COMBINATIONS_UP_TO = 50_000
-"""Most groups to price."""
+"""Maximum number of groups to price."""
 STEPS = 300_000
 """Chains extended between two yields, which takes some milliseconds."""
 
@@ -38,17 +38,17 @@ class Enumeration:
     """Progress of the enumeration."""
 
     grid: IntArray | None
-    """(S, D) cheapest placement below the limit so far; None while there is none."""
+    """(S, D) cheapest placement below the limit so far, None without one."""
     cost_s: float
     """Its cost in seconds, or the limit."""
     done: bool
-    """Whether the enumeration is complete: nothing cheaper exists."""
+    """True if the enumeration is complete: nothing cheaper exists."""
 
 
 def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[IntArray, FloatArray] | None:
-    """(G, D) all groups that synchronise in less than ``below_s``, cheapest first, and their (G,) costs.
+    """Return (G, D) all groups that synchronise in less than ``below_s``, cheapest first, and their (G,) costs.
 
-    None where there are too many.
+    None if there are too many.
     """
     n = len(pair.group_s)
     if comb(n, n_replicas) > COMBINATIONS_UP_TO or n > 62:
@@ -63,10 +63,10 @@ def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[
 def exhaustive(
     pair: PairCosts, n_stages: int, groups: IntArray, cost_s: FloatArray, below_s: float = np.inf
 ) -> Iterator[Enumeration]:
-    """Search for the cheapest chain of S of the groups that costs less than ``below_s``, in short steps.
+    """Search for the cheapest chain of S groups that costs less than ``below_s``, in short steps.
 
-    A partial chain is pruned when its slowest group, its hops and the cheapest hop for each missing stage cost no
-    less than the incumbent.
+    A partial chain is pruned if its slowest group, its hops and the cheapest hop for each missing stage cost at least
+    as much as the incumbent.
     """
     from dtfm_lab.extensions.proofs.kernels.chains import search_chains, weigh_disjoint
 
@@ -90,7 +90,7 @@ def exhaustive(
 
 
 UNITS = 2e9
-"""Units of the limit for each rounded number: enough for a proof to nine digits, and sums fit in 64 bits."""
+"""Units of the limit for each rounded number: enough for a proof to nine digits, while sums fit in 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,8 @@ class ClassProblem:
     members: tuple[IntArray, ...]
     """The devices of each class."""
     pair: PairCosts
-    """(T, T) costs between two devices of two classes; on the diagonal of one class, 0 where it has one device."""
+    """(T, T) costs between two devices of two classes. On the diagonal, between two devices of one class, 0 if it
+    has only one."""
     n_stages: int
     n_replicas: int
 
@@ -110,21 +111,21 @@ class ClassProblem:
         return np.array([len(devices) for devices in self.members])
 
     def placement(self, counts: IntArray) -> IntArray:
-        """(S, D) some placement with these (S, T) counts."""
+        """Return a (S, D) placement with these (S, T) counts."""
         pools = [list(devices) for devices in self.members]
         return np.array(
             [[pool.pop(0) for pool, n in zip(pools, row, strict=True) for _ in range(n)] for row in counts.tolist()]
         )
 
     def counts(self, grid: IntArray) -> IntArray:
-        """(S, T) counts of a (S, D) placement."""
+        """Return the (S, T) counts of a (S, D) placement."""
         of = np.empty(sum(self.sizes), dtype=np.int64)
         of[np.concatenate(self.members)] = np.repeat(np.arange(len(self.members)), self.sizes)
         return np.array([np.bincount(of[group], minlength=len(self.members)) for group in grid])
 
 
 def class_problem(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) -> ClassProblem:
-    """The problem for (N,) classes of interchangeable devices, see ``Problem.classes``."""
+    """Return the problem for (N,) classes of interchangeable devices, see ``Problem.classes``."""
     members = tuple(np.flatnonzero(classes == one) for one in np.unique(classes))
     first = [devices[0] for devices in members]
 
@@ -142,17 +143,17 @@ class SolverResult:
     """Result of the solver for the placements with a data-parallel cost within a range."""
 
     bound_s: float
-    """Lower bound of these placements in seconds; the limit where none costs less."""
+    """Lower bound of these placements in seconds, or the limit if none costs less."""
     counts: IntArray | None
     """(S, T) counts of the cheapest placement found below the limit, if any."""
     done: bool
-    """Whether the bound is the optimum, or nothing is below the limit."""
+    """True if the bound is the optimum, or if nothing is below the limit."""
 
 
 class ClassSolver:
     """Finds the cheapest placement below ``limit_s`` with a data-parallel cost from ``low_s`` to ``high_s``.
 
-    Its dearest hop is known to cost ``hops_s[0]`` at least, the second dearest ``hops_s[1]``, ...
+    Its most expensive hop is known to cost at least ``hops_s[0]``, the second most expensive ``hops_s[1]``, and so on.
     Runs as a background task for ``effort`` units of the solver's deterministic time, about seconds.
     """
 
@@ -175,7 +176,7 @@ class ClassSolver:
         self._solving = background_tasks.run(lambda: self._solver.solve(model), "constraint solver")
 
     def wait(self, seconds: float) -> bool:
-        """Whether the result is there, after at most so many seconds."""
+        """Wait up to this many seconds. Return True if the result is available."""
         return self._solving.wait(seconds)
 
     def close(self) -> None:
@@ -186,7 +187,7 @@ class ClassSolver:
 
     @property
     def result(self) -> SolverResult:
-        """Available once ``wait`` has returned True, or after ``close``."""
+        """The result, available once ``wait`` has returned True, or after ``close``."""
         cp_model = solver_library()
 
         status = self._solving.result
@@ -202,7 +203,7 @@ class ClassSolver:
 def _model(
     problem: ClassProblem, low_s: float, high_s: float, limit_s: float, hint: IntArray, hops_s: tuple[float, ...]
 ) -> tuple[Any, list[Any]]:
-    """The solver's model and its (S, T) count variables."""
+    """Return the solver's model and its (S, T) count variables."""
     cp_model = solver_library()
 
     n_stages, n_replicas, sizes = problem.n_stages, problem.n_replicas, problem.sizes.tolist()
@@ -235,7 +236,7 @@ def _model(
     ends = (sum((t + 1) * counts[s][t] for t in classes) for s in (0, n_stages - 1))
     model.add(next(ends) <= next(ends))
     for k, least_s in enumerate(hops_s, start=1):
-        # Levels are rounded down; of the switches for this much or more, the first is on if any is on.
+        # Levels are rounded down. Of the switches from this level on, the first is on if any is on.
         as_dear = [on for _, switches in hops for on in _first_from(switches, int(least_s / limit_s * limit) - 1)]
         model.add(sum(as_dear) >= k)
     total = slowest + sum(cost for cost, _ in hops)
@@ -250,12 +251,12 @@ def _model(
 
 
 def _n_units(problem: ClassProblem) -> int:
-    """Units in the limit. A cost is the sum of D - 1 rounded partners and S - 1 rounded hops."""
+    """Return the units in the limit. A cost is the sum of D - 1 rounded partners and S - 1 rounded hops."""
     return int(UNITS) * (problem.n_stages + problem.n_replicas)
 
 
 def _units(share: FloatArray, limit: int) -> list[list[int]]:
-    """Shares of the limit in units, rounded down; all that exceed the limit become limit + 1."""
+    """Return shares of the limit in units, rounded down. All that exceed the limit become limit + 1."""
     units: list[list[int]] = np.floor(np.minimum(share * limit, limit + 1)).astype(np.int64).tolist()
     return units
 
@@ -263,12 +264,12 @@ def _units(share: FloatArray, limit: int) -> list[list[int]]:
 def _hop(
     model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int
 ) -> tuple[Any, dict[int, Any]]:
-    """The cost of a hop from the devices of the left counts to those of the right, and its switches.
+    """Return the cost of a hop from the devices of the left counts to those of the right, and its switches.
 
-    Each level of cost but the lowest has a switch; the flow of a pair of classes is 0 while its level is off.
+    Each level of cost except the lowest has a switch. The flow of a pair of classes is 0 while its level is off.
     """
     n = range(len(sizes))
-    # Two devices of a class need a class of two.
+    # A hop within a class needs at least two devices in the class.
     pairs = [(t, u) for t in n for u in n if (t != u or sizes[t] > 1) and hop[t][u] <= most]
     levels = sorted({hop[t][u] for t, u in pairs})
     if not levels:
@@ -294,27 +295,27 @@ def _first_from(switches: dict[int, Any], least: int) -> list[Any]:
 
 
 def has_solver() -> bool:
-    """Whether OR-tools is installed."""
+    """Return True if OR-tools is installed."""
     return find_spec("ortools") is not None
 
 
 def require_solver() -> None:
-    """Raise MissingExtra where OR-tools is not installed."""
+    """Raise MissingExtra if OR-tools is not installed."""
     if not has_solver():
         raise MissingExtra("a proof needs ortools, which is not installed: pip install 'dtfm_lab[proofs]'")
 
 
 def solver_library() -> Any:
-    """OR-tools' CP-SAT, imported when first asked: that takes some tenths of a second. Raises MissingExtra."""
+    """Return OR-tools' CP-SAT, imported on first use, which takes some tenths of a second. Raises MissingExtra."""
     require_solver()
     return import_module("ortools.sat.python.cp_model")
 
 
 def cp_solver(effort: float, seed: int = 0) -> Any:
-    """A CP-SAT solver with a limit of deterministic time, about seconds.
+    """Return a CP-SAT solver with a limit of deterministic time, about seconds.
 
-    In OR-Tools 9.15 presolve merges at-most-one constraints into linear ones wrongly (its issue 5293): of our small
-    models with large coefficients, half were declared infeasible though they are feasible. Without that step none was.
+    In OR-Tools 9.15 presolve merges at-most-one constraints into linear ones incorrectly (its issue 5293). Half of our
+    small models with large coefficients were declared infeasible though they are feasible. Without that step none was.
     """
     cp_model = solver_library()
 
@@ -323,5 +324,5 @@ def cp_solver(effort: float, seed: int = 0) -> Any:
     solver.parameters.random_seed = seed
     solver.parameters.max_deterministic_time = effort
     solver.parameters.presolve_inclusion_work_limit = 0
-    solver.parameters.catch_sigint_signal = False  # its handler would stay, and an interrupt would then end the process
+    solver.parameters.catch_sigint_signal = False  # its handler would stay, and Ctrl-C would end the process
     return solver

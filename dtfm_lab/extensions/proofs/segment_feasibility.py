@@ -1,37 +1,37 @@
-"""Relaxation: whether S stages can be cut into m segments when no group costs more than a budget.
+"""Relaxation: can S stages be divided into m segments if no group costs more than a budget?
 
-Given a budget and a level, the hops of that level or more cut the stages into segments. If m segments are
-infeasible, then at least m hops cost the level or more. Within a segment all hops are below the level, so each of its
-D pipelines stays in one component of the graph of the links below it, and every group of the segment has as many
-members of that component as pipelines are in it. Hence the segments of every placement satisfy the following, and a
-violation proves that there is none:
+Given a budget and a level, the hops that cost the level or more divide the stages into segments. If m segments are
+infeasible, then at least m hops cost the level or more. Within a segment all hops are below the level. So each of its D
+pipelines stays in one component of the graph of links below the level, and every group of the segment has as many
+members of that component as pipelines are in it. Hence the segments of every placement satisfy the following
+conditions, and a violation proves that no placement exists:
 
 - All devices of a segment of l stages or more are eligible for l stages (``GroupBudget``).
 - The stages in segments of l or more have D eligible devices each.
 - Counts: a segment of l stages with p pipelines in a component uses l p of its devices, all of them eligible. Without
   idle devices every component is used up exactly. For its q-th partner in a component (another or its own), a
   device pays at least the q-th cheapest there.
-- A component of c devices is covered by at least c pieces of pipelines less their links; as no device is an end of
-  more than two of these links, their number is at most a flow in which every device has capacity two.
+- A component of c devices is covered by at least c minus L pieces of pipelines, where L is the number of their links.
+  No device is an end of more than two of these links, so L is at most a flow in which every device has capacity two.
 
-A device needs D - 1 partners within the budget; two devices can be partners only if both stay within it with each
-other and D - 2 more devices that can be partners of both. Hops below a level restrict devices further. In a segment, a
-run of l or more stages with such hops, each member of a group has l devices of its own within l - 1 hops: the device
-and its nearest partners in its group are at most an l-th part of all devices that near to any of these. A device that
-exceeds the budget under that cap is not eligible for l stages, and a segment of l stages has eligible devices only.
+A device needs D - 1 partners within the budget. Two devices can be partners only if both stay within it with each other
+and D - 2 more devices that can be partners of both. Hops below a level restrict devices further. In a segment with l or
+more such stages, each member of a group has its own l devices within l - 1 hops. So a device and its nearest partners
+in its group are at most an l-th part of all devices within that distance of any of them. A device that exceeds the
+budget under this cap is not eligible for l stages, and a segment of l stages has eligible devices only.
 
-The counts are a small CP-SAT model for each way to cut S stages into m segments. The solver has a limit of
-deterministic time; a model that it leaves open counts as feasible.
+The counts are a small CP-SAT model for each way to divide S stages into m segments. The solver has a limit of
+deterministic time. A model that it leaves open counts as feasible.
 
-A component may be two clusters joined by a few links: one pipeline can cross there, D at once cannot. A second model
-(``clusters_feasible``) counts the devices of clusters, none of them in two components, stage by stage:
+A component may consist of two clusters joined by a few links: one pipeline can cross there, D at once cannot. A second
+model (``clusters_feasible``) counts the devices of clusters, none of them in two components, stage by stage:
 
-- every stage has D devices, and a member of a cluster pays at least the q-th cheapest of a cluster for its q-th partner
-  there;
-- in a hop below the level each device of one stage is paired with a device of the next over a link below the level.
+- Every stage has D devices, and a member of a cluster pays at least the q-th cheapest of a cluster for its q-th partner
+  there.
+- In a hop below the level each device of one stage is paired with a device of the next over a link below the level.
   The pairs from one cluster to another share no device: they are at most the largest matching between the two
-  clusters, or half the largest flow within one;
-- over all hops together a device is in at most two pairs: they are at most the largest flow with capacity two at
+  clusters, or half the largest flow within one.
+- Over all hops together a device is in at most two pairs: they are at most the largest flow with capacity two at
   every device.
 """
 
@@ -72,7 +72,7 @@ class GroupBudget:
 
     @cached_property
     def feasible(self) -> tuple[Flags, Flags]:
-        """(N,) devices that can be in some group, (N, N) pairs that can share one."""
+        """(N,) devices that can be in some group, and (N, N) pairs that can share one."""
         from dtfm_lab.extensions.proofs.kernels.eligibility import clear_unaffordable
 
         n = len(self.nearest)
@@ -83,7 +83,7 @@ class GroupBudget:
 
     @cached_property
     def units(self) -> IntArray:
-        """(N, N) cost of a partner in units of the budget; above the budget for a pair that cannot share a group."""
+        """(N, N) cost of a partner in units of the budget. Above the budget for a pair that cannot share a group."""
         scaled = np.floor(np.minimum(self.pair.group_s / max(self.budget_s * ROUNDING, 1e-300), 2.0) * UNITS)
         units: IntArray = np.where(self.feasible[1], scaled, 2.0 * UNITS).astype(np.int64)
         np.fill_diagonal(units, 0)
@@ -91,16 +91,17 @@ class GroupBudget:
 
     @property
     def uses_all_devices(self) -> bool:
-        """Whether no device stays idle."""
+        """True if no device stays idle."""
         return len(self.nearest) == self.n_stages * self.n_replicas
 
     @property
     def possible(self) -> bool:
-        """Whether enough devices can be in some group."""
+        """True if enough devices can be in some group."""
         return bool(self.feasible[0].sum() >= self.n_stages * self.n_replicas)
 
     def eligible(self, below_s: float) -> dict[int, Flags]:
-        """By segment length: (N,) devices eligible for one as long or longer, with hops below a level."""
+        """Return by segment length: (N,) devices eligible for a segment of at least that length, with hops below a
+        level."""
         from dtfm_lab.extensions.proofs.kernels.eligibility import clear_ineligible
 
         eligible, allowed = self.feasible
@@ -117,7 +118,8 @@ class GroupBudget:
 
 
 def least_units(budget: GroupBudget, members: Sequence[IntArray]) -> list[list[list[int]]]:
-    """[c][d][q]: least units that a device of set c pays for its q-th partner in set d; in c it counts itself first."""
+    """Return [c][d][q]: minimum units that a device of set c pays for its q-th partner in set d. In c it counts itself
+    first."""
     units, most = budget.units, budget.n_replicas
 
     def table(of: IntArray, to: IntArray) -> list[int]:
@@ -130,20 +132,22 @@ def least_units(budget: GroupBudget, members: Sequence[IntArray]) -> list[list[l
 
 
 CUTS_UP_TO = 40
-"""Most ways to cut the stages that are tried one by one; with more, the segments count as feasible."""
+"""Maximum number of ways to divide the stages that are tried one by one. With more, the segments count as feasible."""
 
 
 def segments_feasible(
     budget: GroupBudget, below_s: float, n_segments: int, effort: float, labels: IntArray | None
 ) -> Generator[None, None, bool]:
-    """Whether so many segments with all hops below a level cannot be excluded; returned after some short steps.
+    """Return False if ``n_segments`` segments with all hops below a level are proved infeasible, after some short
+    steps.
 
     Parameters
     ----------
     effort
-        Deterministic time of the solver for one model; with 0 it is not used.
+        Deterministic time of the solver for one model. 0 disables it.
     labels
-        (N,) clusters to count devices in where components alone exclude nothing (``clusters_feasible``), or None.
+        (N,) clusters in which devices are counted if components alone exclude nothing
+        (``clusters_feasible``), or None.
     """
     eligible = budget.eligible(below_s)
     yield
@@ -169,7 +173,7 @@ def segments_feasible(
 
 
 def ways_to_cut(n: int, parts: int, at_most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """All ways to write n as a sum of so many whole numbers, in descending order."""
+    """Yield all ways to write n as a sum of ``parts`` whole numbers, in descending order."""
     at_most = n if at_most is None else at_most
     if parts == 1:
         if n <= at_most:
@@ -188,7 +192,7 @@ class _Level:
     members: tuple[IntArray, ...]
     """Eligible devices of each component."""
     pieces: tuple[int, ...]
-    """Least number of pieces of pipelines that cover each component."""
+    """Minimum number of pieces of pipelines that cover each component."""
 
     @classmethod
     def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, Flags]) -> _Level:
@@ -202,7 +206,7 @@ class _Level:
 
 
 def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], effort: float) -> bool:
-    """False where segments of these lengths are proved infeasible."""
+    """Return False if segments of these lengths are proved infeasible."""
     cp_model = solver_library()
 
     model = cp_model.CpModel()
@@ -211,7 +215,7 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
     sizes = {n: [int(eligible[n][of].sum()) for of in level.members] for n in {1, *lengths}}
     tables = {n: least_units(budget, [of[eligible[n][of]] for of in level.members]) for n in set(lengths)}
     pipelines: list[list[list[Any]]] = []
-    """For each segment and component, one switch for its first pipeline, one for its second, ..."""
+    """For each segment and component, one switch for its first pipeline, one for its second, and so on."""
     for length in lengths:
         most = [min(n_replicas, size // length) for size in sizes[length]]
         switches = [[model.new_bool_var("") for _ in range(k)] for k in most]
@@ -240,19 +244,19 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
 
 
 def clusters(pair: PairCosts, at_most: int) -> IntArray:
-    """(N,) cluster of each device, by the relative costs of hops and partners."""
+    """Return (N,) the cluster of each device, by the relative costs of hops and partners."""
     near = pair.hop_s / max(pair.hop_s.mean(), 1e-300) + pair.group_s / max(pair.group_s.mean(), 1e-300)
     tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(near, checks=False), "average")
     return np.asarray(scipy.cluster.hierarchy.fcluster(tree, at_most, "maxclust").astype(np.int64))
 
 
 def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labels: IntArray, effort: float) -> bool:
-    """False where ``n_segments`` with all hops below a level are proved infeasible.
+    """Return False if ``n_segments`` segments with all hops below a level are proved infeasible.
 
     Parameters
     ----------
     labels
-        (N,) clusters to count devices in.
+        (N,) clusters in which devices are counted.
     effort
         Deterministic time of the solver.
     """
@@ -305,9 +309,9 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
 
 
 def _most_links(near: Flags, each: int, within: bool) -> int:
-    """Most of the (A, B) links that can be chosen with at most ``each`` at a device.
+    """Return the maximum number of the (A, B) links that can be chosen with at most ``each`` at a device.
 
-    It is the largest flow when every device sends or receives at most ``each``; within a cluster a link counts twice.
+    It is the largest flow when every device sends or receives at most ``each``. Within a cluster a link counts twice.
     """
     a, b = near.shape
     capacity = np.zeros((a + b + 2, a + b + 2), dtype=np.int32)

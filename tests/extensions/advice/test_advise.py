@@ -106,7 +106,7 @@ def test_no_way_of_the_table_beats_the_verdicts_by_its_own_rule(
     allowed = [way for way in planned if way.seconds <= most_s and (dollars is None or way.dollars <= dollars)]
     if not allowed:
         assert decided.best is None
-        assert decided.verdict.startswith("Not at all: there is no way ")
+        assert decided.verdict.startswith("Not at all: there is no option ")
         return
     assert decided.best is decided.options[0]
     by_time = dollars is not None and days is None
@@ -125,7 +125,7 @@ def test_a_tighter_deadline_never_picks_a_slower_way_and_a_budget_below_all_says
     assert chosen[0].dollars < chosen[-1].dollars
     refused = replace(advice, asked=replace(advice.asked, budget_dollars=0.01))
     assert refused.best is None
-    assert refused.verdict.startswith("Not at all: there is no way for at most $0.01; for 100 M tokens ")
+    assert refused.verdict.startswith("Not at all: there is no option for at most $0.01; for 100 M tokens ")
 
 
 def test_days_and_dollars_are_proportional_to_tokens_and_the_same_call_gives_the_same_page() -> None:
@@ -161,7 +161,7 @@ def test_a_job_that_fits_nowhere_gets_the_mildest_change_with_which_it_does(tmp_
     (tmp_path / "vms.csv").write_text(HEAD + "one,T4,1,8,32,0.4,here,,0.1\n")
     found = lab.advise(home("RTX 3060"), llama(), tokens=1e6, steps=1, catalogue=tmp_path / "vms.csv")
     assert found.changed == "adapters=16"
-    assert str(found).startswith("**As it is the job fits nowhere. All below is of the job with adapters=16.**")
+    assert str(found).startswith("**The job fits nowhere as it is. Everything below is for the job with adapters=16.**")
     rows = {row.job: row.fits for row in found.fits}
     assert not any(rows["as it is"].values())
     assert rows["adapters=16, frozen_weights=nf4"]["device-0"]
@@ -172,8 +172,8 @@ def test_a_job_that_fits_with_no_change_either_is_not_to_be_trained(tmp_path: Pa
     (tmp_path / "vms.csv").write_text(HEAD + "one,T4,1,8,32,0.4,here,,\n")
     found = lab.advise(home("RTX 3060"), "llama-2-70b", tokens=1e6, steps=1, catalogue=tmp_path / "vms.csv")
     assert found.best is None
-    assert found.verdict == "Not at all: the job fits none of 3 ways, nor with what is tried below"
-    assert all("needs some" in way.lacks for way in found.options)
+    assert found.verdict == "Not at all: the job fits none of 3 options, even with the changes tried below"
+    assert all("needs about" in way.lacks for way in found.options)
 
 
 def test_advice_that_hangs_on_a_link_that_nobody_measured_says_so(tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ def test_advice_that_hangs_on_a_link_that_nobody_measured_says_so(tmp_path: Path
     estimated, measured = asked(replace(pair, estimates=(guess,))), asked(pair)
     assert estimated.best.name == measured.best.name == "your machines"
     assert estimated.note.startswith("Nobody measured these links: between hosts 100 Gbit/s (0.001 to 100). ")
-    assert "the best way is device-0 alone (" in estimated.note
-    assert estimated.note.endswith(") where they are as slow as they may be")
+    assert "the best option is device-0 alone (" in estimated.note
+    assert estimated.note.endswith(") if they are as slow as they may be")
     assert estimated.note in str(estimated)
     assert measured.note == ""
 
@@ -228,13 +228,13 @@ def test_one_device_more_is_linked_as_the_one_that_it_is_like() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"tokens": 0}, "tokens is 0; wanted how many to train on, above 0, such as 100M"),
+        ({"tokens": 0}, "tokens is 0; wanted a number above 0, such as 100M"),
         ({"tokens": "many"}, "tokens is 'many'; wanted"),
         ({}, "tokens is None; wanted"),
         ({"tokens": 1e6, "budget_dollars": -3}, "advice: budget_dollars is -3; wanted more than 0"),
         ({"tokens": 1e6, "deadline_days": 0}, "advice: deadline_days is 0; wanted more than 0"),
         ({"tokens": 1e6, "electricity_per_kwh": float("nan")}, "advice: electricity_per_kwh is nan; wanted"),
-        ({"tokens": 1e6, "catalogue": __file__}, "test_advise.py: is no SkyPilot catalogue; wanted a vms.csv"),
+        ({"tokens": 1e6, "catalogue": __file__}, "test_advise.py: is not a SkyPilot catalogue; wanted a vms.csv"),
         ({"tokens": 1e6, "budgt": 3}, "no option named 'budgt'"),
     ],
 )

@@ -174,14 +174,14 @@ def test_what_cannot_be_is_refused_in_one_line(changed: dict, says: str) -> None
 
 @pytest.mark.parametrize("interval", [(3, 3), (5, 2), (1,), (1, 2, 3), (0, np.nan), ("a", 2), 4])
 def test_an_interval_that_is_none_is_refused(interval: object) -> None:
-    with pytest.raises(TraceError, match=r"drawn by hand: a is there from and to .*; wanted when it comes and, later"):
+    with pytest.raises(TraceError, match=r"drawn by hand: a has the interval .*; wanted seconds of its arrival"):
         Availability.from_intervals({"a": [interval]}, 60)
 
 
 def test_intervals_may_be_an_array_and_have_to_be_several() -> None:
     assert Availability.from_intervals({"a": np.array([[0, 5], [7, 9]])}, 60).present_s().tolist() == [7]
     for forgotten in ((0, 3600), 5):
-        with pytest.raises(TraceError, match="wanted when it comes and, later, leaves, in seconds"):
+        with pytest.raises(TraceError, match="wanted seconds of its arrival and of a later departure"):
             Availability.from_intervals({"a": forgotten}, 60)
     with pytest.raises(TraceError, match="ends after 'late' s; wanted more than 0"):
         Availability.from_intervals({"a": [(0, 5)]}, "late")

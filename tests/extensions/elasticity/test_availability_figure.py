@@ -28,20 +28,20 @@ def test_of_more_devices_than_rows_the_losses_are_counted() -> None:
     spot = load_availability("gcp-v100")
     figure = figures.availability(spot)
     assert array(trace(figure, "lost").y).sum() == 579
-    assert array(trace(figure, "present").y).max() == 80
+    assert array(trace(figure, "online").y).max() == 80
     assert figure.layout.xaxis2.title.text == "time (h)"
 
 
 def test_who_never_comes_has_no_row() -> None:
     figure = figures.availability(load_availability("bamboo-p3").on(load_topology("worldwide")))
     assert len(figure.layout.yaxis2.ticktext) == 32
-    assert "each of them (32 never come)" in [note.text for note in figure.layout.annotations]
+    assert "each device (32 never arrive)" in [note.text for note in figure.layout.annotations]
 
 
 def test_of_very_many_events_the_fewest_and_the_most_stay() -> None:
     names = [f"n{i}" for i in range(100)]
     many = Availability.sampled(names, 50 * HOUR, mean_life_s=300, mean_absence_s=300, seed=1)
-    present = trace(figures.availability(many), "present")
+    present = trace(figures.availability(many), "online")
     at_s, there = array(present.x) * HOUR, array(present.y)
     assert len(at_s) < 3100 < len(many.changes)
     assert (there.min(), there.max()) == (many.counts().min(), many.counts().max())
@@ -53,4 +53,4 @@ def test_a_short_one_is_in_minutes_or_seconds_and_an_empty_one_is_drawn() -> Non
     assert figures.availability(spot.faster(60)).layout.xaxis2.title.text == "time (min)"
     assert figures.availability(spot.faster(6000)).layout.xaxis2.title.text == "time (s)"
     nobody = figures.availability(Availability.from_intervals({"a": []}, 60))
-    assert "nobody is lost" in figures.alt_text(nobody)
+    assert "no device is lost" in figures.alt_text(nobody)

@@ -111,17 +111,17 @@ def test_the_same_seed_gives_the_same_events_and_another_gives_others() -> None:
     [
         ({"mean_life_s": 0}, "mean_life_s is 0; wanted seconds above 0"),
         ({"mean_life_s": "long"}, "mean_life_s is 'long'; wanted seconds above 0"),
-        ({"mean_absence_s": -1}, "mean_absence_s is -1; wanted seconds above 0, infinite for good"),
+        ({"mean_absence_s": -1}, "mean_absence_s is -1; wanted seconds above 0, infinite for no return"),
         ({"shape": 0.1}, "shape is 0.1; wanted 0.2 to 20"),
         ({"daily": 1.5}, "daily is 1.5; wanted 0 to 1"),
         ({"region_loss_s": 0}, "region_loss_s is 0; wanted seconds above 0, or None"),
-        ({"region_loss_s": 10}, "region_loss_s is given, and no device has a region; wanted a network of regions"),
+        ({"region_loss_s": 10}, "region_loss_s is given, but no device has a region; wanted a network of regions"),
         ({"devices": "volunteers"}, "devices are 'volunteers'; wanted a Topology, or a list of names"),
-        ({"end_s": -5}, "drawn until -5 s; wanted more than 0"),
-        ({"end_s": "a day"}, "drawn until 'a day' s; wanted more than 0"),
+        ({"end_s": -5}, "sampled until -5 s; wanted more than 0"),
+        ({"end_s": "a day"}, "sampled until 'a day' s; wanted more than 0"),
         ({"seed": -1}, "seed is -1; wanted a whole number, 0 or more"),
         ({"seed": 1.5}, "seed is 1.5; wanted a whole number, 0 or more"),
-        ({"mean_life_s": 1e-6, "mean_absence_s": 1e-6}, "devices for 60 s make some .* events; wanted at most"),
+        ({"mean_life_s": 1e-6, "mean_absence_s": 1e-6}, "devices for 60 s make about .* events; wanted at most"),
     ],
 )
 def test_rates_that_are_none_are_refused_in_one_line(changed: dict, says: str) -> None:

@@ -27,8 +27,8 @@ def test_the_band_holds_every_second_and_the_curve_every_sample():
     assert np.sum([trace.y for trace in bars], axis=0) == pytest.approx(np.ones(len(bars[0].y)))
     by_name = {trace.name: trace for trace in figure.data}
     assert 1e3 * by_name["samples"].y[-1] == pytest.approx(made.samples)
-    assert 1e3 * by_name["the most that foresight would have"].y[-1] == pytest.approx(made.bound_samples)
-    assert max(by_name["there"].y) == 4
+    assert 1e3 * by_name["bound: perfect foresight"].y[-1] == pytest.approx(made.bound_samples)
+    assert max(by_name["online"].y) == 4
     assert "oobleck on four devices" in alt_text(figure)
 
 
@@ -56,7 +56,7 @@ def test_a_race_ranks_by_samples_and_refuses_other_hours():
 
 
 def test_what_is_no_fleet_is_refused_in_a_line():
-    with pytest.raises(lab.LabError, match="job is None beside a table; wanted the samples of a step"):
+    with pytest.raises(lab.LabError, match="job is None with a table; wanted the samples per step"):
         replay(TABLE, None, hours())
     with pytest.raises(lab.LabError, match="job is 512; wanted a job, or a table"):
         replay("lecture-hall", 512, hours())

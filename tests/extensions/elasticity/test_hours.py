@@ -85,13 +85,13 @@ def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any,
 def test_a_policy_whose_answer_is_no_plan_is_refused() -> None:
     doubled = Operation(devices=frozenset({0}), step_s=1.0, samples=1.0, plan=a_plan(), doubled=frozenset({0}))
     history: Any = SimpleNamespace(policy="bamboo", local_steps=1, operations=(doubled,))
-    with pytest.raises(LabError, match="policy bamboo lets a device do another stage beside its own"):
+    with pytest.raises(LabError, match="policy bamboo makes a device do two stages"):
         refuse_unplayable(history)
-    with pytest.raises(LabError, match="clock is virtual beside an availability, which sets it"):
+    with pytest.raises(LabError, match="clock is virtual with an availability, which sets it"):
         lab.run(a_plan(), availability=there(), clock="virtual")
     with pytest.raises(RunError, match="never has the devices that a plan needs"):
         lab.run(a_plan(), availability=there(**{f"device_{i}": (1.0, END_S) for i in range(N)}), start_s=10.0)
-    with pytest.raises(LabError, match="schedule is gpipe beside an availability"):
+    with pytest.raises(LabError, match="schedule is gpipe with an availability"):
         lab.run(a_plan(), "gpipe", availability=there())
 
 

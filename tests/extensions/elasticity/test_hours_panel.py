@@ -125,7 +125,7 @@ async def test_what_cannot_be_replayed_is_said() -> None:
 def test_the_sentence_names_who_wins_and_says_what_it_is() -> None:
     made = [lab.replay({1: 10.0, 2: 19.0}, 190, "oobleck-every-10m", policy) for policy in ("oobleck", "restart")]
     told = sentence(sorted(made, key=lambda one: -one.samples))
-    assert "by the lab's own replay" in told
+    assert "in the lab's replay" in told
     assert title_of("oobleck") in told
     assert sentence([]) == ""
 
@@ -134,4 +134,4 @@ async def test_with_many_devices_it_waits_to_be_asked() -> None:
     panel = a_panel("worldwide", "dtfm-gpt3-xl")
     panel._lab_state.shown_panes = ("hours",)
     assert not panel._asked.n_requested
-    assert "Of 64 devices" in panel.race.empty_words
+    assert "With 64 devices" in panel.race.empty_words

@@ -286,7 +286,7 @@ class Silent(Stubborn):
 @pytest.mark.parametrize("policy", [Stubborn, Silent])
 def test_a_policy_that_works_with_who_has_left_is_refused(policy: type[Policy]):
     fleet = TableFleet(n_devices=4, samples_per_s=TABLE, batch=190.0)
-    says = f"policy {policy.__name__} goes on with d0 at 50 s; wanted devices that are there"
+    says = f"policy {policy.__name__} uses d0 at 50 s, not online then; wanted devices that are online"
     with pytest.raises(PlanError, match=says):
         replay(steady(4, 200.0, (50.0,)), fleet, policy(), ReconfigurationCosts(start_s=0.0))
 

@@ -106,12 +106,12 @@ def test_what_cannot_be_varied_is_refused_in_a_line() -> None:
         ({"over": "rate", "values": [0]}, "0.0 times faster; wanted a factor above 0"),
         ({"over": "every", "values": [1]}, "did you mean 'every_s'"),
         ({"over": "rate", "precision": 0}, "precision is 0; wanted a share above 0, at most 1"),
-        ({"values": [1]}, "values are given, and not over"),
+        ({"values": [1]}, "values are given without over"),
         ({"price_per_hour": -1}, "price_per_hour is -1; wanted US dollars, 0 or more"),
     ):
         with pytest.raises(lab.LabError, match=says):
             replay(TABLE, 512, hours(), "restart", **given)
-    with pytest.raises(TraceError, match="policy is \\['restart'\\], and not over"):
+    with pytest.raises(TraceError, match="policy is \\['restart'\\] without over"):
         replay(TABLE, 512, hours(), ["restart"])
     with pytest.raises(TraceError, match="policy is an empty list"):
         replay(TABLE, 512, hours(), [], over="rate")

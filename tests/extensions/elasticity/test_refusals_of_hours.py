@@ -70,25 +70,25 @@ def test_a_policy_that_lets_replicas_step_alone_is_named_where_the_job_does_not(
 
 
 def test_intervals_are_by_the_names_of_devices():
-    with pytest.raises(TraceError, match=r"\[1, 2\] is there; wanted intervals by the names of devices"):
+    with pytest.raises(TraceError, match=r"present is \[1, 2\]; wanted intervals by device name"):
         lab.Availability.from_intervals([1, 2], 10)
 
 
 @pytest.mark.parametrize(
     ("table", "batch", "says"),
     [
-        ({1: float("nan")}, 8, "table: nan samples a second of 1 devices; wanted a number, 0 or more"),
-        ({1: float("inf")}, 8, "table: inf samples a second of 1 devices"),
-        ({1: -1.0}, 8, "table: -1.0 samples a second of 1 devices"),
-        ({1: 10**400}, 8, "samples a second of 1 devices"),
-        ({1: "fast"}, 8, "table: 'fast' samples a second of 1 devices"),
+        ({1: float("nan")}, 8, "table: nan samples per second of 1 devices; wanted a number, 0 or more"),
+        ({1: float("inf")}, 8, "table: inf samples per second of 1 devices"),
+        ({1: -1.0}, 8, "table: -1.0 samples per second of 1 devices"),
+        ({1: 10**400}, 8, "samples per second of 1 devices"),
+        ({1: "fast"}, 8, "table: 'fast' samples per second of 1 devices"),
         ({"one": 1.0}, 8, "table: 'one' devices; wanted a whole number, 1 to 4,096"),
         ({1.5: 1.0}, 8, "table: 1.5 devices"),
         ({0: 1.0}, 8, "table: 0 devices"),
         ({1: 1e300}, 8, "take 8e-300 s for a batch of 8; wanted 1e-06 s or more"),
         ({1: 1.0}, 1e-300, "take 1e-300 s for a batch"),
         ({1: 1.0}, float("inf"), "take inf s for a batch"),
-        ({1: 1.0}, 10**400, "beside a table; wanted the samples of a step"),
+        ({1: 1.0}, 10**400, "with a table; wanted the samples per step"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(table, batch, says):
@@ -100,7 +100,7 @@ def test_a_table_that_cannot_be_is_refused(table, batch, says):
 def test_hours_of_more_than_ten_years_are_refused(end_s):
     with pytest.raises(TraceError, match=r"ends after .* s; wanted more than 0, at most 3.16e\+08 \(ten years\)"):
         lab.Availability.from_intervals({"ada": [(0, 600)]}, end_s)
-    with pytest.raises(TraceError, match=r"drawn until .* s; wanted more than 0, at most 3.16e\+08"):
+    with pytest.raises(TraceError, match=r"sampled until .* s; wanted more than 0, at most 3.16e\+08"):
         lab.Availability.sampled(["ada"], end_s, mean_life_s=1e9, mean_absence_s=1e9)
 
 

@@ -84,7 +84,7 @@ def test_exporting_again_replaces_a_run_folder_and_nothing_else(tmp_path, spec):
     assert [len(workers) for workers in load_run_folder(folder).hosts.values()] == [8]
     (mine := tmp_path / "mine").mkdir()
     (mine / "thesis.txt").write_text("mine")
-    with pytest.raises(LabError, match="is a folder of something else; wanted a new one, or an earlier run folder"):
+    with pytest.raises(LabError, match="holds other files; wanted a new folder, or an earlier run folder"):
         export(spec, mine, hosts_of(spec))
     assert [path.name for path in mine.iterdir()] == ["thesis.txt"]
 

@@ -71,7 +71,7 @@ def test_the_hosts_order_gives_the_placement_back_as_the_framework_numbers_its_r
     lab.save(plan, tmp_path / "plan.json")
     if per_host == 3 and target in ("kubernetes", "skypilot"):
         _, _, error = shell("export", "plan.json", "-o", "run", "--to", target, "--per-host", "3")
-        assert "hosts use 2 and 3 GPUs; wanted as many on each" in error
+        assert "hosts use 2 and 3 GPUs; wanted the same number on each" in error
         return
     assert shell("export", "plan.json", "-o", "run", "--to", target, "--per-host", str(per_host))[0] == 0
     ranks = placed(tmp_path / "run")
@@ -194,10 +194,10 @@ def test_schedulers_start_every_host_once_and_accelerate_knows_its_keys(shell, t
 @pytest.mark.parametrize(
     ("plan", "arguments", "complaint"),
     [
-        ({}, ("accelerate",), "accelerate has no pipeline and the plan 2 stages; wanted 1, or --to megatron"),
-        ({"adapters": 8}, ("torchtitan",), "model llama-3-8b has adapters; wanted one that is trained whole"),
+        ({}, ("accelerate",), "accelerate has no pipeline, but the plan has 2 stages; wanted 1, or --to megatron"),
+        ({"adapters": 8}, ("torchtitan",), "model llama-3-8b has adapters; wanted full training"),
         ({}, ("torchtitan", "--to", "megatron"), "are two frameworks; wanted one, and any scheduler"),
-        ({}, ("slurm", "--iterations", "3"), "--iterations is of a run folder; wanted --to without it"),
+        ({}, ("slurm", "--iterations", "3"), "--iterations is only for run folders; wanted --to without it"),
         ({}, ("nothing",), "'nothing' is not one of 'torchtitan'"),
     ],
 )
@@ -219,7 +219,7 @@ def test_a_gpt_has_no_torchtitan_and_a_folder_of_something_else_stays(refuses, t
 def test_adapters_are_left_to_a_script_and_said(shell, tmp_path):
     lab.save(a_plan(adapters=8), tmp_path / "plan.json")
     [lost] = json.loads(shell("export", "plan.json", "-o", "run", "--to", "deepspeed", "--json")[1])["lost"]
-    assert lost.startswith("adapters are trained; deepspeed is told of none")
+    assert lost.startswith("adapters are trained; deepspeed has no setting for them")
 
 
 def in_groups(name: str, **fields: object) -> lab.Plan:
@@ -266,7 +266,7 @@ def test_gradients_in_another_precision_are_told_or_priced():
     """torchtitan 0.3.0 has fp32 alone (TrainingConfig.mixed_precision_reduce); DeepSpeed takes a key."""
     [lost] = launched(plan := a_plan(), ["torchtitan"], port=29400).framework_launch.lost
     own_s, other_s = (lab.simulate(one).iteration_s for one in (plan, lab.with_job(plan, gradient_dtype="fp32")))
-    assert lost.startswith("gradients are bf16; torchtitan has them in fp32: an iteration takes")
+    assert lost.startswith("gradients are bf16; torchtitan keeps them in fp32: an iteration takes")
     assert f"{other_s:.4g} s instead of {own_s:.4g}" in lost
     for gradients in (None, "fp32"):
         plan = a_plan(n_stages=1, sharding="zero-3", gradient_dtype=gradients)
@@ -295,7 +295,7 @@ def test_what_megatron_needs_for_tensors_sequences_and_experts_that_are_shared()
     flags, of = megatrons(plan)
     assert "sequence-parallel" in flags
     assert of.framework_launch.lost[0].startswith(
-        "sequence_parallel is off; megatron trains no experts with tensor parallelism"
+        "sequence_parallel is off; megatron cannot train experts with tensor parallelism"
     )
     flags, of = megatrons(lab.with_job(plan, sequence_parallel=True))
     assert ("sequence-parallel" in flags, of.framework_launch.lost) == (True, ())
@@ -338,7 +338,7 @@ def test_a_slurm_job_finds_its_folder_wherever_it_is_submitted(shell, tmp_path):
     [
         ("llama-3-8b", {"context_parallel": 4}, "deepspeed", "context_parallel is 4; wanted 1, or --to megatron"),
         ("qwen3-30b-a3b", {"expert_parallel": 4}, "deepspeed", "expert_parallel is 4; wanted 1, or --to megatron"),
-        ("deepseek-v3", {"expert_parallel": 4}, "megatron", "of family moe with sizes of its own"),
+        ("deepseek-v3", {"expert_parallel": 4}, "megatron", "of family moe with custom sizes"),
         ("qwen3-30b-a3b", {"context_parallel": 4}, "torchtitan", "is of family moe; wanted one of llama"),
     ],
 )

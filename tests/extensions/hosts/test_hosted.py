@@ -207,7 +207,7 @@ def test_a_second_process_for_a_rank_whose_worker_lives_is_turned_away():
 
     until(refused)
     assert json.loads(second.connection.recv_bytes())["why"] == (
-        "worker ada lives already, at 127.0.0.1; wanted one process for it"
+        "worker ada already runs, at 127.0.0.1; wanted one process for it"
     )
     handle.order(Leave())
     assert json.loads(first.connection.recv_bytes()) == {"do": "leave"}
@@ -325,7 +325,7 @@ def test_processes_that_end_before_they_have_joined_are_started_again_five_times
         agent._start_again(0)
     assert started == [0] * (3 + MOST_IN_VAIN)
     assert agent._end == (1, f"a process ended {MOST_IN_VAIN} times before it had joined the run")
-    assert "worker 0 has ended and is started again" in capsys.readouterr().err
+    assert "worker 0 ended and is restarted" in capsys.readouterr().err
 
 
 def test_the_first_note_of_the_end_counts(tmp_path):

@@ -24,7 +24,7 @@ def test_export_tells_each_hosts_line(prints, tells, refuses, plan_file):
     assert "20 where not given" not in " ".join(prints("export", "--help").split()), "the help says one default"
     refuses("an earlier run folder is there; wanted a new folder, or --force", "export", plan_file, "-o", "run")
     out = prints("export", plan_file, "-o", "run", "--force")
-    assert "8 workers on 8 hosts; what to do is in run/README.md" in out
+    assert "8 workers on 8 hosts; instructions are in run/README.md" in out
     assert Path("run/README.md").is_file()
 
 
@@ -43,7 +43,7 @@ def test_mistakes_of_an_export_are_one_line(refuses, plan_file, arguments, compl
 def test_a_plan_is_exported_as_a_page_by_its_ending(tells, refuses, plan_file):
     said = tells("export", plan_file, "-o", "plan.html", "--schedule", "1f1b")
     assert said == {"page": "plan.html", "bytes": Path("plan.html").stat().st_size}
-    says = "--per-host is of a run folder; wanted other.html without it"
+    says = "--per-host is only for run folders; wanted other.html without it"
     refuses(says, "export", plan_file, "-o", "other.html", "--per-host", "2")
     assert not Path("other.html").exists()
 
@@ -51,4 +51,4 @@ def test_a_plan_is_exported_as_a_page_by_its_ending(tells, refuses, plan_file):
 def test_a_folder_of_something_else_is_left_alone(refuses, plan_file):
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("mine")
-    refuses("mine: is a folder of something else; wanted a new one", "export", plan_file, "-o", "mine")
+    refuses("mine: holds other files; wanted a new folder", "export", plan_file, "-o", "mine")

@@ -43,7 +43,7 @@ def test_what_it_measured_is_in_the_file_with_where_and_when(quick, prints, tmp_
 def test_a_network_without_this_machine_s_gpu_is_refused_before_blocks_are_timed(quick):
     pytest.importorskip("torch")
     nothing = np.zeros((1, 1))
-    with pytest.raises(LabError, match="paris has 'T4', and this machine has"):
+    with pytest.raises(LabError, match="paris has 'T4', but this machine has"):
         calibrating.calibrate(Topology((Device(name="a", gpu="T4"),), nothing, nothing, name="paris"))
 
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_is_refused_in_one_line(refuses, tmp_path):
 
 def test_a_process_that_fails_is_told_by_its_last_words_and_none_is_left():
     question = {"runs_on": "cpu", "dtype": "fp32", "seconds": 0.0, "ends_s": 60.0}
-    says = "the step could not be measured: the process that computes says KeyError: 'shapes'"
+    says = "the step could not be measured: the computing process says KeyError: 'shapes'"
     with calibrating.answers_of(question) as answer:
         answer("processor")
         with pytest.raises(RunError, match=says):

@@ -131,7 +131,7 @@ def test_a_box_at_home_and_a_cluster_are_joined_by_the_places_that_the_refusal_a
     asked = re.findall(r"--at (\S+)=CITY", refused(files))
     assert asked[0] == "gpubox"
     assert asked == re.findall(r"--at (\S+)=CITY", refused(files, at={"gpubox": "Muenchn"}))
-    assert "gpubox (Muenchn is no known place)" in refused(files, at={"gpubox": "Muenchn"})
+    assert "gpubox (Muenchn is not a known place)" in refused(files, at={"gpubox": "Muenchn"})
     found = load_topology(files, at=dict(zip(asked, ("Zurich", "Oslo"), strict=True)))
     assert found.regions == ("Zurich", "Oslo")  # one node of the cluster has told where all are
     near, far = (found.latency_s[-1, at] for at in (2, 0))
@@ -152,7 +152,7 @@ def test_it_is_saved_and_read_as_any_network(tmp_path):
         (["gpubox.smi.xml", "task.yaml"], {}, "wanted iperf3 --json between them, or where gpubox is: --at"),
         (["sinfo.txt"], {"at": {"gpu09": "Oslo"}}, "no host named 'gpu09'"),
         (["vms.csv"], {}, "wanted a SkyPilot task beside it"),
-        (["ssh_config"], {}, "no source tells of a GPU"),
+        (["ssh_config"], {}, "no source reports a GPU"),
         (["SOURCES.md"], {}, "is the output of no tool that is read"),
         (["sinfo.txt", "gpu01.topo.txt", "gpu03.topo.txt", "gpubox.smi.xml"], {}, "or where gpu01 and gpubox are:"),
     ],
@@ -179,7 +179,7 @@ def test_what_nothing_tells_is_refused_in_one_line(names, told, says):
             "ada-to-alan.iperf.json",
             '"target_bitrate":\t0\n',
             '"target_bitrate": 7.3e9\n',
-            "iperf3 was told to send 7.3 Gbit/s, and did; wanted a test without -u or -b",
+            "iperf3 was limited to 7.3 Gbit/s, and reached it; wanted a test without -u or -b",
         ),
         ("nodes.json", '"nvidia.com/gpu": "1"', '"nvidia.com/gpu": "many"', "says 'many' of its GPUs"),
         ("nodes.json", '"NVIDIA-A100-80GB-PCIe"', '""', "no label nvidia.com/gpu.product"),

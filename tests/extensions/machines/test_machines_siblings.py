@@ -325,11 +325,11 @@ def test_states_of_slurm(read):
 
 def test_a_bare_a100_is_noted(read):
     assert (
-        "taken as A100 with 80 GiB, it may be A100 40GB" in read({"s.txt": "NODELIST GRES\na gpu:a100:8"}).description
+        "A100 with 80 GiB is assumed, it may be A100 40GB" in read({"s.txt": "NODELIST GRES\na gpu:a100:8"}).description
     )
     told = read({"s.txt": "NODELIST|GRES|ACTIVE_FEATURES\na|gpu:a100:8|ib,a100-40gb"})
     assert gpus(told) == ["A100 40GB"] * 8
-    assert "taken as" not in told.description
+    assert "is assumed" not in told.description
 
 
 def task(accelerators, more=""):
@@ -392,7 +392,7 @@ def test_rates_that_an_old_iperf_may_have_been_told(read, refused):
     limited = iperf(0.01, "iperf 3.9")
     assert "as if -b had limited it, and iperf3 3.9 does not say" in refused({"ray.json": RAY, "i.json": limited})
     udp = iperf(0.1, "iperf 3.9", protocol="UDP")
-    assert "iperf3 3.9 does not write down how much" in refused({"ray.json": RAY, "i.json": udp})
+    assert "iperf3 3.9 does not record the limit" in refused({"ray.json": RAY, "i.json": udp})
     network = read({"ray.json": RAY, "i.json": iperf(9.41, "iperf 3.9")})
     assert "does not say whether -b limited the rate" in network.description
 

@@ -16,7 +16,7 @@ def test_a_network_is_made_from_what_tools_say(tells, refuses):
         ("probe", "from", sources[0]): "wanted dtfm-lab network probe HOST...",
         ("from", sources[0], "--at", "gpubox"): "--at is 'gpubox'; wanted HOST=REGION",
         ("from", sources[0], "--gpu", "A=b"): "--gpu says 'b' TFLOP/s; wanted a number",
-        ("from", *sources[:2]): "nothing tells the link gpubox -> rented-0",
+        ("from", *sources[:2]): "the link gpubox -> rented-0 is unknown",
     }.items():
         refuses(says, "network", *wrong)
 

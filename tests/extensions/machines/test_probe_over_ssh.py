@@ -149,7 +149,7 @@ FAILURES: dict[str, tuple[Callable[[Hosts], None], str]] = {
         lambda hosts: hosts.before("eve", "exec cat /dev/zero"),
         "sent 'more than 16 MiB', wanted an answer",
     ),
-    "silence": (lambda hosts: hosts.before("eve", "exec sleep 60"), "said nothing for too long"),
+    "silence": (lambda hosts: hosts.before("eve", "exec sleep 60"), "did not answer in time"),
     "a cut answer": (
         lambda hosts: hosts.alters("eve", "json.dumps(answer)", "json.dumps(answer)[:9]"),
         """sent '{"port":', wanted an answer of the probe's program""",
@@ -161,7 +161,7 @@ FAILURES: dict[str, tuple[Callable[[Hosts], None], str]] = {
     ),
     "no GPU": (
         lambda hosts: hosts.has("eve", "nvidia-smi", "#!/bin/sh\necho NVIDIA-SMI has failed; exit 9"),
-        "has no GPU that nvidia-smi or a file tells, wanted --gpu eve=GPU to name it",
+        "has no GPU that nvidia-smi or a file reports, wanted --gpu eve=GPU to name it",
     ),
     "no times": (lambda hosts: hosts.alters("eve", TIMED, '{"least_s": -1}'), "sent no times: {'least_s': -1}"),
     "its end while it is timing": (lambda hosts: hosts.alters("eve", TIMED, "os._exit(3)"), "it says nothing"),
@@ -202,7 +202,7 @@ def eves_gpu(failure: str) -> dict[str, str]:
 def test_hosts_that_do_not_reach_each_other_are_estimated_where_their_places_are_known(hosts):
     for name in ("ada", "alan"):
         hosts.alters(name, PORT, "9")  # nobody listens there
-    with pytest.raises(LabError, match=r"nothing tells the link ada -> alan; wanted .* --at ada=CITY --at alan=CITY"):
+    with pytest.raises(LabError, match=r"the link ada -> alan is unknown; wanted .* --at ada=CITY --at alan=CITY"):
         probe_over_ssh(["ada", "alan", "grace"], gpus=T4)
     found = probe_over_ssh(["ada", "alan", "grace"], gpus=T4, at={"ada": "Zurich", "alan": "Oslo"})
     assert "ada - alan not measured: neither reaches the other ('127.0.0.1 connection refused" in found.description
@@ -254,8 +254,8 @@ def test_the_program_ends_by_itself_where_the_end_of_ssh_does_not_reach_it(hosts
     [
         ([], {}, "0 hosts to probe; wanted 1 to 16"),
         (["ada", "root@ada"], {}, "host 'ada' is given twice"),
-        (["-oProxyCommand=x", "ada"], {}, "host '-oProxyCommand=x' is no name for ssh"),
-        (["ada", "a b"], {}, "host 'a b' is no name for ssh"),
+        (["-oProxyCommand=x", "ada"], {}, "host '-oProxyCommand=x' is not a name for ssh"),
+        (["ada", "a b"], {}, "host 'a b' is not a name for ssh"),
         (["ada", "alan"], {"bob": "T4"}, "the GPU of 'bob' is given; wanted a host of the probe: ada, alan"),
         (["ada"], {"ada": "T5"}, "ada: 'T5' is not in the table of GPUs"),
         (["ada"], {"ada": "T4:0"}, "T4 are '0'; wanted a whole number of GPUs, 1 to 64"),

@@ -1,6 +1,7 @@
-"""Which devices are there when: events, read or drawn from rates.
+"""Which devices are online when: events, read from a file or sampled from rates.
 
-An Availability holds names and, for each event, when which of them comes or leaves.
+An Availability holds the names of devices, and for each event its time, its device, and whether the device arrives or
+leaves.
 """
 
 from dtfm_lab.extensions.elasticity.availability.availability import Availability, Change, in_turns

@@ -1,4 +1,4 @@
-"""Which devices are there when: the changes of a fleet over hours."""
+"""Which devices are online when: the changes of a fleet over hours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from dtfm_lab.extensions.elasticity.availability.rates import LONGEST_S, Rates
 
 
 class Change(NamedTuple):
-    """What changes at one instant. Who leaves and comes again is in both; who comes and leaves is in neither."""
+    """What changes at one instant. A device that leaves and returns is in both lists. One that arrives and leaves is in
+    neither."""
 
     time_s: float
     left: tuple[int, ...]
@@ -30,27 +31,27 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Availability:
-    """Comings and goings of devices from second 0 to the end; who never comes is never there.
+    """Arrivals and departures of devices from second 0 to the end. A device without events is never online.
 
-    Events are sorted by time when it is made; at one instant, those who were there leave before others come. Raises
-    TraceError where a device comes while it is there or leaves while it is not, a time is outside 0 to the end, or a
-    name stands twice.
+    Events are sorted by time. At one instant, devices that were online leave before others arrive. Raises TraceError if
+    a device arrives while it is online or leaves while it is not, if a time is outside 0 to the end, or if a name
+    appears twice.
     """
 
     devices: tuple[str, ...]
     time_s: FloatArray
-    """(E,) when something changes, ascending."""
+    """(E,) times of the events, ascending."""
     device: IntArray
-    """(E,) index of the device that comes or leaves."""
+    """(E,) index of the device that arrives or leaves."""
     comes: BoolArray
-    """(E,) True where it comes, False where it leaves."""
+    """(E,) True if the device arrives, False if it leaves."""
     end_s: float
-    """Until when it is known; what is there then may stay on."""
+    """End of the hours. Devices that are online then do not count as departures."""
     name: str = "availability"
     source: str = ""
-    """Where it is from: a publication and its licence, or the rates and the seed that it was drawn with."""
+    """Origin: a publication and its licence, or the rates and the seed of the samples."""
     left_out: int = field(default=0)
-    """Events of devices for which a network had no seat (``on``)."""
+    """Events that ``on`` dropped because the network had no free device."""
 
     def __post_init__(self) -> None:
         time_s = np.array(self.time_s, dtype=np.float64)
@@ -77,18 +78,20 @@ class Availability:
     def from_intervals(
         cls, present: Mapping[str, Iterable[Sequence[float]]], end_s: float, *, name: str = "drawn by hand"
     ) -> Self:
-        """From the intervals, (come, leave) in seconds, in which each device is there; one that reaches the end does
-        not leave."""
+        """Build from the intervals (arrival, departure), in seconds, in which each device is online.
+
+        A device whose interval reaches the end does not leave.
+        """
         events: list[tuple[float, int, bool]] = []
         until_s = as_number(end_s)
         if not isinstance(present, Mapping):
-            raise TraceError(f"{name}: {shortened(present)} is there; wanted intervals by the names of devices")
+            raise TraceError(f"{name}: present is {shortened(present)}; wanted intervals by device name")
         for index, (device, intervals) in enumerate(present.items()):
             for interval in intervals if isinstance(intervals, Iterable) else [intervals]:
                 ends = [as_number(end) for end in interval] if isinstance(interval, Iterable) else []
                 if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
-                    wanted = "when it comes and, later, leaves, in seconds"
-                    raise TraceError(f"{name}: {device} is there from and to {shortened(interval)}; wanted {wanted}")
+                    wanted = "seconds of its arrival and of a later departure"
+                    raise TraceError(f"{name}: {device} has the interval {shortened(interval)}; wanted {wanted}")
                 events.append((ends[0], index, True))
                 if until_s is None or ends[1] < until_s:
                     events.append((ends[1], index, False))
@@ -97,7 +100,7 @@ class Availability:
 
     @classmethod
     def drawn(cls, *given: Any, **options: Any) -> Self:
-        """The name that ``sampled`` had before; it leaves with the next release."""
+        """Former name of ``sampled``, to be removed in the next release."""
         said = "Availability.drawn is Availability.sampled now; the old name leaves with the next release"
         warn(said, FutureWarning, stacklevel=2)
         return cls.sampled(*given, **options)
@@ -117,14 +120,18 @@ class Availability:
         seed: int = 0,
         name: str = "sampled",
     ) -> Self:
-        """By chance, of a network's devices or of names: the same seed gives the same events.
+        """Sample arrivals and departures for the devices of a network, or for a list of names. The same seed gives the
+        same events.
 
-        A device is there for a lifetime (Weibull of this ``shape``: 1 is exponential, below 1 the young leave most) and
-        then away for an exponential time; an infinite ``mean_absence_s`` is for good. It begins in the middle: some are
-        there, and have been for a while; all are, and are new, where absence is for good. ``daily``, from 0 to 1, makes
-        noon the hour at which most leave and fewest come, and midnight, second 0, the opposite; with ``weekends`` days
-        6 and 7 of a week are like midnight. Every ``region_loss_s`` in the mean a region loses all that it has at once.
-        Raises TraceError for a rate that is none.
+        A device stays for a Weibull lifetime of this ``shape``: 1 is exponential, below 1 most departures come early.
+        It is then away for an exponential time. With an infinite ``mean_absence_s`` it never returns.
+
+        The hours start in the middle: some devices are online and have been for a while. If devices never return, all
+        are online and new.
+
+        ``daily``, from 0 to 1, is the strength of a daily rhythm. At noon most devices leave and fewest arrive, at
+        midnight (second 0) the opposite. With ``weekends``, days 6 and 7 of a week are like midnight. ``region_loss_s``
+        is the mean time between outages of a whole region. Raises TraceError for an impossible rate.
         """
         rates = Rates(
             mean_life_s=mean_life_s,
@@ -143,12 +150,12 @@ class Availability:
         else:
             names, regions = tuple(devices), [""] * len(devices)
         time_s, device, comes = rates.events(regions, end_s, np.random.default_rng(seed))
-        source = f"drawn by the lab: {rates}; seed {seed}"
+        source = f"sampled by the lab: {rates}; seed {seed}"
         return cls(devices=names, time_s=time_s, device=device, comes=comes, end_s=end_s, name=name, source=source)
 
     @classmethod
     def steady(cls, topology: Topology, end_s: float) -> Self:
-        """All devices of a network, from the first second to the last."""
+        """All devices of a network, online from the first second to the last."""
         names = _names_of(topology)
         n = len(names)
         return cls(
@@ -157,7 +164,7 @@ class Availability:
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """One for each instant at which something changes, in order."""
+        """One change for each instant at which something changes, in order."""
         if not len(self.time_s):
             return ()
         begins = np.flatnonzero(np.append(True, np.diff(self.time_s) > 0))
@@ -180,7 +187,8 @@ class Availability:
         return tuple(found)
 
     def counts(self) -> IntArray:
-        """(changes,) devices present from each instant to the next; a single 0 where nothing ever changes."""
+        """Return (changes,) the number of devices online from each instant to the next, or a single 0 if nothing ever
+        changes."""
         if not len(self.time_s):
             return np.zeros(1, dtype=np.int64)
         last = np.append(np.diff(self.time_s) > 0, True)
@@ -188,37 +196,37 @@ class Availability:
         return present
 
     def present_at(self, time_s: float) -> tuple[str, ...]:
-        """Names of the devices that are there at a time, in the order of ``devices``."""
+        """Return the names of the devices online at a time, in the order of ``devices``."""
         count = np.zeros(len(self.devices), dtype=np.int64)
         until = int(np.searchsorted(self.time_s, time_s, side="right"))
         np.add.at(count, self.device[:until], np.where(self.comes[:until], 1, -1))
         return tuple(name for name, there in zip(self.devices, count, strict=True) if there > 0)
 
     def present_s(self) -> FloatArray:
-        """(devices,) seconds for which each device is there, to the end."""
+        """Return (devices,) the seconds for which each device is online."""
         seconds = np.zeros(len(self.devices))
         np.add.at(seconds, self.device, np.where(self.comes, self.end_s - self.time_s, self.time_s - self.end_s))
         return seconds
 
     @property
     def mean_between_losses_s(self) -> float:
-        """Seconds over the instants at which somebody leaves; infinite where nobody does."""
+        """The length of the hours divided by the number of instants with departures. Infinite without any."""
         instants = len(np.unique(self.time_s[~self.comes]))
         return self.end_s / instants if instants else np.inf
 
     def on(self, topology: Topology) -> Self:
-        """The same with a network's devices, in its order.
+        """Return the same changes for the devices of a network, in the network's order.
 
-        Where all names are devices of the network they stay who they are. Otherwise, as in logs of a cloud that gives
-        every machine a new name, who comes takes the first free device, in the network's order; who finds none is left
-        out, and its events are counted in ``left_out``.
+        If every name is a device of the network, the names are kept. Otherwise, as in logs of clouds that rename
+        machines, each arrival takes the first free device in the network's order. If none is free, the arrival is
+        dropped, and ``left_out`` counts its events.
         """
         names = _names_of(topology)
         place = {name: index for index, name in enumerate(names)}
         if set(self.devices) <= set(names):
             index = np.array([place[name] for name in self.devices], dtype=np.int64)
             return replace(self, devices=names, device=index[self.device] if len(self.device) else self.device)
-        # the lowest free device is next, so that the same few serve most of the time
+        # take the lowest free device, so that the same few are in use most of the time
         free = list(range(len(names)))
         seat: dict[int, int] = {}
         kept, seats = [], []
@@ -241,7 +249,8 @@ class Availability:
         )
 
     def until(self, end_s: float) -> Self:
-        """Its first seconds, with what changes in the last. Raises TraceError where it is not known for so long."""
+        """Return the first ``end_s`` seconds, including changes at the very end. Raises TraceError if the hours are
+        shorter."""
         until_s = as_number(end_s)
         if until_s is None or not 0 < until_s <= self.end_s:
             found = shortened(end_s)
@@ -250,14 +259,14 @@ class Availability:
         return replace(self, time_s=self.time_s[kept], device=self.device[kept], comes=self.comes[kept], end_s=until_s)
 
     def faster(self, factor: float) -> Self:
-        """The same changes in a ``factor`` less of time: an hour in a minute is ``faster(60)``."""
+        """Return the same changes ``factor`` times faster. ``faster(60)`` turns an hour into a minute."""
         times = as_number(factor)
         if times is None or not 0 < times < np.inf:
             raise TraceError(f"{self.name} {shortened(factor)} times faster; wanted a factor above 0")
         return replace(self, time_s=self.time_s / times, end_s=self.end_s / times)
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns time_s, event (add or remove) and device, a row for each event."""
+        """Return one row per event: time_s, event ("add" or "remove"), device."""
         names = np.array(self.devices, dtype=object)
         return pd.DataFrame(
             {
@@ -269,25 +278,26 @@ class Availability:
 
 
 def _names_of(topology: object) -> tuple[str, ...]:
-    """Names of a network's devices; a network's name is none."""
+    """Return the names of a network's devices. Raises TraceError for anything but a Topology, such as a network's
+    name."""
     if not isinstance(topology, Topology):
         raise TraceError(f"network is {shortened(topology)}; wanted a Topology, such as lab.load_topology loads")
     return topology.names
 
 
 def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[IntArray, int | None]:
-    """Events in order, and the first at which a device comes while it is there, or leaves while it is not; None where
-    there is none.
+    """Return the order of the events, and the index of the first impossible one, or None if all are possible.
 
-    At one instant those who were there leave, then others come; who both comes and leaves does so in the only order
-    that can be. In whatever order the events are given, they come out in the same.
+    An event is impossible if a device arrives while it is online or leaves while it is not. At one instant, devices
+    that were online leave first, then others arrive. A device that does both at one instant does so in the only
+    possible order. The result does not depend on the order in which the events are given.
     """
     if not len(device):
         return np.arange(0), None
     by_device = np.lexsort((comes, time_s, device))
     of, at_s, coming = device[by_device], time_s[by_device], comes[by_device]
     is_new = np.append(True, of[1:] != of[:-1])
-    # of the events of one device at one instant, of which those that leave stand first
+    # groups of events of one device at one instant; its departures come first
     begins = np.flatnonzero(is_new | np.append(True, at_s[1:] != at_s[:-1]))
     sizes = np.diff(np.append(begins, len(of)))
     n_leave = np.add.reduceat(~coming, begins, dtype=np.int64)
@@ -308,7 +318,7 @@ def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[In
 def checked_order(
     name: str, devices: tuple[str, ...], end_s: float, time_s: FloatArray, device: IntArray, comes: BoolArray
 ) -> IntArray:
-    """The events in order. Raises TraceError, with the availability's name, for any that cannot be."""
+    """Return the order of the events. Raises TraceError, with the availability's name, for impossible ones."""
     if not time_s.shape == device.shape == comes.shape or time_s.ndim != 1:
         raise TraceError(
             f"{name}: {counted(time_s.size, 'time')}, {counted(device.size, 'device')} and "

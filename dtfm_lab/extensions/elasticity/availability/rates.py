@@ -1,4 +1,4 @@
-"""Comings and goings by chance: lifetimes, absences, a daily rhythm, and losses of a whole region."""
+"""Random arrivals and departures: lifetimes, absences, a daily rhythm, and outages of a whole region."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
 
 DAY_S = 86_400.0
 MOST_EVENTS = 20_000_000
-"""Most events that are drawn, a gigabyte in memory."""
+"""Maximum number of sampled events: one gigabyte of memory."""
 LONGEST_S = 10 * 365.25 * DAY_S
-"""Longest time of an availability, ten years: a replay goes through it step by step."""
+"""Maximum length of an availability, ten years. A replay goes through it step by step."""
 SHAPES = (0.2, 20.0)
-"""Shapes of lifetimes that are drawn: beyond them one life is all, or all are alike."""
+"""Range of Weibull shapes. Outside it, a single lifetime dominates, or all lifetimes are practically equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """How long devices stay and how long they are away, in the mean; ``Availability.sampled`` says what each does.
+    """How long devices stay and how long they are away, on average. ``Availability.sampled`` describes the fields.
 
-    Raises TraceError for a number that is none or out of range.
+    Raises TraceError for a number that is missing or out of range.
     """
 
     mean_life_s: float
@@ -38,7 +38,7 @@ class Rates:
     def __post_init__(self) -> None:
         ranges = {
             "mean_life_s": (0 < self._number("mean_life_s") < math.inf, "seconds above 0"),
-            "mean_absence_s": (self._number("mean_absence_s") > 0, "seconds above 0, infinite for good"),
+            "mean_absence_s": (self._number("mean_absence_s") > 0, "seconds above 0, infinite for no return"),
             "shape": (SHAPES[0] <= self._number("shape") <= SHAPES[1], f"{SHAPES[0]:g} to {SHAPES[1]:g}"),
             "daily": (0 <= self._number("daily") <= 1, "0 to 1"),
         }
@@ -50,7 +50,7 @@ class Rates:
 
     def __str__(self) -> str:
         kind = "exponential" if self.shape == 1 else f"Weibull of shape {self.shape:g}"
-        away = "away for good" if math.isinf(self.mean_absence_s) else f"away for {self.mean_absence_s:g} s"
+        away = "never back" if math.isinf(self.mean_absence_s) else f"away for {self.mean_absence_s:g} s"
         parts = [f"mean life {self.mean_life_s:g} s ({kind}), {away}"]
         parts += [f"daily rhythm {self.daily:g}" + " with weekends" * self.weekends] if self.daily else []
         parts += [f"a region lost every {self.region_loss_s:g} s"] if self.region_loss_s is not None else []
@@ -59,8 +59,11 @@ class Rates:
     def events(
         self, regions: Sequence[str], end_s: float, rng: np.random.Generator
     ) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Time, device and whether it comes, of every event until the end, of as many devices as ``regions``, each the
-        name of one's region; an empty one is lost with nobody."""
+        """Return the time, the device and True for an arrival, of every event until the end.
+
+        There is one device per entry of ``regions``, which names its region. A device with an empty name is in no
+        region.
+        """
         self._check_events(len(regions), end_s)
         lost = self._region_losses(regions, end_s, rng)
         device = np.arange(len(regions))
@@ -86,11 +89,12 @@ class Rates:
         return np.concatenate(times), np.concatenate(devices), np.repeat(np.array(comes), n_each)
 
     def _beginnings(self, n: int, end_s: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """When each device first comes, and how long it has been there then: as one finds them at any time."""
+        """Return when each device first arrives, and how long it has been online by then, in the long-run state of the
+        process."""
         if math.isinf(self.mean_absence_s):
             return np.zeros(n), np.zeros(n)
         there = rng.random(n) * (self.mean_life_s + self.mean_absence_s) < self.mean_life_s
-        # whom one finds there is in the middle of a long life rather than of a short one
+        # a device found online is more likely to be in a long life than in a short one (length-biased sampling)
         whole_s = self._scale_s * rng.gamma(1 + 1 / self.shape, size=n) ** (1 / self.shape)
         age_s = np.where(there, rng.random(n) * whole_s, 0.0)
         return np.where(there, 0.0, self._later(np.zeros(n), np.zeros(n), end_s, rng, life=False)), age_s
@@ -98,10 +102,11 @@ class Rates:
     def _later(
         self, time_s: FloatArray, age_s: FloatArray, end_s: float, rng: np.random.Generator, *, life: bool
     ) -> FloatArray:
-        """When each life, or absence, that is so old at these times ends; those after the end are no further drawn.
+        """Return when each lifetime or absence of this age ends. Those that end after ``end_s`` are not sampled any
+        further.
 
-        The daily rhythm is drawn by thinning: at its highest rate, and each time kept with the share that the rate of
-        that moment is of the highest.
+        The daily rhythm is sampled by thinning: times are sampled at the highest rate, and each is kept with
+        probability (rate at that time) / (highest rate).
         """
         shape, scale_s = (self.shape, self._scale_s) if life else (1.0, self.mean_absence_s)
         if math.isinf(scale_s):
@@ -122,7 +127,7 @@ class Rates:
         return ends_s
 
     def _night(self, time_s: FloatArray) -> FloatArray:
-        """From 1 at midnight to -1 at noon; 1 on days 6 and 7 of a week, where weekends count."""
+        """Return 1 at midnight to -1 at noon. With ``weekends``, days 6 and 7 of a week count as midnight."""
         night = np.cos(time_s * (2 * np.pi / DAY_S))
         return np.where(time_s // DAY_S % 7 >= 5, 1.0, night) if self.weekends else night
 
@@ -135,18 +140,18 @@ class Rates:
             return None
         names = sorted({*regions} - {""})
         if not names:
-            raise TraceError("region_loss_s is given, and no device has a region; wanted a network of regions")
+            raise TraceError("region_loss_s is given, but no device has a region; wanted a network of regions")
         times = [np.sort(rng.random(rng.poisson(end_s / self.region_loss_s)) * end_s) for _ in names]
         return _Losses(np.array([names.index(region) if region else -1 for region in regions]), times)
 
     def _check_events(self, n: int, end_s: float) -> None:
         if not isinstance(end_s, int | float | np.number) or not 0 < end_s <= LONGEST_S:
-            raise TraceError(f"drawn until {shortened(end_s)} s; wanted more than 0, at most {LONGEST_S:.3g}")
+            raise TraceError(f"sampled until {shortened(end_s)} s; wanted more than 0, at most {LONGEST_S:.3g}")
         cycle_s = self.mean_life_s + self.mean_absence_s
         times = 2 * (1 if math.isinf(cycle_s) else 1 + end_s / cycle_s) + end_s / (self.region_loss_s or math.inf)
         if n * times > MOST_EVENTS:
             raise TraceError(
-                f"{counted(n, 'device')} for {end_s:g} s make some {n * times:.2g} events; wanted at most "
+                f"{counted(n, 'device')} for {end_s:g} s make about {n * times:.2g} events; wanted at most "
                 f"{MOST_EVENTS:,}: a shorter time or longer lives"
             )
 
@@ -160,12 +165,12 @@ class _Losses:
     """When each region is lost as a whole."""
 
     region: IntArray
-    """(devices,) index of a device's region, -1 without one."""
+    """(devices,) index of the device's region, -1 without one."""
     times_s: list[FloatArray]
-    """Of each region, ascending."""
+    """Times of the losses of each region, ascending."""
 
     def after(self, device: IntArray, time_s: FloatArray) -> FloatArray:
-        """The next loss of each device's region after a time, infinite where there is none."""
+        """Return the next loss of each device's region after a time, infinite without one."""
         found = np.full(len(device), np.inf)
         region = self.region[device]
         for index, times_s in enumerate(self.times_s):

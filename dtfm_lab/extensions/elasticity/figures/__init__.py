@@ -1,1 +1,1 @@
-"""Availabilities, histories of hours, and races of policies as plotly figures."""
+"""Figures of availabilities, histories and races of policies."""

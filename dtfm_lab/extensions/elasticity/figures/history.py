@@ -1,4 +1,4 @@
-"""Hours of a changing fleet: which devices are there when, and what every second went to."""
+"""Figures of the hours of a changing fleet: which devices are online when, and what every second was spent on."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ COLORS = {
     TimeUse.STOPPED: GREY,
 }
 WORDS = {
-    TimeUse.TRAINING: "training that counts",
+    TimeUse.TRAINING: "useful training",
     TimeUse.CHECKPOINT: "writing checkpoints",
-    TimeUse.REDONE: "lost, to be done again",
+    TimeUse.REDONE: "lost work",
     TimeUse.RECONFIGURING: "reconfiguring",
     TimeUse.IDLE: "too few devices",
-    TimeUse.STOPPED: "nobody there",
+    TimeUse.STOPPED: "no device ready",
 }
-REDUNDANT = "redundant, for a loss"
-"""The part of training that only a loss makes useful; the rest of training counts."""
+REDUNDANT = "redundant work"
+"""The part of training that is useful only after a loss."""
 PARTS = {WORDS[TimeUse.TRAINING]: GREEN, REDUNDANT: YELLOW} | {
     WORDS[state]: COLORS[state] for state in TimeUse if state
 }
-"""Colours of what time goes to, in the order in which it is stacked."""
+"""Colours of the parts of the time, in the order in which they are stacked."""
 MOST_BINS = 300
-"""Intervals into which the band of states is cut."""
+"""Number of intervals into which the band of states is divided."""
 DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX, DOLLARS_PX = 130, 90, 110, 190, 90
 BETWEEN_PX = 44
 BAND_ROW = 3
@@ -44,13 +44,15 @@ BAND_ROW = 3
 
 @figure_of(History)
 def history(history: History) -> go.Figure:
-    """Devices that are there and that serve, samples a second, the share of every interval that each state takes, and
-    the samples so far beside the most that foresight would have; where devices have a price, dollars so far. One axis
-    of time."""
+    """Plot the history of a run on one axis of time.
+
+    From top to bottom: devices online and in use, samples per second, the share of each interval spent in each state,
+    and samples so far with the bound of perfect foresight. If devices have a price, dollars so far come last.
+    """
     unit, in_s = time_axis(history.availability.end_s)
     heights = [DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX] + [DOLLARS_PX] * bool(history.dollars)
     total_px = sum(heights) + (len(heights) - 1) * BETWEEN_PX
-    headings = ["devices: there, and serving", "samples a second", "what the time goes to"]
+    headings = ["devices online and in use", "samples per second", "where the time goes"]
     headings += ["samples so far (thousands)"] + ["dollars so far"] * bool(history.dollars)
     figure = stacked(heights, headings, gap_px=BETWEEN_PX, total_px=total_px)
     _add_devices(figure, history, in_s)
@@ -70,7 +72,7 @@ def history(history: History) -> go.Figure:
 
 
 def parts(history: History) -> dict[str, float]:
-    """Seconds of each of ``PARTS``, which add up to the end."""
+    """Return the seconds of each of ``PARTS``, which add up to the end."""
     seconds = history.seconds
     found = {WORDS[state]: seconds[state.name.lower()] for state in TimeUse} | {REDUNDANT: seconds["redundant"]}
     return found | {WORDS[TimeUse.TRAINING]: seconds["training"] - seconds["redundant"]}
@@ -82,9 +84,9 @@ def _subtitle(history: History) -> str:
     ]
     sentences = [share for share in shares if not share.startswith("0.0 %")]
     if history.share_of_bound is not None:
-        sentences.append(f"{format_share(history.share_of_bound)} of what nobody exceeds who knows the future")
+        sentences.append(f"{format_share(history.share_of_bound)} of what perfect foresight allows")
     if history.dollars:
-        sentences.append(f"{history.dollars:.4g} $, {history.dollars_per_million_samples:.4g} $ a million samples")
+        sentences.append(f"${history.dollars:.4g}, ${history.dollars_per_million_samples:.4g} per million samples")
     return "; ".join(sentences)
 
 
@@ -94,8 +96,8 @@ def _add_devices(figure: go.Figure, history: History, in_s: float) -> None:
     end_s = history.availability.end_s
     serving = history.to_frame()["devices"].to_numpy()
     for x, y, name, color, fill in (
-        (at_s, there, "there", LINE_GREY, None),
-        (history.start_s, serving, "serving", BLUE, "tozeroy"),
+        (at_s, there, "online", LINE_GREY, None),
+        (history.start_s, serving, "in use", BLUE, "tozeroy"),
     ):
         figure.add_scatter(
             x=np.append(x, end_s) / in_s, y=np.append(y, y[-1]) if len(y) else [0], mode="lines", name=name,
@@ -108,7 +110,7 @@ def _add_rate(figure: go.Figure, history: History, in_s: float) -> None:
     edges = _edges(history)
     rate = np.diff(np.interp(edges, *_so_far(history, history.segment_samples))) / np.diff(edges)
     figure.add_scatter(
-        x=edges / in_s, y=np.append(rate, rate[-1]), mode="lines", name="samples a second", showlegend=False,
+        x=edges / in_s, y=np.append(rate, rate[-1]), mode="lines", name="samples per second", showlegend=False,
         line={"shape": "hv", "width": 1.2, "color": GREEN}, hovertemplate="%{y:.4~g}", row=2, col=1,
     )  # fmt: skip
 
@@ -134,7 +136,7 @@ def _edges(history: History) -> FloatArray:
 
 
 def _so_far(history: History, amounts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Times, and the sum of the segments' amounts by then, each of which comes evenly over its segment."""
+    """Return times, and the running total of the segments' amounts. Each amount is spread evenly over its segment."""
     return np.append(0.0, history.end_s), np.append(0.0, np.cumsum(amounts))
 
 
@@ -142,7 +144,7 @@ def _add_samples(figure: go.Figure, history: History, in_s: float) -> None:
     if history.foresight is not None:
         at_s, most = history.foresight
         figure.add_scatter(
-            x=at_s / in_s, y=most / 1e3, mode="lines", name="the most that foresight would have",
+            x=at_s / in_s, y=most / 1e3, mode="lines", name="bound: perfect foresight",
             line={"width": 1.5, "dash": "dash", "color": LINE_GREY}, hovertemplate="%{y:.4~g}", row=4, col=1,
         )  # fmt: skip
     at_s, samples = _so_far(history, history.segment_samples)
@@ -164,13 +166,13 @@ def _add_dollars(figure: go.Figure, history: History, in_s: float) -> None:
 
 
 MOST_ROWS = 64
-"""Most devices that have rows of their own; of more, only their number is drawn."""
+"""Maximum number of devices with a row each. Of more, only their number is displayed."""
 MOST_STAYS = 8_000
-"""Most bars of all rows together."""
+"""Maximum number of bars in all rows together."""
 MOST_POINTS = 1_500
-"""Intervals of which a long curve keeps the fewest and the most."""
+"""Number of intervals of a long curve. Each keeps its minimum and maximum."""
 MOST_BARS = 120
-"""Most bars of losses; each is of one of these many seconds, or of a whole number of days."""
+"""Maximum number of bars of losses. Each spans one of ``BAR_S``, or a whole number of days."""
 BAR_S = (1, 10, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 COUNT_PX, LOST_PX, ROW_PX, CROWDED_PX = 150, 90, 18, 11
 MANY_ROWS = 24
@@ -178,35 +180,38 @@ DAY_H = 24
 
 
 class Stays(NamedTuple):
-    """Every time that a device is there."""
+    """Intervals in which devices are online."""
 
     device: IntArray
     begin_s: FloatArray
     end_s: FloatArray
     lost: BoolArray
-    """Whether it leaves then; else it is there to the end."""
+    """True if the device leaves at the end, False if it stays to the end of the hours."""
 
 
 @figure_of(Availability)
 def availability(availability: Availability) -> go.Figure:
-    """How many devices are present over time and, of up to 64, a bar for each stay and a mark for each loss; of more,
-    how many are lost in each interval. Devices that never come have no row."""
+    """Plot the number of devices online over time.
+
+    Up to 64 devices have a row each, with a bar per stay and a mark per loss. For more, bars count the losses in each
+    interval. Devices that never arrive have no row.
+    """
     unit, in_s = time_axis(availability.end_s)
     stays = stays_of(availability)
     coming = np.unique(stays.device)
     has_rows = len(coming) <= MOST_ROWS and len(stays.device) <= MOST_STAYS
     row_px = CROWDED_PX if len(coming) > MANY_ROWS else ROW_PX
     heights = [COUNT_PX, max(1, len(coming)) * row_px] if has_rows else [2 * COUNT_PX, LOST_PX]
-    never = f" ({len(availability.devices) - len(coming)} never come)" * (len(availability.devices) > len(coming))
+    never = f" ({len(availability.devices) - len(coming)} never arrive)" * (len(availability.devices) > len(coming))
     bar_s = _bar_s(availability.end_s)
-    headings = ["devices present", f"each of them{never}" if has_rows else f"lost in {duration(bar_s)}"]
+    headings = ["devices online", f"each device{never}" if has_rows else f"lost in {duration(bar_s)}"]
     total_px = sum(heights) + BETWEEN_PX
     figure = stacked(heights, headings, gap_px=BETWEEN_PX, total_px=total_px)
     at_s, there = _curve(availability)
     figure.add_scatter(
-        x=np.append(at_s, availability.end_s) / in_s, y=np.append(there, there[-1]), mode="lines", name="present",
+        x=np.append(at_s, availability.end_s) / in_s, y=np.append(there, there[-1]), mode="lines", name="online",
         line={"shape": "hv", "width": 1.5, "color": BLUE}, fill="tozeroy", fillcolor="rgba(0, 114, 178, 0.22)",
-        hovertemplate=f"%{{y}} present at %{{x:.4~r}} {unit}<extra></extra>", showlegend=not has_rows, row=1, col=1,
+        hovertemplate=f"%{{y}} online at %{{x:.4~r}} {unit}<extra></extra>", showlegend=not has_rows, row=1, col=1,
     )  # fmt: skip
     if has_rows:
         names = short([availability.devices[device] for device in coming])
@@ -226,7 +231,7 @@ def availability(availability: Availability) -> go.Figure:
 
 
 def stays_of(availability: Availability) -> Stays:
-    """Every stay, by device and time."""
+    """Return every stay, by device and time."""
     order = np.argsort(availability.device, kind="stable")
     device, time_s, comes = availability.device[order], availability.time_s[order], availability.comes[order]
     begins = np.flatnonzero(comes)
@@ -236,7 +241,8 @@ def stays_of(availability: Availability) -> Stays:
 
 
 def _curve(availability: Availability) -> tuple[FloatArray, IntArray]:
-    """When how many are there from then on, from second 0; of a long one the fewest and the most of each interval."""
+    """Return times, and the number of devices online from each on, starting at second 0. A long curve keeps the minimum
+    and maximum of each interval."""
     at_s, there = np.unique(availability.time_s), availability.counts()
     at_s = at_s if len(at_s) else np.zeros(1)
     if at_s[0] > 0:
@@ -253,9 +259,9 @@ def _curve(availability: Availability) -> tuple[FloatArray, IntArray]:
 def _add_rows(figure: go.Figure, stays: Stays, in_s: float, unit: str) -> None:
     device, begin_s, end_s, lost = stays
     figure.add_bar(
-        orientation="h", base=begin_s / in_s, x=(end_s - begin_s) / in_s, y=device, name="present",
+        orientation="h", base=begin_s / in_s, x=(end_s - begin_s) / in_s, y=device, name="online",
         customdata=end_s / in_s, marker={"color": BLUE, "line": {"width": 0}},
-        hovertemplate=f"%{{y}}: present from %{{base:.4~r}} to %{{customdata:.4~r}} {unit}<extra></extra>",
+        hovertemplate=f"%{{y}}: online from %{{base:.4~r}} to %{{customdata:.4~r}} {unit}<extra></extra>",
         row=2, col=1,
     )  # fmt: skip
     if lost.any():
@@ -267,7 +273,7 @@ def _add_rows(figure: go.Figure, stays: Stays, in_s: float, unit: str) -> None:
 
 
 def _add_losses(figure: go.Figure, availability: Availability, bar_s: float, in_s: float, unit: str) -> None:
-    """A bar for each interval in which devices are lost, as high as they are many."""
+    """Add a bar for each interval with losses, as high as their number."""
     bar, n_lost = np.unique(availability.time_s[~availability.comes] // bar_s, return_counts=True)
     figure.add_bar(
         x=(bar + 0.5) * bar_s / in_s, y=n_lost, width=0.9 * bar_s / in_s, name="lost",
@@ -278,7 +284,7 @@ def _add_losses(figure: go.Figure, availability: Availability, bar_s: float, in_
 
 
 def _bar_s(end_s: float) -> float:
-    """Seconds of a bar of losses: the least of which not too many fit."""
+    """Return the seconds of a bar of losses: the shortest that gives at most ``MOST_BARS`` bars."""
     least_s = end_s / MOST_BARS
     return next((bar_s for bar_s in BAR_S if bar_s >= least_s), np.ceil(least_s / BAR_S[-1]) * BAR_S[-1])
 
@@ -291,10 +297,10 @@ def _title(availability: Availability, length: str) -> str:
 
 def _present(availability: Availability) -> str:
     counts, mean = availability.counts(), availability.present_s().sum() / availability.end_s
-    return f"{mean:.3g} devices present in the mean ({counts.min()} to {counts.max()})"
+    return f"{mean:.3g} devices online on average ({counts.min()} to {counts.max()})"
 
 
 def _alt(availability: Availability, length: str) -> str:
     n, n_lost = counted(len(availability.devices), "device"), int((~availability.comes).sum())
-    times = "nobody is lost" if not n_lost else f"{counted(n_lost, 'time')} one is lost"
+    times = "no device is lost" if not n_lost else counted(n_lost, "loss")
     return f"{availability.name}: {n} over {length}; {_present(availability)}; {times}."

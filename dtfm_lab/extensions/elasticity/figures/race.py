@@ -1,4 +1,4 @@
-"""Policies side by side: bars of what their hours went to, or curves over one quantity."""
+"""Figures that compare policies: bars that show where their hours went, or curves over one quantity."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from dtfm_lab.figures.theme import (
 
 ROW_PX = 38
 LOG_FROM = 4.0
-"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+"""Ratio of the largest to the smallest value from which on an axis is logarithmic."""
 
 
 class By(NamedTuple):
-    """What policies are ranked by."""
+    """A measure by which policies are ranked."""
 
     value: Callable[[History], float]
-    """The more the better."""
+    """Larger is better."""
     wins: str
-    """What the best one does."""
+    """What the best one does, in words."""
     text: Callable[[History], str]
-    """The number beside a bar."""
+    """The number next to a bar."""
     axis: str
 
 
@@ -54,13 +54,13 @@ BY = {
         lambda one: one.goodput,
         "trains most",
         lambda one: f"{one.goodput:.4g} samples/s{_foresight(one)}",
-        "samples a second",
+        "samples per second",
     ),
     "dollars": By(
         lambda one: one.samples / one.dollars,
-        "trains most for a dollar",
-        lambda one: f"{in_figures(one.samples / one.dollars)} samples a dollar",
-        "samples a dollar",
+        "trains most per dollar",
+        lambda one: f"{in_figures(one.samples / one.dollars)} samples per dollar",
+        "samples per dollar",
     ),
     "foresight": By(
         lambda one: one.share_of_bound or 0.0,
@@ -73,23 +73,25 @@ BY = {
 
 @figure_of(Sequence, Mapping, Race, wanted="histories, or a Race")
 def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = "samples") -> go.Figure:
-    """A bar for each history, the best on top, those of local steps below, as their training is another: the share of
-    the time that went to each state, and what came of it. Of a Race a curve for each policy, with the best value, or
-    the places where the lead changes.
+    """Compare histories, or the policies of a Race.
+
+    Histories have a bar each, the best on top: where the time went, and the result. Those with local steps come last,
+    because they train differently. A Race has a curve per policy, with the best value, or the values at which the lead
+    changes.
 
     Parameters
     ----------
     histories
-        By names, or under those of their policies.
+        By name, or named after their policies.
     by
-        ``samples``, ``dollars`` (samples for each) or ``foresight`` (the share of what it would make).
+        ``samples``, ``dollars`` (samples per dollar) or ``foresight`` (share of the bound of perfect foresight).
 
     Raises
     ------
     UnknownName
-        Nothing to rank by that is so named.
+        Unknown measure.
     TraceError
-        No history, histories of different hours, or without prices or foresight where they are asked for.
+        No history, histories of different lengths, or a measure that needs prices or a bound that they lack.
     """
     if by not in BY:
         raise unknown("way to rank histories", by, list(BY))
@@ -109,7 +111,7 @@ def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = 
 
 def _check(histories: Sequence[History], by: str) -> None:
     if not histories:
-        raise TraceError("race of no histories; wanted one at least")
+        raise TraceError("race of no histories; wanted at least one")
     for one in histories:
         if by == "dollars" and not one.dollars:
             raise TraceError(
@@ -120,7 +122,7 @@ def _check(histories: Sequence[History], by: str) -> None:
 
 
 def _names(histories: Sequence[History]) -> list[str]:
-    """Their policies, with the availability where that differs, and a number where that does not suffice."""
+    """Return the names of the policies, with the availability if it differs, and a number if names are still equal."""
     several = len({one.availability.name for one in histories}) > 1
     names = [f"{one.policy}, {one.availability.name}" if several else one.policy for one in histories]
     return [name if names.count(name) == 1 else f"{name} ({at + 1})" for at, name in enumerate(names)]
@@ -156,14 +158,14 @@ def _spread(ranked: Mapping[str, History], worst: str, by: str) -> str:
     if len(ranked) == 1:
         return ""
     least = BY[by].value(ranked[worst])
-    times = f"{BY[by].value(best) / least:.3g} times" if least else "some, and none by"
-    skipping = " (some of its samples by a part of the model)" if best.skipping_samples else ""
-    what = BY[by].axis.replace(" a second", "")
-    return f"{times} the {what} of {worst}{skipping}; bars say where the time went"
+    times = f"{BY[by].value(best) / least:.3g} times" if least else "more than"
+    skipping = " (some of them trained with part of the model)" if best.skipping_samples else ""
+    what = BY[by].axis.replace(" per second", "")
+    return f"{times} the {what} of {worst}{skipping}; bars show where the time went"
 
 
 def _whose(histories: Iterable[History]) -> str:
-    """Say that the hours are not the same for all, where devices come and go at other times; empty where they are."""
+    """Return a note if devices come and go at different times in these histories, else ""."""
     hours = [one.availability for one in histories]
     events = {(each.time_s.tobytes(), each.device.tobytes(), each.comes.tobytes()) for each in hours}
     return "not all of the same hours" if len(events) > 1 else ""
@@ -201,7 +203,7 @@ def _curves(race: Race, by: str) -> go.Figure:
     figure.update_xaxes(title_text=_axis(race), **(log_axis(values[0], values[-1], 1.07) if log else {}))
     figure.update_yaxes(title_text=BY[by].axis, range=[0, 1.12 * most or 1.0])
     hours = race.points[0].histories[0].availability.name
-    note = "each marker is a replay of all hours" + ("; the lead is bisected where it changes" if race.leads else "")
+    note = "each marker is a replay of all hours" + ("; bisection finds where the lead changes" if race.leads else "")
     alt = f"{hours}, over {race.over}: {race.sentence}."
     return titled(figure, f"{hours}: {race.sentence}", note, alt=alt, height=470, showlegend=True)
 
@@ -213,8 +215,8 @@ def _axis(race: Race) -> str:
         return literal(race.over.removesuffix("_s").replace("_", " ")) + " (s)" * race.over.endswith("_s")
     first = race.points[0]
     once_s = first.histories[0].availability.mean_between_losses_s * first.value
-    losses = "" if once_s == np.inf else f"; once is a loss every {duration(once_s)}"
-    return f"how often devices come and go (times{losses})"
+    losses = "" if once_s == np.inf else f" (1 is a loss every {duration(once_s)})"
+    return f"rate of arrivals and departures{losses}"
 
 
 def _at(race: Race, value: float) -> str:

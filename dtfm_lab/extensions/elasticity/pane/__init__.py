@@ -1,4 +1,4 @@
-"""The pane Hours: what a training run makes of hours in which devices come and go, under several policies."""
+"""The pane Hours: which policy trains most while devices come and go."""
 
 from __future__ import annotations
 
@@ -41,29 +41,32 @@ STEP = "hours"
 """Name of this pane."""
 ALL = "all"
 USUAL = "bamboo-g4dn"
-"""The availability that is replayed first, where none is of the network's own devices."""
+"""The availability that is selected first."""
 HOURS = ((2, "2 h"), (6, "6 h"), (12, "12 h"), (24, "24 h"), (0, "all"))
 OTHER = "the network or the job has changed"
-NOTHING_YET = "Press the button: the hours are replayed under each policy, every fleet that arises planned by the lab."
+NOTHING_YET = "Which policy trains most while devices come and go? Press Replay: the lab plans every fleet that occurs."
 MOST_AT_ONCE = 16
-"""Devices up to which it begins at the first sight. Of more, each fleet takes seconds to plan, and many arise."""
-NOBODY = "Nobody is there in these hours: choose others, or let a device come"
+"""Maximum number of devices for which the replay starts by itself. With more, each fleet takes seconds to plan, and
+many occur."""
+NOBODY = "No device is online in these hours: choose other hours, or add an arrival"
 
 
 class HoursPanel(Panel):
-    """Replays the hours under every policy, or one, beside the page; ``histories`` are those so far, best first.
+    """Replays the hours under every policy, or one, in the background. ``histories`` are the results so far, best
+    first.
 
-    It begins by itself when it is shown for the first time with few devices, and again when one of its own controls
-    changes or the time line is edited; after an edit of the network it waits to be asked.
+    With few devices it starts when it is first shown. It starts again when one of its controls changes or the
+    time line is edited. After an edit of the network it waits for the button.
     """
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self.replays = Replays()
         self.question: RaceQuestion | None = None
-        """What was asked last; None until then."""
+        """The last question, None before the first."""
         self._raced: dict[str, History] = {}
-        """What the race showed last of each policy, as long as the network and the hours' length stay."""
+        """The history last shown for each policy, for as long as the network and the length of the hours stay the
+        same."""
         self._problem, self._is_replaying, self._was_stopped = "", False, False
         self._asked = LatestRequest(
             self._answer,
@@ -72,14 +75,14 @@ class HoursPanel(Panel):
             at_rest=self._follow,
         )
         parts_of_text = [(_words(name), name) for name in availability_names()]
-        self.availability = menu("Hours of", "366px", "56px", parts_of_text, "Recorded or invented hours", value=USUAL)
+        self.availability = menu("Trace", "366px", "56px", parts_of_text, "Recorded or made-up hours", value=USUAL)
         lengths = [(text, hours) for hours, text in HOURS]
-        self.hours = menu("First", "112px", "32px", lengths, "Hours that are replayed from the beginning", value=12)
+        self.hours = menu("First", "112px", "32px", lengths, "How many hours to replay", value=12)
         names = sorted(policies, key=lambda name: name != OURS)
-        entries = [("all: a race", ALL), *((title_of(name), name) for name in names)]
-        self.policy = menu("Policy", "160px", "40px", entries, "How training answers when devices come and go")
-        self.start = button("Replay", "", "Replay these hours on what is drawn now", "auto", style="primary")
-        self.stop = button("Stop", "", "End the replay and keep the policies so far", "auto")
+        entries = [("all, compared", ALL), *((title_of(name), name) for name in names)]
+        self.policy = menu("Policy", "160px", "40px", entries, "How training responds when devices come and go")
+        self.start = button("Replay", "", "Replay these hours on this network and job", "auto", style="primary")
+        self.stop = button("Stop", "", "Stop the replay and keep the policies done so far", "auto")
         self.race = SystemsView(causes=CAUSES, title="Which policy trains most?", empty_words=NOTHING_YET)
         self.time_line = TimeLine(lab_state, self.redo, partial(lab_state.report_error, STEP))
         self.chart = HistoryChart(partial(setattr, self.time_line.line, "moment_s"))
@@ -101,7 +104,7 @@ class HoursPanel(Panel):
 
     @property
     def wanted(self) -> Sequence[str]:
-        """The policies that are replayed, in this order: the one that is looked at, ours, then by name."""
+        """The policies to replay, in this order: the selected one, ours, then by name."""
         if self.policy.value != ALL:
             return [self.policy.value]
         first = {self.race.chosen: 0, OURS: 1}
@@ -109,41 +112,41 @@ class HoursPanel(Panel):
 
     @property
     def histories(self) -> list[History]:
-        """Those of the question, the one with most samples first."""
+        """Histories of the question, the one with most samples first."""
         return self.replays.of(self.question, self.wanted)
 
     @property
     def history(self) -> History | None:
-        """The one that is drawn: of the row that is chosen, else the best; None while there is none."""
+        """The displayed history: that of the selected row, else the best one. None without any."""
         found = self.histories
         return next((one for one in found if one.policy == self.race.chosen), found[0] if found else None)
 
     def result(self, _: LabState) -> str:
-        """The race in a sentence; empty while nothing is replayed."""
+        """Return the comparison in a sentence, "" without a history."""
         return sentence(self.histories)
 
     def staleness(self, lab_state: LabState) -> str:
-        """Why the histories are out of date; empty where they are not."""
+        """Return why the histories are out of date, "" if they are not."""
         if self.question is None or not self.histories:
             return ""
         return "" if self.question.covers(lab_state.topology, lab_state.job) else OTHER
 
     def redo(self) -> None:
-        """Replay the hours that are chosen on what is drawn."""
+        """Replay the selected hours on the current network and job."""
         if not why_not_asked(self._lab_state):
             self._was_stopped = False
             self._asked.ask()
         self._follow()
 
     def _choose(self, *, others: bool = False) -> None:
-        """Answer another choice, where something was asked before; of ``others``' hours nothing is edited."""
+        """Replay after another choice, if there was a replay before. ``others`` discards edits of the time line."""
         if others:
             self.time_line.forget()
         if self.question is not None:
             self.redo()
 
     def _show_pane(self) -> None:
-        """Begin at the first sight."""
+        """Start when the pane is first shown."""
         topology = self._lab_state.topology
         shown = STEP in self._lab_state.shown_panes and topology is not None and len(topology) <= MOST_AT_ONCE
         self._look()
@@ -154,11 +157,11 @@ class HoursPanel(Panel):
         topology = self._lab_state.topology
         if topology is None or len(topology) <= MOST_AT_ONCE:
             return NOTHING_YET
-        long = "a fleet may take half a minute to plan, and many arise: begin with few hours"
-        return f"{NOTHING_YET} Of {counted(len(topology), 'device')}, {long}."
+        long = "a fleet may take half a minute to plan, and many occur: start with a few hours"
+        return f"{NOTHING_YET} With {counted(len(topology), 'device')}, {long}."
 
     def _here(self, topology: Topology) -> Availability:
-        """Who of the network is there in the hours that are chosen, or were edited."""
+        """Return the selected or edited hours of the network's devices."""
         edited = self.time_line.edited
         if edited is not None and edited.devices == topology.names:
             return edited
@@ -192,7 +195,7 @@ class HoursPanel(Panel):
             state.set_busy(STEP, False)
 
     def _tick(self) -> None:
-        """Say how far it is; make way for another question, and for a run that is measured."""
+        """Show the progress. Stop for another question, or for a measured run."""
         if self._asked.waits:
             self.replays.stop()
         elif self._lab_state.is_needed_elsewhere and not self.replays.is_stopping:
@@ -202,12 +205,12 @@ class HoursPanel(Panel):
 
     def _progress(self) -> str:
         if self.replays.is_stopping:
-            return "stopping after the plan at hand"
+            return "stopping after the current plan"
         here = None if self.question is None else self.question.here
         n, end_s = len(self.histories), 0.0 if here is None else here.end_s
         at = f"{self.replays.at_s / 3600:.1f} of {end_s / 3600:.1f} h"
-        whose = f"{title_of(self.replays.doing)}: {at}, each new fleet planned" if self.replays.doing else "beginning"
-        return f"replaying {whose}; {n} of {len(self.wanted)} policies so far"
+        whose = f"{title_of(self.replays.doing)}: {at}, planning new fleets" if self.replays.doing else "the hours"
+        return f"replaying {whose}; {n} of {len(self.wanted)} policies done"
 
     def _said(self) -> str:
         found, here = self.histories, None if self.question is None else self.question.here
@@ -215,14 +218,14 @@ class HoursPanel(Panel):
             return ""
         parts_of_text = [f"stopped: {len(found)} of {len(self.wanted)} policies"] if self._was_stopped else []
         if here.left_out:
-            parts_of_text.append(f"{here.left_out} of its events find no free device here")
+            parts_of_text.append(f"{here.left_out} events skipped, as no device was free")
         if found:
-            parts_of_text.insert(0, "samples a second, and their share of what knowing the future allows")
+            parts_of_text.insert(0, "Which policy trains most? Samples per second, and share of perfect foresight")
         marks = "; or ".join(marks_of(found))
         return "; ".join([*parts_of_text, f"{CHANGES} {marks}"] if marks else parts_of_text)
 
     def _follow(self) -> None:
-        """Show what may be pressed, and what is out of date."""
+        """Update the buttons and what is out of date."""
         why_not = why_not_asked(self._lab_state)
         disable(self.start, why_not)
         self.start.description = "Replay" if self.question is None else "Replay again"
@@ -235,7 +238,7 @@ class HoursPanel(Panel):
         self._show()
 
     def _show(self) -> None:
-        """Draw the race, where those that are being replayed stand as they stood before an edit."""
+        """Display the comparison. Policies that are being replayed after an edit show their previous history."""
         found = self.histories
         self._raced = (self._raced if self._asked.is_running else {}) | {one.policy: one for one in found}
         raced = sorted((self._raced[name] for name in self.wanted if name in self._raced), key=ranked_by)
@@ -253,7 +256,7 @@ class HoursPanel(Panel):
         self._look()
 
     def _look(self) -> None:
-        """Let the network show the moment that is pointed at, while this pane is on the screen."""
+        """Show the selected moment on the network while this pane is visible."""
         state, line, one = self._lab_state, self.time_line.line, self.history
         if line.moment_s < 0 or one is None or not state.shows(STEP) or self.staleness(state):
             state.moment, line.said = {}, ""
@@ -269,7 +272,7 @@ class HoursPanel(Panel):
 
 @lru_cache(maxsize=64)
 def _words(name: str) -> str:
-    """An availability in a few words: ``bamboo-p3: 32 devices, 11.4 h``."""
+    """Return an availability in a few words: ``bamboo-p3: 32 devices, 11.4 h``."""
     here = load_availability(name)
     return f"{name}: {counted(here.counts().max(), 'device')}, {here.end_s / 3600:.3g} h"
 

@@ -1,4 +1,5 @@
-"""A race of policies through the same hours: each history is replayed once, on a thread, and told in words and rows."""
+"""Compare policies over the same hours: each history is replayed once, on a thread, and described in rows and
+sentences."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from dtfm_lab.figures.theme import time_axis
 from dtfm_lab.widgets.lab_state import roles_of
 
 MOST_KEPT = 200
-"""Histories that are kept; the one that was used longest ago is dropped first."""
+"""Maximum number of cached histories. The least recently used one is dropped first."""
 
 
 class _Stop(Exception):
@@ -33,19 +34,19 @@ class _Stop(Exception):
 
 @dataclass(frozen=True)
 class RaceQuestion:
-    """What policies are asked: whose hours, with which devices and which job."""
+    """What is replayed: a network, a job, and when its devices are online."""
 
     topology: Topology
     job: Job
     here: Availability
-    """Of the network's devices."""
+    """The availability of the network's devices."""
 
     def covers(self, topology: Topology | None, job: Job | None) -> bool:
-        """Whether a network and a job are what is asked about."""
+        """Return True if the question is about this network and job."""
         return topology is not None and topology.fingerprint == self.topology.fingerprint and job == self.job
 
     def is_edit_of(self, before: RaceQuestion | None) -> bool:
-        """Whether it is of the same network, job and length of time."""
+        """Return True if both questions are about the same network, job and length of time."""
         return before is not None and before.covers(self.topology, self.job) and before.here.end_s == self.here.end_s
 
     @cached_property
@@ -56,21 +57,22 @@ class RaceQuestion:
 
 
 class Replays:
-    """Histories by question and policy. Those that are wanted are made by ``each``, on a thread."""
+    """Histories by question and policy. ``each`` makes missing ones, on a thread."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[object, ...], History] = OrderedDict()
         self.doing, self.at_s = "", 0.0
-        """The policy that is replayed, and how far it is."""
+        """The policy being replayed, and the seconds played so far."""
         self._stopped = threading.Event()
 
     def of(self, question: RaceQuestion | None, policies: Sequence[str]) -> list[History]:
-        """The known histories of these policies, the one with most samples first, as ``lab.figures.race`` has them."""
+        """Return the known histories of these policies, the one with most samples first, as ``lab.figures.race`` orders
+        them."""
         keys = [] if question is None else [(*question.key, policy) for policy in policies]
         return sorted((self._known[key] for key in keys if key in self._known), key=lambda one: -one.samples)
 
     def each(self, question: RaceQuestion, policies: Sequence[str]) -> Iterator[History]:
-        """Replay those that are not known, in order, until ``stop``. Raises what ``lab.replay`` raises."""
+        """Replay those that are not known, in order, until ``stop``. Errors of ``lab.replay`` pass through."""
         self._stopped = stopped = threading.Event()
 
         def progress(at_s: float) -> None:
@@ -92,7 +94,7 @@ class Replays:
             yield self._known[key]
 
     def stop(self) -> None:
-        """End the replay at hand at its next change; a plan that is being searched is finished first."""
+        """End the current replay at its next change. A running search for a plan finishes first."""
         self._stopped.set()
 
     @property
@@ -114,11 +116,11 @@ TITLES = {
     "diloco": "DiLoCo",
     "parcae": "Parcae",
 }
-"""What the policies are called on the screen; one of a plug-in is called by its name."""
-PARTLY = "a weaker bound: after a loss it trains on a part of the batch or of the model"
-ISLANDS = "other training, and a weaker bound: its islands average every so many steps"
+"""Names of the policies on the screen. A policy of a plug-in is displayed by its own name."""
+PARTLY = "after a loss, trains on part of the batch or model: its bound is weaker"
+ISLANDS = "averages only every few steps, which changes the training and weakens its bound"
 CAUSES = [{"name": name, "color": color, "word": ""} for name, color in PARTS.items()]
-BY = "by the lab's own replay"
+BY = "in the lab's replay"
 
 
 def title_of(policy: str) -> str:
@@ -126,19 +128,20 @@ def title_of(policy: str) -> str:
 
 
 def ranked_by(one: History) -> tuple[bool, float]:
-    """Most samples first; those of islands come last, as their training is another."""
+    """Sort by samples, most first. Policies with local steps come last, because they train differently."""
     return one.local_steps > 1, -one.samples
 
 
 def rows_of(ranked: Sequence[History], waiting: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows of ``SystemsView``: of each history what its time went to; then who is not replayed yet, by name."""
+    """Return rows of ``SystemsView``: the parts of each history's time, then the policies that are not replayed yet, by
+    name."""
     rows = [_row(one) for one in ranked]
     return rows + [{"name": name, "title": title_of(name)} for name in waiting]
 
 
 def _row(one: History) -> dict[str, Any]:
     share = one.share_of_bound
-    steps = f"{int(one.steps.sum()):,} steps count, {counted(len(one.losses), 'loss')}"
+    steps = f"{int(one.steps.sum()):,} useful steps, {counted(len(one.losses), 'loss')}"
     dollars = f", {format_dollars(one.dollars)}" if one.dollars else ""
     bar = {"seconds": one.availability.end_s, "times": 1.0, "length": 1.0, "parts": [*map(list, parts(one).items())]}
     words = {"shape": f"{one.samples:,.0f} samples, {steps}{dollars}", "mathematics": _mathematics(one)}
@@ -147,20 +150,20 @@ def _row(one: History) -> dict[str, Any]:
 
 
 def _mathematics(one: History) -> str:
-    """How its samples are others than those of whole batches by the whole model; empty where they are not."""
+    """Return how the policy's training differs from whole batches by the whole model, "" if it does not."""
     if one.local_steps > 1:
-        return f"other training: averages every {counted(one.local_steps, 'step')}, and a weaker bound"
+        return f"different training: averages every {counted(one.local_steps, 'step')}, weaker bound"
     return "" if policy_of(one.policy).full_batch else PARTLY
 
 
 def marks_of(found: Sequence[History]) -> list[str]:
-    """What the mark at some of these histories means, each meaning once."""
+    """Return the meanings of the mark at some of these histories, each once."""
     marked = [one for one in found if _mathematics(one)]
     return list(dict.fromkeys(ISLANDS if one.local_steps > 1 else PARTLY for one in marked))
 
 
 def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
-    """Who does what at a second of a history, as ``LabState.moment`` has it, and that in words."""
+    """Return what each device does at a second of a history, as in ``LabState.moment``, and the same in words."""
     unit, in_s = time_axis(one.availability.end_s)
     segment = min(int(np.searchsorted(one.start_s, at_s, side="right")) - 1, len(one.state) - 1)
     index = int(one.operation[segment])
@@ -168,25 +171,27 @@ def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
     there = set(one.availability.present_at(at_s))
     absent = [name for name in one.availability.devices if name not in there]
     tasks = {} if plan is None else roles_of(plan)
-    serving = f"{len(one.operations[index].devices)} serve" if index >= 0 else "none serves"
+    serving = f"{len(one.operations[index].devices)} in use" if index >= 0 else "none in use"
     sizes = [] if plan is None else [counted(len(plan.stages), "stage"), counted(len(plan.stages[0]), "replica")]
     shape = f" as {' x '.join(sizes)}" if sizes else ""
     moment = f"{at_s / in_s:.2f} {unit}, {title_of(one.policy)}: {WORDS[TimeUse(one.state[segment])]}"
-    return {"tasks": tasks, "absent": absent}, f"{moment}; {len(there)} there, {serving}{shape}"
+    return {"tasks": tasks, "absent": absent}, f"{moment}; {len(there)} online, {serving}{shape}"
 
 
 def sentence(ranked: Sequence[History]) -> str:
-    """Who trains most, by how much, and how far that is from what foresight would; empty for none."""
+    """Return which policy trains most, by how much, and how close that is to perfect foresight. "" without a
+    history."""
     if not ranked:
         return ""
-    alike_trained = [one for one in ranked if one.local_steps == 1] or list(ranked)  # samples of islands are others
+    # samples of local steps train differently, so they are not compared with the others
+    alike_trained = [one for one in ranked if one.local_steps == 1] or list(ranked)
     best, others = alike_trained[0], alike_trained[1:]
     if not best.samples:
         return f"Nothing is trained in these hours, {BY}."
-    share = "" if best.share_of_bound is None else f"{best.share_of_bound:.2f} of what knowing the future allows"
-    partly = ", some of it by a part of the model" if best.skipping_samples else ""
+    share = "" if best.share_of_bound is None else f"{best.share_of_bound:.2f} of what perfect foresight allows"
+    partly = ", some of it with part of the model" if best.skipping_samples else ""
     if not others:
-        return f"{title_of(best.policy)} trains {share}{partly}, {BY}."
+        return f"{title_of(best.policy)} reaches {share}{partly}, {BY}."
     second = next((one for one in others if one.samples == best.samples), others[0])
     if second.samples == best.samples:
         return f"{title_of(best.policy)} and {title_of(second.policy)} train the same: {share}{partly}, {BY}."

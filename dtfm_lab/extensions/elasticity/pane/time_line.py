@@ -1,4 +1,4 @@
-"""Hours along one axis of time: who is there, edited by hand and taken back, and the history of one policy below it."""
+"""The time line of the pane Hours: when devices are online, edited by hand, and the history of one policy below it."""
 
 from __future__ import annotations
 
@@ -27,37 +27,35 @@ PANEL_PX = 104
 """Height of a panel, with its heading."""
 
 KEYS = {
-    "devices: there, and serving": "devices: there (grey) and serving (blue)",
-    "samples so far (thousands)": "thousand samples so far; dashed, the most that knowing the future allows",
+    "devices online and in use": "devices online (grey) and in use (blue)",
+    "samples so far (thousands)": "thousand samples so far (dashed: bound of perfect foresight)",
 }
-"""Headings that name their lines, in place of a legend; the band has the colours of the race."""
+"""Headings that explain their lines, instead of a legend. The band has the colours of the comparison."""
 MOST_UNDONE = 100
-"""Edits that can be taken back."""
-HOW = "drag an end; double-click to leave or come"
+"""Maximum number of edits that can be undone."""
+HOW = "drag an end; double-click a bar for a departure, a gap for an arrival"
 NOTHING = "Select devices on the network, and click a moment on the time line"
 
 
 class TimeLine:
-    """``edited`` are the hours as a hand has changed them, None while they are as recorded.
-
-    ``children`` are its widgets.
-    """
+    """The hours, which can be edited by hand. ``edited`` is None while they are as recorded. ``children`` are its
+    widgets."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None], report_error: Callable[[str], None]) -> None:
-        """``changed`` is called when ``edited`` is another; also while an end is dragged."""
+        """``changed`` is called when ``edited`` changes, also while an end is dragged."""
         self._lab_state, self._changed, self._report_error = lab_state, changed, report_error
         self.edited: Availability | None = None
         self._here: Availability | None = None
-        """What is drawn."""
+        """The displayed hours."""
         self._before: Availability | None = None
-        """``edited`` as it was when a drag began."""
+        """``edited`` before the current drag."""
         self._past: Undoable[Availability | None] = Undoable(MOST_UNDONE)
         self._is_dragged = False
         self.line = HoursView(self._edit, room=[LEFT_PX, RIGHT_PX])
-        what = "The selected devices leave at this moment; who is away comes"
-        self.toggle = button("Leave or come", "", what, "auto")
-        self.undo = button("Undo", "undo", "Take the last change of the time line back", "auto")
-        self.back = button("Back to the trace", "", "The hours as they were recorded", "auto")
+        what = "Selected devices leave at this moment, or arrive if they are away"
+        self.toggle = button("Leave or arrive", "", what, "auto")
+        self.undo = button("Undo", "undo", "Undo the last change of the time line", "auto")
+        self.back = button("Back to the trace", "", "Restore the recorded hours", "auto")
         self.summary = w.HTML()
         row = classed(w.HBox([self.summary, self.toggle, self.undo, self.back]), "dtfm-hours-by-hand")
         self.children: list[w.Widget] = [row, self.line]
@@ -70,12 +68,12 @@ class TimeLine:
         self._show_buttons()
 
     def forget(self) -> None:
-        """Other hours are recorded now, of which nothing is edited."""
+        """Discard the edits, because other hours were selected."""
         self.edited = None
         self._past.clear()
 
     def show(self, here: Availability) -> None:
-        """Draw who is there when, but for what a hand holds."""
+        """Display when devices are online, unless an end is being dragged."""
         self._here = here
         show(self.children[0], True)
         if not self._is_dragged:
@@ -95,7 +93,7 @@ class TimeLine:
         self.summary.value = markup.line(f"<b>Edited by hand</b> · {how}" if self.edited is not None else how, "note")
 
     def _edit(self, content: Mapping[str, Any]) -> None:
-        """Do what was done on the page."""
+        """Apply an edit made on the page."""
         here, kind, phase = self._here, content.get("kind"), content.get("phase")
         if here is None:
             return
@@ -120,7 +118,7 @@ class TimeLine:
             self._report_error(str(error))
 
     def _change(self, hours: Availability | None) -> None:
-        """Other hours, None for those of the trace; those of before can be had again."""
+        """Switch to other hours, None for the recorded ones. The previous hours can be restored with undo."""
         self._past.add(self.edited)
         self._set(hours)
 
@@ -134,7 +132,7 @@ class TimeLine:
             self._set(self._past.past.pop())
 
     def _toggle(self) -> None:
-        """Let the selected devices leave at the moment that is looked at, or come."""
+        """Let the selected devices leave at the selected moment, or arrive if they are away."""
         here = self._here
         if here is None or self.toggle.disabled:
             return
@@ -145,19 +143,20 @@ class TimeLine:
 
 
 Stay = tuple[int, float, float]
-"""A device, and the seconds in which it comes and leaves; one that reaches the end does not leave."""
+"""A device, its arrival and its departure in seconds. A stay that reaches the end has no departure."""
 NAME = "edited"
 
 
 def stays_of(here: Availability) -> list[Stay]:
-    """Every stay, by device and time."""
+    """Return every stay, by device and time."""
     device, begin_s, end_s, _ = timeline_stays(here)
     every = zip(device.tolist(), begin_s.tolist(), end_s.tolist(), strict=True)
     return [stay for stay in every if stay[1] < stay[2]]
 
 
 def edited(here: Availability, stays: Sequence[Sequence[float]]) -> Availability:
-    """The availability of these stays; two that touch are one. Raises TraceError where two overlap, or one is none."""
+    """Return the availability of these stays. Two that touch are merged. Raises TraceError if two overlap, or one is
+    empty."""
     present: dict[str, list[tuple[float, float]]] = {name: [] for name in here.devices}
     for device, begin_s, end_s in sorted((int(stay[0]), float(stay[1]), float(stay[2])) for stay in stays):
         intervals = present[here.devices[device]]
@@ -168,8 +167,11 @@ def edited(here: Availability, stays: Sequence[Sequence[float]]) -> Availability
 
 
 def toggled(stays: Sequence[Stay], device: int, time_s: float, end_s: float) -> list[Stay]:
-    """Where the device is there at a time, it leaves then, to its next coming; where it is not, it comes, and stays to
-    its next coming or the end."""
+    """Toggle a device at a time.
+
+    If it is online, it leaves until its next arrival. If it is away, it arrives and stays until its next arrival or the
+    end.
+    """
     own = [stay for stay in stays if stay[0] == device]
     others = [stay for stay in stays if stay[0] != device]
     if now := next((stay for stay in own if stay[1] <= time_s < stay[2]), None):
@@ -180,8 +182,11 @@ def toggled(stays: Sequence[Stay], device: int, time_s: float, end_s: float) -> 
 
 
 def removed(stays: Sequence[Stay], index: int, end_s: float, *, leaves: bool) -> list[Stay]:
-    """Without the departure, or the coming, of a stay: the device is there to its next coming, or from its last
-    departure."""
+    """Remove the departure or the arrival of a stay.
+
+    Without a departure, the device stays until its next arrival or the end. Without an arrival, it is online from its
+    previous departure or the start.
+    """
     device, begin_s, until_s = stays[index]
     others = [stay for at, stay in enumerate(stays) if at != index]
     own = [stay for stay in others if stay[0] == device]
@@ -191,9 +196,9 @@ def removed(stays: Sequence[Stay], index: int, end_s: float, *, leaves: bool) ->
 
 
 class HistoryChart:
-    """``lab.figures.history`` without its title, whose place the headline takes.
+    """``lab.figures.history`` without its title, because the headline of the pane says the same.
 
-    The figure is made when there is something to draw: it brings plotly's script, several MB, to the page.
+    The figure is created when there is a history: it loads plotly's script of several MB into the page.
     """
 
     def __init__(self, look_at: Callable[[float], None]) -> None:
@@ -203,7 +208,7 @@ class HistoryChart:
         self._look_at, self._in_s = look_at, 1.0
 
     def show(self, history: History | None, *, dark: bool) -> None:
-        """Draw a history; nothing for None."""
+        """Display a history, or nothing for None."""
         self.view.layout.display = "none" if history is None else ""
         if history is None:
             return
@@ -229,7 +234,7 @@ class HistoryChart:
             now.layout.template = figure.layout.template
 
     def _fitted(self, figure: go.Figure, *, dark: bool) -> int:
-        """Fit a figure to the pane; its height in pixels."""
+        """Fit a figure to the pane, and return its height in pixels."""
         n_panels = len(list(figure.select_yaxes()))
         height = n_panels * PANEL_PX + 44
         margin = {"l": LEFT_PX, "r": RIGHT_PX, "t": HEADING_PX + 4, "b": 40, "autoexpand": False}
@@ -239,7 +244,7 @@ class HistoryChart:
             heading.update(text=KEYS.get(heading.text, heading.text), bgcolor=CLEAR)
         here = {trace.name for trace in figure.data}
         for name, color in PARTS.items():
-            if name not in here:  # the same traces in every figure, so that it is changed rather than made anew
+            if name not in here:  # all figures have the same traces, so that the figure is updated and not rebuilt
                 figure.add_bar(x=[], y=[], name=name, marker_color=color, row=BAND_ROW, col=1)
         figure.update_yaxes(automargin=False)
         return height

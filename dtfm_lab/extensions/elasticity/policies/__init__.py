@@ -1,4 +1,4 @@
-"""How runs answer to a fleet that changes: a module for each family of policies, all found by themselves."""
+"""Policies: how a run responds to a changing fleet, one family per module."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,7 +1,7 @@
-"""Redundant computation: each device can do its successor's work, so that a loss does not stop its pipeline.
+"""Redundant computation: each device can do its successor's work, so a loss does not stop its pipeline.
 
 Source: Thorpe et al., "Bamboo: Making Preemptible Instances Resilient for Affordable Training of Large DNNs", NSDI
-2023; when it rebalances, as in its simulator.
+2023. The rule when to rebalance is that of its simulator.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from dtfm_lab.extensions.elasticity.policy import (
 )
 
 MOST_AT_RISK = 0.05
-"""Share of devices without whom a further loss would be fatal, above which pipelines are rebalanced."""
+"""Share of devices whose loss would be fatal, above which pipelines are rebalanced."""
 
 
 @policies.register("bamboo")
 @dataclass(frozen=True, kw_only=True)
 class Bamboo(Policy):
-    """The device before a lost one takes over its stage, more slowly, until the pipelines are rebalanced."""
+    """The device before a lost one takes over its stage, at lower speed, until the pipelines are rebalanced."""
 
     slowdown: float = 1.5
-    """How much longer a step takes while a device does two stages: 1.5 in Bamboo's simulator."""
+    """Factor on the step time while a device does two stages: 1.5 in Bamboo's simulator."""
     redundant_share: float = 0.25
-    """Share of every step that goes to redundant work where the speed is planned (a table has its own): the successor's
-    forward beside one's own forward and backward, which takes twice as long."""
+    """Share of every step that goes to redundant work in planned fleets (a table has its own value). It is the
+    successor's forward pass, besides the device's own forward pass and its backward pass, which takes twice as
+    long as a forward."""
     loses_steps: bool = True
-    """Whether the loss of two neighbours goes back to the newest checkpoint."""
+    """True if the loss of two neighbours goes back to the newest checkpoint."""
     standby_slows: bool = False
-    """Whether the loss of a device that stands by slows the others until they are rebalanced, as in Bamboo's simulator
-    (which forgets that nobody has to take over), and needed to compare with it."""
+    """True if the loss of a standby device slows the others until they are rebalanced. Bamboo's simulator does so by
+    mistake, as no device has to take over. Needed only to compare with it."""
     every_s: float = QUARTER_S
-    """A checkpoint every quarter of an hour, for the loss of neighbours."""
+    """A checkpoint every 15 minutes, for the loss of neighbours."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None or (now.pause_left_s > 0 and now.lost):
@@ -63,14 +64,15 @@ class Bamboo(Policy):
         return Response(self._begun(now), pause_s=now.costs.regrouping(len(now.present)), keeps=WorkKept.STEP)
 
     def _begun(self, now: Situation) -> Operation | None:
-        """The best with who is there, which the redundant work makes slower."""
+        """Return the best operation for the devices online, slowed by its redundant work."""
         best = now.fleet.operation(now.present)
         if best is None or best.plan is None or not self.redundant_share:
             return best
         return replace(best, step_s=best.step_s / (1 - self.redundant_share), redundant_share=self.redundant_share)
 
     def _taken_over(self, now: Situation, operation: Operation) -> Response:
-        """The step goes on with the ones before the lost; a fatal loss, of neighbours, is a restart."""
+        """Continue the step with each lost device's predecessor doing its work. The loss of neighbours is fatal:
+        restart."""
         grid = now.fleet.grid(operation)
         before = [int(grid[stage - 1, replica]) for stage, replica in np.argwhere(np.isin(grid, list(now.lost)))]
         taking = frozenset(before)
@@ -87,7 +89,7 @@ class Bamboo(Policy):
         return Response(slowed, keeps=WorkKept.STEP, again=PolicyEvent.STEP)
 
     def _to_rebalance(self, now: Situation, operation: Operation) -> bool:
-        """Where spare devices suffice, a further loss could be fatal, or more devices could serve."""
+        """Return True if spare devices suffice, if another loss could be fatal, or if more devices could be used."""
         doubled = len(operation.doubled)
         if doubled and (len(now.spare) >= doubled or 2 * doubled / len(operation.devices) > MOST_AT_RISK):
             return True

@@ -1,6 +1,6 @@
-"""Look ahead: move before a device is gone, and only where the time until the next change pays for it.
+"""Policies that look ahead: they move before a device is gone, and only if the time until the next change pays for it.
 
-Source of the first: Duan et al., "Parcae: Proactive, Liveput-Optimized DNN Training on Preemptible Instances", NSDI
+Source of ``parcae``: Duan et al., "Parcae: Proactive, Liveput-Optimized DNN Training on Preemptible Instances", NSDI
 2024.
 """
 
@@ -20,11 +20,13 @@ from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, S
 @policies.register("parcae")
 @dataclass(frozen=True, kw_only=True)
 class Parcae(Policy):
-    """Migrates while an announced departure is still to come, the work going on meanwhile; what comes unannounced is a
-    regrouping. Parcae also predicts departures that nobody has announced: that is not modelled."""
+    """Migrates before an announced departure, while work continues. An unannounced loss leads to a regrouping.
+
+    Parcae also predicts departures that were not announced. That is not modelled.
+    """
 
     every_s: float = QUARTER_S
-    """A checkpoint every quarter of an hour, for the loss of a whole stage."""
+    """A checkpoint every 15 minutes, for the loss of a whole stage."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
@@ -35,12 +37,15 @@ class Parcae(Policy):
 
 
 def _staying(now: Situation) -> Situation:
-    """As if who has announced a departure were gone already."""
+    """Return the situation as if devices with an announced departure were gone already."""
     return replace(now, present=now.present - now.leaving)
 
 
 def migrated(now: Situation, operation: Operation) -> Response | None:
-    """To the best of who will stay, prepared beside the work; None where nobody of the operation is about to go."""
+    """Migrate to the best operation of the devices that stay, prepared while work continues.
+
+    None if no device in use has announced its departure.
+    """
     if not operation.devices & now.leaving:
         return None
     best = now.fleet.operation(now.present - now.leaving, operation)
@@ -53,21 +58,24 @@ def migrated(now: Situation, operation: Operation) -> Response | None:
 @policies.register("goodput")
 @dataclass(frozen=True, kw_only=True)
 class Goodput(Policy):
-    """The lab's own: of all ways to go on, the one with most samples until the next change is to be expected.
+    """The lab's own policy: of all ways to continue, choose the one with most expected samples until the next change.
 
-    After a loss the peers of a stage share its work as in SWARM, or all regroup in the best shape as in Oobleck,
-    whichever makes more; an announced departure is met as in Parcae. When something better exists, with who came or in
-    another shape, it is prepared beside the work, where the time left pays for it. Hazards are those seen so far.
-    Checkpoints follow Daly's interval for the setbacks so far and for those that a plan would have seen, and a plan is
-    worth what they leave of it.
+    After a loss, the peers of a stage share its work as in SWARM, or all devices regroup in the best shape as in
+    Oobleck, whichever yields more. It treats an announced departure as Parcae does. If arrivals or another shape allow
+    a better operation, it is prepared while work continues, if the remaining time pays for it. Hazard rates are those
+    observed so far.
+
+    Checkpoints follow Daly's interval. It uses both the setbacks so far and the setbacks that the current plan would
+    have had. A plan's value is its speed less the cost of checkpoints and setbacks.
     """
 
     every_s: float = QUARTER_S
-    """A checkpoint every quarter of an hour where writing one costs nothing."""
+    """A checkpoint every 15 minutes if writing one costs nothing, or if no setback is expected."""
     most_ahead_s: float = 3600.0
-    """No further ahead is counted on."""
+    """Maximum seconds of look-ahead."""
     keeps_step: bool = True
-    """Whether a step under way goes on where peers share the work, or is begun again, as by workers of ``lab.run``."""
+    """True if the current step continues when peers share the work. False if it restarts, as it does for workers of
+    ``lab.run``."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None or (now.lost and not now.fleet.survives(now.operation, now.lost)):
@@ -79,15 +87,15 @@ class Goodput(Policy):
         return self._improved(now, now.operation)
 
     def _ahead_s(self, now: Situation) -> float:
-        """Seconds until the next change is to be expected."""
+        """Return the expected seconds until the next change."""
         return min(self.most_ahead_s, now.mean_life_s / max(1, len(now.present)))
 
     def _best(self, now: Situation, present: frozenset[int], operation: Operation) -> Operation | None:
-        """The fastest of the plan for who is there and of those for the fleets that were there before.
+        """Return the best of the plan for the devices online and the plans for earlier fleets.
 
-        In a plan all stages have as many replicas. Where one stage can spare a device and another cannot, a plan that
-        was made for more devices is the faster one, with peers who share the work of those who have left. And no search
-        is sure to find the best: a plan that it found for fewer may be faster, with the others standing by.
+        In a plan, all stages have the same number of replicas. If one stage can spare a device and another cannot, a
+        plan for more devices is faster, with peers who share the work of the missing ones. A plan for fewer devices may
+        be faster too, because no search is certain to find the best. The other devices then stand by.
         """
         best = now.fleet.operation(present, operation)
         worth = 0.0 if best is None else self._worth(now, best)
@@ -99,7 +107,7 @@ class Goodput(Policy):
         return best
 
     def _worth(self, now: Situation, operation: Operation) -> float:
-        """Samples a second, checkpoints and setbacks at their best interval taken off."""
+        """Return samples per second, less the cost of checkpoints and setbacks at the best checkpoint interval."""
         cost_s = now.costs.checkpoint_s
         if cost_s <= 0:
             return operation.samples_per_s
@@ -110,7 +118,7 @@ class Goodput(Policy):
         return operation.samples_per_s * every_s / (between_s * math.expm1((every_s + cost_s) / between_s))
 
     def _after_loss(self, now: Situation, operation: Operation) -> Response:
-        """Sharing their work, and regrouping beside it where that pays; or regrouping at once, where that is better."""
+        """Let peers share the work, and regroup beside it later if that pays. Regroup at once if that is better."""
         shared = now.fleet.rerouted(operation, now.lost)
         at_once = regrouped(now, operation, best=self._best(now, now.present, operation))
         if shared is None:
@@ -125,11 +133,12 @@ class Goodput(Policy):
         worth, its_worth = self._worth(now, shared), self._worth(now, better)
         then = max(worth, its_worth) * (ahead_s - until_s)
         by_sharing = worth * (until_s - now.pause_left_s) + then + kept
-        # where the next change is nearer than the end of the pause, the shorter pause is still the better
+        # ahead_s - pause_s may be negative: if a change comes before both pauses end, the shorter pause still wins
         return at_once if its_worth * (ahead_s - at_once.pause_s) > by_sharing else sharing
 
     def _improved(self, now: Situation, operation: Operation) -> Response | None:
-        """Something faster for who is there, prepared beside the work, where that pays."""
+        """Prepare a faster operation for the devices online while work continues, or return None if that does not
+        pay."""
         better = self._best(now, now.present - now.leaving, operation)
         if better is None:
             return None
@@ -144,7 +153,7 @@ class Goodput(Policy):
         return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
 
     def _safe(self, now: Situation, response: Response) -> Response:
-        """With the best interval between checkpoints for what is at work next."""
+        """Set the best checkpoint interval for the next operation."""
         if response.operation is None or now.costs.checkpoint_s <= 0:
             return response
         between_s = self._between_setbacks_s(now, response.operation)
@@ -153,11 +162,15 @@ class Goodput(Policy):
         )
 
     def _between_setbacks_s(self, now: Situation, operation: Operation) -> float:
-        """Seconds until work goes back to a checkpoint, in the mean: by how often it did so far, and, where nobody
-        announces a departure, by how often it would have with this operation at work, judging by the latest losses, or
-        by how often a device leaves that serves its stage alone; both count alike. One more of each is expected after
-        an hour. Infinite where departures are announced and none has set it back so far: then checkpoints are written
-        as often as by others."""
+        """Return the mean seconds between two setbacks to a checkpoint.
+
+        The rate is the average of two estimates. The first is the rate of setbacks so far. The second is the rate that
+        this operation would have had: that of remembered losses that would have been fatal to it, or that at which
+        devices leave that are alone in their stage, whichever is higher. The first, and that of fatal losses, count one
+        extra setback in ``most_ahead_s`` extra seconds, so that they are not 0 at first. The second estimate is only
+        used if departures are not announced. Infinite if they are announced and no setback has happened. Checkpoints
+        are then as frequent as in other policies.
+        """
         if now.costs.notice_s > 0 and not now.setbacks:
             return math.inf
         was = would = (now.setbacks + 1) / (now.time_s + self.most_ahead_s)
@@ -169,7 +182,7 @@ class Goodput(Policy):
                 len(left & operation.devices) >= replicas and not now.fleet.survives(operation, left)
                 for _, left in now.departures
             )
-            # who has left for good is in no operation of today, but others leave as often
+            # a device that left for good is in no current operation, but the others leave as often
             alone = int((np.isin(grid, list(operation.devices)).sum(axis=1) == 1).sum())
             would = (fatal + 1) / (now.time_s - since_s + self.most_ahead_s)
             would = max(would, alone * now.losses / max(now.device_s, 1.0))

@@ -1,4 +1,4 @@
-"""Islands: pipelines train alone and average now and then, so that a loss is one island's own affair.
+"""Islands: pipelines train alone and average from time to time, so a loss affects only one island.
 
 Source: Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", arXiv 2311.08105.
 """
@@ -18,15 +18,15 @@ from dtfm_lab.extensions.elasticity.policy import Fleet, Response, Situation, po
 @policies.register("diloco")
 @dataclass(frozen=True, kw_only=True)
 class DiLoCo(Adapting):
-    """A pipeline that loses a device stops, and what it has learned since the last average is lost; the others go on.
-    Its devices, and who comes, join at the next average, in the best shape.
+    """A pipeline that loses a device stops and loses its progress since the last average. The others continue.
 
-    A step of the history is a round: so many steps of each island, and the average. More of them train something else
-    than gradients averaged in every step do, which the history's ``local_steps`` says and its samples do not.
+    Its remaining devices, and arrivals, join at the next average, in the best shape. A step of the history is a round:
+    ``local_steps`` steps of each island, and the average. Averaging only every few steps is a different training
+    algorithm, so samples are not comparable. The history's ``local_steps`` says so.
     """
 
     local_steps: int = 50
-    """Steps between two averages: the least that the authors try, 500 being their choice."""
+    """Local steps between two averages. 50 is the minimum that the authors try, and 500 is their choice."""
     full_batch = False
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class DiLoCo(Adapting):
         response = super().decide(replace(now, fleet=in_rounds))
         if response is None or response.operation is None or not now.lost or response.after_s is not None:
             return response
-        # asked again at once, whoever is left of a stopped island joins at the next average
+        # ask again right after the pause, so that the rest of a stopped island joins at the next average
         idle = now.present - response.operation.devices
         return replace(response, again=response.pause_s) if idle else response
 
@@ -48,7 +48,7 @@ class DiLoCo(Adapting):
 
 
 class _Rounds:
-    """A fleet whose steps are rounds; all else is the fleet's."""
+    """A fleet whose steps are rounds. Everything else is the wrapped fleet's."""
 
     def __init__(self, fleet: Fleet, local_steps: int) -> None:
         self._fleet, self._local_steps = fleet, local_steps
@@ -71,6 +71,6 @@ class _Rounds:
         return None if found is None else _round_of(found, self._local_steps)
 
 
-@lru_cache(maxsize=1024)  # the same object for the same operation, as a fleet gives it
+@lru_cache(maxsize=1024)  # equal operations must be one object, as those of a fleet are
 def _round_of(step: Operation, local_steps: int) -> Operation:
     return replace(step, step_s=step.step_s * local_steps, samples=step.samples * local_steps, local_steps=local_steps)

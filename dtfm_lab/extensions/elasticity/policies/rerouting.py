@@ -1,4 +1,4 @@
-"""Nobody moves: the work of a lost device goes to others, or is left out.
+"""Policies that move no state: the work of a lost device goes to others, or is skipped.
 
 Sources: Gandhi et al., "ReCycle: Resilient Training of Large DNNs using Pipeline Adaptation", SOSP 2024; Ryabinin et
 al., "SWARM Parallelism", ICML 2023; Blagoev et al., "SkipPipe", 2025; torchft, github.com/pytorch/torchft.
@@ -17,12 +17,13 @@ from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, S
 
 @dataclass(frozen=True, kw_only=True)
 class Adapting(Policy):
-    """Goes on with what ``adapted`` makes of the operation, and takes in who comes after a step."""
+    """Continues with what ``adapted`` makes of the operation, and includes arrivals after a step."""
 
     every_s: float = QUARTER_S
-    """A checkpoint every quarter of an hour, for the loss of a whole stage."""
+    """A checkpoint every 15 minutes, for the loss of a whole stage."""
     keeps_step: bool = True
-    """Whether the step under way goes on at the new pace, or is begun again, as by workers of ``lab.run``."""
+    """True if the current step continues at the new speed. False if it restarts, as it does for workers of
+    ``lab.run``."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
@@ -35,25 +36,26 @@ class Adapting(Policy):
         if adapted is None:
             return regrouped(now, now.operation)
         pause_s = now.pause_left_s or self.pausing(now, now.operation)
-        # asked again at once, devices that stand by are taken in
+        # ask again right after the pause, to include standby devices
         again = pause_s if now.spare else None
         keeps = WorkKept.STEP if self.keeps_step else WorkKept.STEPS
         return Response(adapted, pause_s=pause_s, keeps=keeps, again=again)
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:
-        """The operation without the lost, whose peers share their work; None where only another shape can go on."""
+        """Return the operation without the lost devices, whose peers share their work. None if another shape is
+        needed."""
         return now.fleet.rerouted(operation, now.lost)
 
     def pausing(self, now: Situation, operation: Operation) -> float:
-        """Seconds until it goes on."""
+        """Return the seconds until work continues."""
         return 0.0
 
 
 @policies.register("recycle")
 @dataclass(frozen=True, kw_only=True)
 class ReCycle(Adapting):
-    """The peers of the same stage share the lost device's micro-batches and fill their idle seconds with them; the
-    step under way is begun again."""
+    """The peers of the same stage share the lost device's micro-batches, and fit them into their idle time. The current
+    step restarts."""
 
     keeps_step: bool = False
 
@@ -64,18 +66,21 @@ class ReCycle(Adapting):
 @policies.register("swarm")
 @dataclass(frozen=True, kw_only=True)
 class Swarm(Adapting):
-    """Micro-batches take another way to a peer of the lost stage, those under way, too: no step is lost.
+    """Micro-batches are rerouted to a peer of the lost stage, including those in flight, so no step is lost.
 
-    GWTF's rerouting along the cheapest flow has the same seconds here, as peers of a stage share its work evenly.
+    GWTF reroutes along the cheapest flow. It takes the same time here, because the peers of a stage share its work
+    evenly.
     """
 
 
 @policies.register("torchft")
 @dataclass(frozen=True, kw_only=True)
 class TorchFT(Adapting):
-    """A pipeline that loses a device leaves the averaging, with its share of the batch. The others find that out when
-    they average, refuse to commit the step, and begin it again after a new quorum. Who comes joins when its state has
-    been fetched from a peer, after a step."""
+    """A pipeline that loses a device leaves the averaging, with its share of the batch.
+
+    The others notice when they average. They refuse to commit the step, and repeat it after a new quorum. An arrival
+    joins after a step, once it has fetched its state from a peer.
+    """
 
     keeps_step: bool = False
     full_batch = False
@@ -84,22 +89,22 @@ class TorchFT(Adapting):
         return now.fleet.without(operation, now.lost)
 
     def pausing(self, now: Situation, operation: Operation) -> float:
-        """The rest of the step, of which ``Manager.should_commit`` says at its end that it does not count, and the
-        quorum."""
+        """Return the rest of the step, which ``Manager.should_commit`` rejects at its end, plus the quorum."""
         return (1 - now.step_done) * operation.step_s + now.costs.regrouping(len(now.present))
 
 
 @policies.register("skippipe")
 @dataclass(frozen=True, kw_only=True)
 class SkipPipe(Adapting):
-    """A pipeline that loses a device goes on without its stage's layers, at the same pace, until it is repaired.
+    """A pipeline that loses a device continues without its stage's layers, at the same speed, until it is repaired.
 
-    What it trains meanwhile is trained by a part of the model: ``skipping_samples`` of the history. Training by whole
-    and shortened models in turns changes what is learned; the authors train so on purpose, up to a third of the layers.
+    Until then only a part of the model is trained: see ``skipping_samples`` of the history. Alternating between whole
+    and shortened models changes what is learned. The authors train this way on purpose, skipping up to a third of the
+    layers.
     """
 
     most_skipped: float = 1 / 3
-    """Share of a pipeline's stages that may be missing; more, and it leaves as in torchft."""
+    """Maximum share of a pipeline's stages that may be missing. Above it, the pipeline leaves as in torchft."""
     full_batch = False
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:

@@ -1,4 +1,4 @@
-"""Restart from a checkpoint, as most clusters do; and how often to write one."""
+"""Restart from a checkpoint, as most clusters do, and choose how often to write one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dtfm_lab.extensions.elasticity.policy import (
 
 
 def young_s(checkpoint_s: float, mean_between_losses_s: float) -> float:
-    """Seconds of work between two checkpoints, Young's first order: sqrt(2 C M).
+    """Return the seconds of work between two checkpoints by Young's first-order formula, sqrt(2 C M).
 
     Source: J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974).
     """
@@ -26,11 +26,10 @@ def young_s(checkpoint_s: float, mean_between_losses_s: float) -> float:
 
 
 def daly_s(checkpoint_s: float, mean_between_losses_s: float) -> float:
-    """Seconds of work between two checkpoints, Daly's higher order; the mean time between losses where a checkpoint
-    takes more than twice that.
+    """Return the seconds of work between two checkpoints by Daly's higher-order formula.
 
-    Source: J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22 (2006),
-    equation 37.
+    If a checkpoint takes at least twice the mean time between losses, the result is that mean time. Source: J. T. Daly,
+    "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22 (2006), equation 37.
     """
     c, m = checkpoint_s, mean_between_losses_s
     if c >= 2 * m:
@@ -41,22 +40,22 @@ def daly_s(checkpoint_s: float, mean_between_losses_s: float) -> float:
 @policies.register("restart")
 @dataclass(frozen=True, kw_only=True)
 class Restart(Policy):
-    """A loss stops everything: all processes start again on who is left, from the newest checkpoint."""
+    """A loss stops everything. All processes restart on the remaining devices, from the newest checkpoint."""
 
     every_s: float = QUARTER_S
-    """A checkpoint every quarter of an hour, unless another interval is given."""
+    """A checkpoint every 15 minutes by default."""
     joins: Literal["loss", "checkpoint"] = "loss"
-    """Who comes is taken in at the next ``loss``, or at the next ``checkpoint``, which costs a restart, too."""
+    """Arrivals are included at the next ``loss``, or at the next ``checkpoint``, which also costs a restart."""
     checkpoint_after_loss: bool = False
-    """Whether the first step after a restart is followed by a checkpoint."""
+    """True if a checkpoint follows the first step after a restart."""
     loses_steps: bool = True
-    """Whether a loss goes back to the newest checkpoint; False where one is written when a loss is announced."""
+    """True if a loss goes back to the newest checkpoint. False if a checkpoint is written when a loss is announced."""
     meanwhile: bool = False
-    """Whether steps go on while the restart is prepared, though somebody is lost: not possible, but what Varuna's and
-    Oobleck's authors simulate, and needed to compare with them."""
+    """True if steps continue while the restart is prepared, though a device is lost. That is impossible, but
+    Varuna's and Oobleck's authors simulate it. Needed only to compare with them."""
 
     def decide(self, now: Situation) -> Response | None:
-        # what a restart takes is known of the fleet that is lost, not of the one to come
+        # the cost is that of the old number of devices, because the new one is not chosen yet
         pause_s = now.costs.restarting(len(now.present if now.operation is None else now.operation.devices))
         if now.operation is None:
             return Response(now.fleet.operation(now.present), pause_s=pause_s)
@@ -72,7 +71,7 @@ class Restart(Policy):
 
 
 def _joining(policy: Restart, now: Situation, pause_s: float) -> Response | None:
-    """Who comes while processes start is taken along; else it waits, or joins at the next checkpoint."""
+    """Include arrivals in a restart that is under way. Otherwise they wait, or join at the next checkpoint."""
     assert now.operation is not None
     better = now.fleet.operation(now.present, now.operation)
     if better is None or better.devices == now.operation.devices:

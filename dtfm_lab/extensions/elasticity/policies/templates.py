@@ -1,4 +1,4 @@
-"""Go on with whole copies of the state that others hold: no checkpoint is read as long as one of each stage is left.
+"""Policies that continue with the copies of the state that others hold: no checkpoint is read while each stage has one.
 
 Sources: Jang et al., "Oobleck: Resilient Distributed Training of Large Models Using Pipeline Templates", SOSP 2023;
 Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models", EuroSys 2022.
@@ -17,8 +17,10 @@ from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, S
 @policies.register("varuna")
 @dataclass(frozen=True, kw_only=True)
 class Varuna(Restart):
-    """Morphing: a loss is a restart from the newest checkpoint in the best shape for who is left; who comes joins at
-    the next checkpoint. A checkpoint follows every tenth step, and the first one after a loss."""
+    """Morphing: a loss means a restart from the newest checkpoint, in the best shape for the remaining devices.
+
+    Arrivals join at the next checkpoint. A checkpoint follows every tenth step, and the first step after a loss.
+    """
 
     every_steps: int = 10
     every_s: float = float("inf")
@@ -29,16 +31,18 @@ class Varuna(Restart):
 @policies.register("oobleck")
 @dataclass(frozen=True, kw_only=True)
 class Oobleck(Policy):
-    """Templates: a loss costs the step under way and seconds to regroup in the best shape for who is left, the state
-    coming from peers. Only where a stage has nobody left, the newest checkpoint is loaded."""
+    """Templates: a loss costs the current step and some seconds to regroup in the best shape for the remaining devices.
+
+    State comes from peers. The newest checkpoint is loaded only if a stage has no device left.
+    """
 
     joins: Literal["loss", "step"] = "loss"
-    """Who comes is taken in at the next ``loss``, as in Oobleck's simulator, or after the ``step``."""
+    """Arrivals are included at the next ``loss``, as in Oobleck's simulator, or after the ``step``."""
     every_s: float = QUARTER_S
-    """A checkpoint every quarter of an hour, for the loss of a whole stage."""
+    """A checkpoint every 15 minutes, for the loss of a whole stage."""
     meanwhile: bool = False
-    """Whether the step under way may end while they regroup, though somebody is lost: not possible, but what
-    Oobleck's authors simulate, and needed to compare with them."""
+    """True if the current step may end while devices regroup, though one is lost. That is impossible, but Oobleck's
+    authors simulate it. Needed only to compare with them."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
@@ -49,7 +53,7 @@ class Oobleck(Policy):
 
 
 def restarted(now: Situation) -> Response:
-    """Everything from the newest checkpoint, with the best for who is there."""
+    """Restart everything from the newest checkpoint, with the best operation for the devices online."""
     pause_s = now.costs.restarting(len(now.present))
     return Response(now.fleet.operation(now.present), pause_s=pause_s, keeps=WorkKept.CHECKPOINT)
 
@@ -57,8 +61,10 @@ def restarted(now: Situation) -> Response:
 def regrouped(
     now: Situation, operation: Operation, *, best: Operation | None = None, meanwhile: bool = False
 ) -> Response:
-    """The best for who is left, if no other is given, with the state of peers where each stage has one, and the step
-    under way lost."""
+    """Switch to ``best``, or to the best operation for the remaining devices. The current step is lost.
+
+    State comes from peers. If a stage has none left, everything restarts from the newest checkpoint.
+    """
     if not now.fleet.survives(operation, now.lost):
         return restarted(now)
     best = now.fleet.operation(now.present, operation) if best is None else best
@@ -69,9 +75,9 @@ def regrouped(
 
 
 def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response | None:
-    """Who comes while others regroup is taken along; else after a step, where that is wanted and faster.
+    """Include arrivals: in a regrouping that is under way, or after a step if ``at_step`` and if that is faster.
 
-    What they need is moved to them beside the work, so that only the regrouping stops it.
+    Their state is moved while work continues, so only the regrouping interrupts it.
     """
     if not at_step and now.pause_left_s <= 0:
         return None
@@ -86,13 +92,13 @@ def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response |
 
 
 def taken_along(now: Situation, better: Operation) -> Response:
-    """Another operation after the pause that is under way, which lasts until its state is there, too."""
+    """Switch to another operation at the end of the current pause, extended until its state has arrived."""
     return Response(
         better, pause_s=max(now.pause_left_s, now.move_s(better)), meanwhile=now.meanwhile, keeps=WorkKept.STEP
     )
 
 
 def prepared(now: Situation, better: Operation) -> Response:
-    """Another operation at the end of a step, its state moved beside the work before."""
+    """Switch to another operation at the end of a step, once its state was moved while work continued."""
     pause_s = now.costs.regrouping(len(better.devices))
     return Response(better, pause_s=pause_s, keeps=WorkKept.STEP, after_s=now.move_s(better))

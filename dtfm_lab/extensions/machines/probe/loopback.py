@@ -1,4 +1,4 @@
-"""TCP between two threads of this process over the loopback: what one stream moves, and several together."""
+"""Measure TCP over the loopback between two threads of this process, with one and with several streams."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from dtfm_lab.extensions.machines.probe.messages import answer_requests, togethe
 
 
 def loopback_bytes_per_s(n_streams: int, seconds: float) -> float:
-    """Bytes per second of so many streams together, timed for about ``seconds``. Raises OSError."""
+    """Return bytes per second of ``n_streams`` streams together, timed for about ``seconds``. Raises OSError."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         connections = []

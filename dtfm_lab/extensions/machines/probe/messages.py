@@ -1,11 +1,10 @@
-"""What a host of a probe does: it times round trips of messages to another host, and answers that one's.
+"""The program on each host of a probe: it times messages to another host, and answers that host's messages.
 
-The timing host either sends a message and waits for a small reply, or sends a small request and waits for a message.
-Both directions are so timed by one clock, and the time of the small message is known from round trips of small
-messages alone.
+The timing host either sends a message and waits for a small reply, or sends a small request and waits for a message. So
+one clock times both directions, and the time of the small message is known from round trips of small messages.
 
-This file is also a program, which a probe over ssh sends to each host: ``serve``. So it is ASCII, and imports nothing
-but the standard library of Python 3.7.
+This file is also a program, which a probe over ssh sends to each host: ``serve``. It is therefore ASCII, and imports
+nothing but the standard library of Python 3.7.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ SIZES = tuple(1024 * 4**k for k in range(8))
 """Message sizes in bytes, 1 KiB to 16 MiB."""
 MOST_REPEATS = 15
 LEAST_REPEATS = 3
-"""Timed messages of each size. Before those of large sizes one is not timed, because TCP opens its window first."""
+"""Timed messages of each size. Before large sizes one message is not timed, because TCP opens its window first."""
 LARGE = 2**16
 """Bytes from which a size counts as large."""
 PINGS = 100
 LEAST_PINGS = 5
 SILENCE_S = 30.0
-"""Most seconds without a byte before the other host counts as lost."""
+"""Maximum seconds without a byte before the other host counts as lost."""
 REQUEST = struct.Struct("!cQ")
-"""The header of a request: TAKE or GIVE, and the message's size in bytes."""
+"""Header of a request: TAKE or GIVE, and the message's size in bytes."""
 TAKE, GIVE = b"T", b"G"
 REPLY = b"received"
 
@@ -59,13 +58,14 @@ def answer_requests(connection: socket.socket) -> None:
 
 
 def time_both_ways(connection: socket.socket, seconds: float, silence_s: float = SILENCE_S) -> dict[str, Any]:
-    """Round-trip times to the host at the other end, measured for about ``seconds``. Raises OSError.
+    """Time round trips to the host at the other end for about ``seconds``. Raises OSError.
 
     Returns ``least_s`` and ``median_s`` of small messages, and lists of pairs (size in bytes, median seconds):
     ``there`` with a message of that size and a small reply, ``back`` with a small request and a message of that size.
     ``spread`` is one standard deviation of the logarithm of the seconds of one large message.
-    Sizes of which one message would take too long are left out; each other size is timed at least three times, even
-    if that takes longer than ``seconds``.
+
+    Sizes that would take too long for one message are omitted. Other sizes are timed at least three times, even if that
+    takes longer than ``seconds``.
     """
     connection.settimeout(silence_s)
     buffer = memoryview(bytearray(REQUEST.size + max(SIZES)))
@@ -81,10 +81,10 @@ def time_both_ways(connection: socket.socket, seconds: float, silence_s: float =
 
 
 def together_bytes_per_s(connections: list[socket.socket], seconds: float, silence_s: float = SILENCE_S) -> float:
-    """Bytes per second that several connections move there together, for about ``seconds``. Raises OSError.
+    """Return bytes per second that several connections send together, for about ``seconds``. Raises OSError.
 
-    Every stream sends one message after the other. Its size is the largest of which all streams together have sent one
-    within a quarter of the time, as far as one stream tells.
+    Every stream sends one message after the other. All have the same size: the largest that all streams together should
+    send once within a quarter of the time, judging by one stream.
     """
     buffer = memoryview(bytearray(REQUEST.size + max(SIZES)))
     for connection in connections:
@@ -122,7 +122,7 @@ def together_bytes_per_s(connections: list[socket.socket], seconds: float, silen
 def _time_sizes(
     once: Callable[[int], float], seconds: float, small_s: float
 ) -> tuple[list[tuple[int, float]], list[list[float]]]:
-    """The median seconds of each size, and the logarithms of all of the two largest."""
+    """Return the median seconds of each size, and the logarithms of all samples of the two largest."""
     timed: list[tuple[int, float]] = []
     logarithms: list[list[float]] = []
     for size in SIZES:
@@ -141,7 +141,7 @@ def _time_sizes(
 
 
 def _take(connection: socket.socket, buffer: memoryview, size: int) -> float:
-    """Seconds of a message of this size there and a small reply back."""
+    """Return the seconds of a message of this size there and a small reply back."""
     REQUEST.pack_into(buffer, 0, TAKE, size)
     began_s = time.perf_counter()
     connection.sendall(buffer[: REQUEST.size + size])
@@ -150,7 +150,7 @@ def _take(connection: socket.socket, buffer: memoryview, size: int) -> float:
 
 
 def _give(connection: socket.socket, buffer: memoryview, size: int) -> float:
-    """Seconds of a small request there and a message of this size back."""
+    """Return the seconds of a small request there and a message of this size back."""
     began_s = time.perf_counter()
     connection.sendall(REQUEST.pack(GIVE, size))
     _receive(connection, buffer[:size])
@@ -158,7 +158,7 @@ def _give(connection: socket.socket, buffer: memoryview, size: int) -> float:
 
 
 def _receive(connection: socket.socket, into: memoryview) -> None:
-    """Fill ``into``. Raises ConnectionError if the other end closes before."""
+    """Fill ``into``. Raises ConnectionError if the other end closes early."""
     while into:
         n = connection.recv_into(into)
         if not n:
@@ -166,20 +166,20 @@ def _receive(connection: socket.socket, into: memoryview) -> None:
         into = into[n:]
 
 
-# What follows is of the program alone.
+# Everything below is used only by the program on a host.
 NONCE, PROOF = 16, 32
 """Bytes of a random number, and of the proof that its sender holds the token."""
 REACH_S = 4.0
-"""Seconds within which another host must have answered and proved that it holds the token."""
+"""Seconds within which another host must answer and prove that it holds the token."""
 MOST_THREADS = 512
-"""Connections that come while so many threads run are closed."""
+"""Maximum number of threads. Further connections are closed."""
 
 
 def serve() -> None:
-    """Be a host of a probe over ssh until standard input ends, or a deadline: nothing is left behind.
+    """Be a host of a probe over ssh until standard input ends, or until a deadline, leaving nothing behind.
 
-    The first line of standard input has the ``token``, the ``mark`` before each line that is printed, and ``ends_s``,
-    the deadline. Each further line is an order, whose answer is one line.
+    The first line of standard input has the ``token``, the ``mark`` that starts each printed line, and ``ends_s``, the
+    deadline. Each further line is an order, answered by one line.
     """
     settings = json.loads(sys.stdin.readline())
     token, mark = settings["token"].encode(), settings["mark"]
@@ -189,7 +189,7 @@ def serve() -> None:
     listener = _listening_socket()
     threading.Thread(target=_accept_all, args=(listener, token), daemon=True).start()
     _print(mark, {"port": listener.getsockname()[1], "addresses": _own_addresses()})
-    for line in sys.stdin:  # this thread does nothing else, so that it sees the end while another one is timing
+    for line in sys.stdin:  # orders run in other threads, so that this one notices the end of input at once
         threading.Thread(target=_obey, args=(json.loads(line), token, mark), daemon=True).start()
     os._exit(0)
 
@@ -219,12 +219,13 @@ def _together(order: dict[str, Any], token: bytes) -> float:
 def _print(mark: str, answer: dict[str, Any]) -> None:
     try:
         os.write(1, (mark + json.dumps(answer) + "\n").encode())
-    except OSError:  # nobody listens any more
+    except OSError:  # ssh has ended
         os._exit(1)
 
 
 def _reached(others: dict[str, tuple[list[str], int]], token: bytes) -> dict[str, dict[str, str]]:
-    """By name, the first address ``at`` which the host proves that it holds the token, or ``why`` there is none."""
+    """Return, by name, the first address ``at`` which the host proves that it holds the token, or ``why`` there is
+    none."""
     said = {(name, address): "timed out" for name, (addresses, _) in others.items() for address in addresses}
 
     def attempt(name: str, address: str, port: int) -> None:
@@ -249,7 +250,7 @@ def _reached(others: dict[str, tuple[list[str], int]], token: bytes) -> dict[str
 
 
 def _connected(address: str, port: int, token: bytes) -> socket.socket:
-    """A connection to another host, after each end has proved that it holds the token. Raises OSError."""
+    """Return a connection to another host, after both ends proved that they hold the token. Raises OSError."""
     connection = socket.create_connection((address, port), REACH_S / 2)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -270,7 +271,7 @@ def _accept_all(listener: socket.socket, token: bytes) -> None:
     while True:
         try:
             connection, _ = listener.accept()
-        except OSError:  # too many open files, or the other end has hung up
+        except OSError:  # too many open files, or the other end has closed
             time.sleep(0.05)
             continue
         if threading.active_count() < MOST_THREADS:
@@ -297,7 +298,7 @@ def _proof(token: bytes, role: bytes, nonces: bytes) -> bytes:
 
 
 def _listening_socket() -> socket.socket:
-    """On a free port of every address, IPv6 too where there is any."""
+    """Listen on a free port of every address, including IPv6 if available."""
     try:
         listener = socket.socket(socket.AF_INET6)
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -310,7 +311,7 @@ def _listening_socket() -> socket.socket:
 
 
 def _own_addresses() -> list[str]:
-    """Addresses of this host: the one that ssh came to, then those from which it would send far away."""
+    """Return addresses of this host: the one that ssh used, then those from which it would send to distant hosts."""
     found = os.environ.get("SSH_CONNECTION", "").split()[2:3]
     for family, anywhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as unsent:

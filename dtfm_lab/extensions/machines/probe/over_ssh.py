@@ -1,7 +1,7 @@
-"""A probe of hosts that answer to ``ssh``: their GPUs by NVIDIA's driver, and the links between every two of them.
+"""Probe hosts over ``ssh``: their GPUs by NVIDIA's driver, and the links between every two of them.
 
 Nothing is installed on a host. Each gets ``messages`` as a program for its python3, which listens on a free port. Hosts
-connect to each other directly: a link through this machine is not what a training uses.
+connect to each other directly, because training does not send messages through this machine.
 """
 
 import contextlib
@@ -28,20 +28,20 @@ from dtfm_lab.runtime.protocol.channels import ConnectionLost
 from dtfm_lab.runtime.protocol.connections import is_loopback
 
 MOST_HOSTS, MOST_GPUS = 16, 64
-"""Most hosts of a probe, and GPUs of a host that its user names."""
+"""Maximum number of hosts of a probe, and of GPUs that a user may state for a host."""
 START_S = 45.0
-"""Seconds within which all hosts must have told their GPUs and listen."""
+"""Seconds within which all hosts must report their GPUs and listen."""
 PAIRS_S, OVERRUN = 100.0, 1.7
-"""Seconds for all pairs together: with the start, about two minutes for eight hosts. On a slow line a pair takes some
-1.5 to 2.1 times the seconds it is given, as every size is timed three times at least."""
+"""Seconds for all pairs together: with the start, about two minutes for eight hosts. On a slow line a pair takes
+about 1.5 to 2.1 times its share, because every size is timed at least three times."""
 LEAST_S, MOST_S = 1.0, 6.0
-"""Least and most seconds for a pair, both directions together."""
+"""Minimum and maximum seconds for a pair, both directions together."""
 SILENT_S = 10.0
-"""Most seconds without a byte between two hosts before their pair counts as lost."""
+"""Maximum seconds without a byte between two hosts before their pair counts as lost."""
 CLOSE_S = 3.0
-"""Seconds for every ssh to end once its input has."""
+"""Seconds for every ssh to end after its input has ended."""
 TOOL = "the probe"
-"""What measured, as the network's description says it."""
+"""Name of the measuring tool in the network's description."""
 
 
 def probe_over_ssh(
@@ -56,16 +56,18 @@ def probe_over_ssh(
     streams: int = 0,
     together: dict[tuple[str, str], float] | None = None,
 ) -> Topology:
-    """The network of hosts that answer to ``ssh`` without a question, measured in about two minutes.
+    """Measure the network of hosts that answer to ``ssh`` without a prompt, in about two minutes.
 
-    Nothing is installed on them: NVIDIA's driver tells their GPUs, and their python3 times messages between every two,
-    directly. ``files``, ``at``, ``peak_tflops`` and ``memory_gib`` are as in ``lab.load_topology``; ssh reads an ssh
-    config among the files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``.
-    ``report`` is called with a line of text about every step. With ``streams`` each pair also moves messages over so
-    many TCP streams at once, and ``together`` gets their bytes/s by pair. A host that fails is left out, a pair that
-    does not reach each other is estimated where both places are known; the network's ``description`` says so.
+    Nothing is installed on them. NVIDIA's driver reports their GPUs, and their python3 times messages between every two
+    of them, directly. ``files``, ``at``, ``peak_tflops`` and ``memory_gib`` are as in ``lab.load_topology``. ssh reads
+    an ssh config among the files. ``gpus`` names the hardware of hosts without nvidia-smi: ``{"ada": "MI300X:8"}``.
+    ``report`` is called with a line of text about every step.
 
-    Raises RunError where fewer than two of several hosts are left, and LabError for what is wrong beforehand.
+    With ``streams``, each pair also sends messages over this number of TCP streams at once, and ``together`` receives
+    their bytes per second by pair. A host that fails is left out. A pair that does not reach each other is estimated if
+    both places are known. The network's ``description`` says so.
+
+    Raises RunError if fewer than two of several hosts are left, and LabError for wrong input.
     """
     given = _checked_names(hosts)
     stated = {name: _stated_gpus(name, gpu) for name, gpu in (gpus or {}).items()}
@@ -84,7 +86,7 @@ def probe_over_ssh(
         if not files:
             probe.keep(name for name, host in probe.found.items() if host.gpus)
         probe.reach()
-        # before two minutes are spent, all is refused that can be: a link that nobody will measure, a GPU unknown
+        # refuse what can be refused before two minutes are spent: a link that will not be measured, an unknown GPU
         planned = network(Measurement(*pair, 1.0, 1.0, TOOL) for way in probe.ways for pair in (way, way[::-1]))
         probe.keep(device.host or device.name for device in planned.devices)
         probe.time_pairs()
@@ -94,14 +96,14 @@ def probe_over_ssh(
 
 
 def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
-    """What ssh is given for each host, by the host's name, which has no user. Raises LabError."""
+    """Return what ssh is given for each host, by the host's name, which has no user. Raises LabError."""
     hosts = [hosts] if isinstance(hosts, str) else hosts
     if not 1 <= len(hosts) <= MOST_HOSTS:
         raise LabError(f"{len(hosts)} hosts to probe; wanted 1 to {MOST_HOSTS}")
     given: dict[str, str] = {}
     for host in hosts:
         if not isinstance(host, str) or not re.fullmatch(r"[^\s;-][^\s;]*", host) or host.endswith("@"):
-            raise LabError(f"host {shortened(host)} is no name for ssh; wanted one such as ada or user@10.0.0.1")
+            raise LabError(f"host {shortened(host)} is not a name for ssh; wanted one such as ada or user@10.0.0.1")
         check_text("host", name := host.rpartition("@")[2])
         if name in given:
             raise LabError(f"host {shortened(name)} is given twice; wanted each once")
@@ -110,7 +112,7 @@ def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
 
 
 def _stated_gpus(host: str, stated: str) -> tuple[ReportedGpu, ...]:
-    """The GPUs of a host as its user names them. Raises TopologyError."""
+    """Return the GPUs of a host as its user states them. Raises TopologyError."""
     name, _, count = stated.partition(":")
     if known_gpu(name) is None and hardware_of(name) is None:
         raise TopologyError(f"{host}: {shortened(name)} is not in the table of GPUs; wanted one that is")
@@ -120,7 +122,7 @@ def _stated_gpus(host: str, stated: str) -> tuple[ReportedGpu, ...]:
 
 
 class _Probe:
-    """The hosts that are left, and what was found of them; every ssh ends with it."""
+    """The remaining hosts, and what was found about them. Leaving the context ends every ssh."""
 
     def __init__(
         self,
@@ -135,15 +137,15 @@ class _Probe:
         self.failed: dict[str, str] = {}
         """Why a host was left out."""
         self.ways: dict[tuple[str, str], str] = {}
-        """By (timing host, answering host) the address of the latter; each pair that can be timed is in it once."""
+        """Address of the answering host by (timing host, answering host). Each pair that can be timed appears once."""
         self.measured: dict[tuple[str, str], Measurement] = {}
         self.together: dict[tuple[str, str], float] = {}
-        """Bytes/s of several streams together, there."""
+        """Bytes per second of several streams together, from the timing host."""
         self._given, self._config, self._stated, self._report = given, config, stated, report
         self._streams = streams
         self._started: list[SshHost] = []
         self._reached_at: dict[str, tuple[list[str], int]] = {}
-        """Addresses and port at which a host listens, or may be reached."""
+        """Addresses and port at which a host listens or may be reached."""
         self._unmeasured: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> Self:
@@ -157,7 +159,7 @@ class _Probe:
             host.end(deadline_s)
 
     def begin(self) -> None:
-        """Start the program on all hosts at once; those are left that listen."""
+        """Start the program on all hosts at once. Hosts that listen remain."""
         token, mark = secrets.token_hex(16), f"dtfm-{secrets.token_hex(8)}:"
         for name, given in self._given.items():
             self._started.append(SshHost(given, self._config, token, mark))
@@ -172,15 +174,15 @@ class _Probe:
                 self._reached_at[name] = list(dict.fromkeys([*addresses, host.address()])), port
                 found, sentence = host.gpus(name)
                 if name in self._stated:
-                    found, sentence = ReportedHost(name=name, gpus=self._stated[name]), "its GPUs are as told"
+                    found, sentence = ReportedHost(name=name, gpus=self._stated[name]), "its GPUs are as stated"
                 known = frozenset(each for each in self._reached_at[name][0] if not is_loopback(each))
                 self.found[name] = replace(found, addresses=known - {name})
                 self._report(f"{name}: {sentence}")
 
     def keep(self, names: Iterable[str]) -> None:
-        """Leave out the hosts that are not among those with a GPU."""
+        """Leave out all hosts but these, for lack of a GPU."""
         for name in set(self.alive).difference(names):
-            self._lose(name, f"has no GPU that nvidia-smi or a file tells, wanted --gpu {name}=GPU to name it")
+            self._lose(name, f"has no GPU that nvidia-smi or a file reports, wanted --gpu {name}=GPU to name it")
 
     def reach(self) -> None:
         """Let all hosts connect to all others at once, and note the pairs that do not reach each other."""
@@ -200,15 +202,15 @@ class _Probe:
                 self.ways[ways[0]] = said[ways[0]]["at"]
                 continue
             why = " and ".join(plain(said[way].get("why")) for way in ((a, b), (b, a)))
-            self._leave(a, b, f"neither reaches the other ({why}), and a training does not go through this machine")
+            self._leave(a, b, f"neither reaches the other ({why}), and training does not go through this machine")
 
     def time_pairs(self) -> None:
         """Time the pairs one after the other, so that none disturbs another."""
         ways = [*self.ways.items()]
-        # alike for all: a slow line that is given less is taken to be faster than it is
+        # the same time for all pairs: on a slow line, a shorter test overestimates the bandwidth
         seconds = min(max(PAIRS_S / OVERRUN / max(len(ways), 1), LEAST_S), MOST_S)
         for number, ((a, b), address) in enumerate(ways):
-            if (a, b) not in self.ways:  # one of the two is lost
+            if (a, b) not in self.ways:  # one of the two hosts was lost
                 continue
             with self._losing(a):
                 order: dict[str, Any] = {"address": address, "port": self._reached_at[b][1], "silence_s": SILENT_S}
@@ -230,13 +232,13 @@ class _Probe:
                     rate = to_gbps(bandwidth_of(*one_way_s(timing["median_s"], timing[way])))
                     gbps, latency_ms = (float(f"{each:.4g}") for each in (rate, to_ms(timing["median_s"] / 2)))
                     self.measured[one, other] = Measurement(one, other, from_gbps(gbps), from_ms(latency_ms), TOOL)
-        for name, host in [*self.alive.items()]:  # who only answered others may have ended since
+        for name, host in [*self.alive.items()]:  # a host that only answered may have ended since
             with self._losing(name):
                 host.order(reach={})
                 host.answer(SILENT_S)
 
     def seen(self, measurements: Iterable[Measurement]) -> SourceReport:
-        """What is known, as one source."""
+        """Return what is known, as one source."""
         notes = [f"left out {name}: it {why}" for name, why in self.failed.items()]
         notes += [f"{a} - {b} not measured: {why}" for (a, b), why in self._unmeasured.items()]
         notes += [
@@ -258,7 +260,7 @@ class _Probe:
             self._lose(name, str(error))
 
     def _lose(self, name: str, why: str) -> None:
-        """Leave a host out, with all that was measured. Raises RunError where too few are left."""
+        """Leave a host out, with all its measurements. Raises RunError if too few are left."""
         self.alive.pop(name).hang_up()
         self.failed[name] = why
         for of_pairs in (self.ways, self.measured, self._unmeasured, self.together):

@@ -1,4 +1,4 @@
-"""One host of a probe over ssh: what nvidia-smi says there, then answers of the program that is sent to its python3."""
+"""One host of a probe over ssh: the output of nvidia-smi, then answers of the program sent to its python3."""
 
 import contextlib
 import json
@@ -22,30 +22,33 @@ from dtfm_lab.extensions.machines.seen import ReportedHost
 from dtfm_lab.runtime.protocol.channels import ConnectionLost, values_of
 
 ENDS_S = 900.0
-"""Seconds after which the program on a host ends by itself, should the end of ssh not reach it."""
+"""Seconds after which the program on a host ends by itself, in case it does not notice the end of ssh."""
 SMI_S = 20
-"""Most seconds for nvidia-smi, which first initialises every GPU where nothing keeps them so."""
+"""Maximum seconds for nvidia-smi. Without persistence mode it first initialises every GPU."""
 LONGEST_LINE, MOST_BYTES = 2**16, 2**24
-"""Most bytes of a line of a host's output, and of all of it."""
+"""Maximum bytes of one line of a host's output, and of all of it."""
 LONGEST_REMARK = 120
-"""Most characters of a host's own words that are shown."""
+"""Maximum characters shown of a host's own messages."""
 OPTIONS = (
     *("-T", "-x", "-a"),
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
-    # a connection that is kept for later would be left behind, and a port to forward may be taken
+    # a shared connection would stay after the probe, and a forwarded port may be in use
     *("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes"),
 )
 
 
 class HostLost(Exception):
-    """The message is a predicate of the host, in one line: what was found, and what is wanted. It has no semicolon."""
+    """A host failed. The message completes "HOST ...", in one line without a semicolon: what was found, and what is
+    wanted."""
 
 
 class SshHost:
-    """An ssh to a host, from the beginning; ``hang_up`` and ``end`` end it. Raises LabError where there is no ssh."""
+    """An ssh connection to a host, from the start. ``hang_up`` and ``end`` end it. Raises LabError without an ssh
+    program."""
 
     def __init__(self, given: str, config: Path | None, token: str, mark: str) -> None:
-        """``given`` is the host as ssh knows it; ``mark`` begins each line that is not nvidia-smi's or a greeting."""
+        """``given`` is the host as ssh knows it. ``mark`` starts each line that is not from nvidia-smi or a login
+        message."""
         self._given, self._config, self._mark = given, config, mark
         self._printed: dict[str, list[str]] = {"": [], "smi": [], "topo": [], "python": []}
         self._remarks: deque[bytes] = deque(maxlen=4)
@@ -73,11 +76,11 @@ class SshHost:
         self._write(json.dumps(order))
 
     def answer(self, within_s: float) -> dict[str, Any]:
-        """The next answer. Raises HostLost."""
+        """Return the next answer. Raises HostLost."""
         try:
             line = self._answers.get(timeout=max(within_s, 1e-3))
         except queue.Empty:
-            raise HostLost(f"said nothing for too long, wanted ssh {self._given} to answer at once") from None
+            raise HostLost(f"did not answer in time, wanted ssh {self._given} to answer at once") from None
         if line is None:
             raise HostLost(self._why_it_ended())
         try:
@@ -86,7 +89,7 @@ class SshHost:
             raise HostLost(f"sent {plain(line)}, wanted an answer of the probe's program") from None
 
     def gpus(self, name: str) -> tuple[ReportedHost, str]:
-        """The host with its GPUs, as far as nvidia-smi has said, and a sentence of them. Raises HostLost."""
+        """Return the host with the GPUs that nvidia-smi reported, and a sentence about them. Raises HostLost."""
         smi, topo = ("".join(self._printed[what]).strip("\r\n") for what in ("smi", "topo"))
         if "<nvidia_smi_log" not in smi:
             return ReportedHost(name=name), f"nvidia-smi says {plain(smi)}" if smi else "there is no nvidia-smi"
@@ -99,7 +102,8 @@ class SshHost:
         return found, f"{len(found.gpus)} x {found.gpus[0].name}"
 
     def address(self) -> str:
-        """Where ssh goes to: others may reach the host there if its own addresses are behind a router."""
+        """Return the address that ssh uses. Others may reach the host there if its own addresses are behind a
+        router."""
         command = ["ssh", *_config_option(self._config), "-G", "--", self._given]
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             said = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=10).stdout
@@ -113,7 +117,7 @@ class SshHost:
             self._process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
 
     def end(self, deadline_s: float) -> None:
-        """Wait for the end until a deadline of the monotonic clock, then kill ssh, with a ProxyCommand of its own."""
+        """Wait for the end until a deadline of the monotonic clock. Then kill ssh and its ProxyCommand."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(deadline_s - time.monotonic(), 0.01))
         with contextlib.suppress(ProcessLookupError):
@@ -121,7 +125,7 @@ class SshHost:
         self._process.wait()
 
     def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it has ended, as its answer will say
+        with contextlib.suppress(OSError, ValueError):  # the program has ended; waiting for its answer reports that
             self._process.stdin.write(line.encode() + b"\n")  # type: ignore[union-attr]
             self._process.stdin.flush()  # type: ignore[union-attr]
 
@@ -156,12 +160,13 @@ class SshHost:
 
 
 def plain(said: object) -> str:
-    """What a host says, in quotes, short, without what a terminal would obey and without a semicolon."""
+    """Return a host's message in quotes, shortened, without terminal control characters and semicolons."""
     text = " ".join(str(said).split()).replace(";", ",")
     return ascii(text if len(text) <= LONGEST_REMARK else text[: LONGEST_REMARK - 3] + "...")
 
 
 def _config_option(config: Path | None) -> list[str]:
-    """The user's own config is read anyway; as an option it would keep ssh from the system's."""
+    """Return ``-F`` for an ssh config, except the user's own. ssh reads that anyway, and ``-F`` would skip the
+    system's."""
     is_own = config is not None and config.resolve() == Path("~/.ssh/config").expanduser().resolve()
     return [] if config is None or is_own else ["-F", str(config)]

@@ -1,6 +1,6 @@
-"""Latency and bandwidth of a pair of hosts, from the times of their messages.
+"""Compute latency and bandwidth of a pair of hosts from the times of their messages.
 
-The latencies of the two directions cannot be told apart: each is taken as half of a round trip.
+The latencies of the two directions cannot be separated. Each is taken as half of a round trip.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from dtfm_lab.runtime.protocol.channels import ConnectionLost
 
 
 def checked_timing(answer: dict[str, Any]) -> dict[str, Any]:
-    """The times in a host's answer, validated. Raises ConnectionLost."""
+    """Return the validated times in a host's answer. Raises ConnectionLost."""
     try:
         least_s, median_s, spread = (float(answer[what]) for what in ("least_s", "median_s", "spread"))
         ways = {way: [(int(size), float(s)) for size, s in answer[way]] for way in ("there", "back")}
@@ -31,27 +31,28 @@ def checked_timing(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence_of_pair(a: str, b: str, timing: Mapping[str, Any]) -> str:
-    """What was measured from host ``a``, which timed, to ``b`` and back, in one line."""
+    """Return what was measured from host ``a``, which timed, to ``b`` and back, in one line."""
     there, back = (to_gbps(bandwidth_of(*one_way_s(timing["median_s"], timing[w]))) for w in ("there", "back"))
     latency, least = (format_s(timing[what] / 2) for what in ("median_s", "least_s"))
     return f"{a} - {b}: {latency} one way (at best {least}), {there:.3g} Gbit/s there, {back:.3g} back"
 
 
 STEADY = 1 / 64
-"""Fraction of the largest message from which the bandwidth is the slope of times by size."""
+"""Share of the largest message from which on the bandwidth is the slope of time by size."""
 
 
 def one_way_s(small_round_trip_s: float, round_trips: Sequence[tuple[int, float]]) -> tuple[FloatArray, FloatArray]:
-    """(K,) sizes and (K,) one-way seconds: round trips minus half of a small one, made not to fall with size."""
+    """Return (K,) sizes and (K,) one-way seconds: round trips minus half of a small one, made non-decreasing in
+    size."""
     known, times = np.array(round_trips, dtype=float).T
     return known, np.maximum.accumulate(np.maximum(times - small_round_trip_s / 2, small_round_trip_s / 2))
 
 
 def bandwidth_of(message_bytes: FloatArray, message_s: FloatArray) -> float:
-    """Bytes per second of large messages: from the median of the slopes between each of them and the largest.
+    """Return bytes per second of large messages: from the median of the slopes between each of them and the largest.
 
-    Not of all pairs (Theil-Sen): between two of the smaller ones a computer that was late for a moment counts more than
-    the line.
+    The slopes of all pairs (Theil-Sen) would be worse: between two small messages, a short delay of the computer
+    outweighs the line.
     """
     large = message_bytes >= STEADY * message_bytes[-1]
     more_bytes, more_s = message_bytes[-1] - message_bytes[large][:-1], message_s[-1] - message_s[large][:-1]

@@ -1,4 +1,4 @@
-"""The hot loops of the proofs, compiled by numba when first called and cached beside the source.
+"""The hot loops of the proofs, compiled by numba on first call and cached next to the source.
 
-Importing this package imports numba, which takes a noticeable while.
+Importing this package imports numba, which takes a noticeable time.
 """

@@ -1,4 +1,4 @@
-"""Depth-first branch and bound over all chains of groups, compiled. A chain is a group for each stage, in order."""
+"""Depth-first branch and bound over all chains of groups, compiled. A chain has one group per stage, in order."""
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 def weigh_disjoint(
     hop_s: FloatArray, groups: IntArray, masks: IntArray, enough_s: float, weights_s: FloatArray
 ) -> None:
-    """Fill (G, G) ``weights_s`` with the bottleneck matchings of every two of the (G, D) groups.
+    """Fill (G, G) ``weights_s`` with the bottleneck matching of every two of the (G, D) groups.
 
-    Infinite where two groups share a device, by the (G,) bit masks, or where it exceeds ``enough_s``.
+    Infinite if two groups share a device, by the (G,) bit masks, or if it exceeds ``enough_s``.
     """
     n_replicas = groups.shape[1]
     reals = np.empty((n_replicas + 2, n_replicas))
@@ -40,9 +40,9 @@ def search_chains(
     depth: int,
     n_steps: int,
 ) -> int:
-    """Continue for ``n_steps``; returns the depth to continue from next time, or -1 when the search is complete.
+    """Continue for ``n_steps``. Return the depth to continue from next time, or -1 when the search is complete.
 
-    Of a chain and its reverse only the one that starts with the smaller index is visited.
+    A chain and its reverse cost the same. Only the one that starts with the smaller index is visited.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ def search_chains(
     dearer
         (G, G) for each group, all groups by ascending hop cost.
     at, chain
-        (S,) position of the search at each depth; zeros to begin with.
+        (S,) position of the search at each depth, initially zeros.
     best_chain, best_s
-        (S,) and (1,) the incumbent and its cost, or the cost to undercut.
+        (S,) and (1,) the incumbent and its cost, or the cost to beat.
     """
     n_groups, n_stages = len(cost_s), len(at)
     least_s = weights_s.min() if n_stages > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Which devices are eligible under a budget, compiled; ``segment_feasibility`` defines that and proves it."""
+"""Compute which devices are eligible under a budget, compiled. ``segment_feasibility`` defines and proves it."""
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,9 @@ Flags = npt.NDArray[np.bool_]
 def clear_unaffordable(
     group_s: FloatArray, nearest: IntArray, budget_s: float, n_replicas: int, eligible: Flags, allowed: Flags
 ) -> None:
-    """Clear in (N,) ``eligible`` devices, and in (N, N) ``allowed`` pairs, that no group within the budget can have.
+    """Clear (N,) ``eligible`` devices and (N, N) ``allowed`` pairs that cannot be in any group within the budget.
 
-    A pair can only share a group with D - 2 others that both are allowed with. Repeats until nothing changes.
+    A pair can only share a group with D - 2 others that are allowed with both. Repeats until nothing changes.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ def clear_ineligible(
     allowed: Flags,
     eligible: Flags,
 ) -> None:
-    """Clear in ``eligible`` devices that cannot be in ``length`` stages in a row with all hops below ``below_s``.
+    """Clear ``eligible`` devices that cannot be in ``length`` consecutive stages with all hops below ``below_s``.
 
-    Each member of a group there has a path of ``length`` devices of its own, within ``length - 1`` hops. So of the
-    partners nearest to a device, no more are in its group than have disjoint such paths in the union of their
-    neighbourhoods.
+    Each member of a group there has its own path of ``length`` devices within ``length - 1`` hops, and these paths are
+    disjoint. So a device's group can include its nearest partners only as long as the union of their neighbourhoods has
+    room for that many paths.
     """
     n = len(group_s)
     n_words = (n + 63) // 64
@@ -131,7 +131,7 @@ def clear_ineligible(
 
 @compiled
 def _ones(word: np.uint64) -> int:
-    """Number of bits set, counted in parallel: pairs, nibbles, bytes, their sum."""
+    """Return the number of bits set, counted in parallel: pairs, nibbles, bytes, then their sum."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)

@@ -1,4 +1,4 @@
-"""Who is there when: a row for each device, whose comings and goings are dragged, added and removed by hand."""
+"""When devices are online: one row per device. Arrivals and departures are dragged, added and removed by hand."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,26 +10,28 @@ from dtfm_lab.widgets.views.view import View
 
 
 class HoursView(View):
-    """Draws ``stays``. The page sends {"kind": "stays", "stays", "phase": "begin" | "move" | "end"} as an end of a stay
-    is dragged, {"kind": "toggle", "device", "time_s"} for a device that shall leave, or come, at a moment, and
-    {"kind": "remove", "stay", "leaves"} for a departure, or a coming, that shall not be.
+    """Displays ``stays`` and reports edits.
+
+    The page sends {"kind": "stays", "stays", "phase": "begin" | "move" | "end"} while an end of a stay is dragged. It
+    sends {"kind": "toggle", "device", "time_s"} to let a device leave or arrive at a moment, and {"kind": "remove",
+    "stay", "leaves"} to remove a departure or an arrival.
     """
 
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     stays = traitlets.List(traitlets.List()).tag(sync=True)
-    """[device, second in which it comes, second in which it leaves] of each stay, by device and time."""
+    """[device, arrival in seconds, departure in seconds] of each stay, by device and time."""
     end_s = traitlets.Float(0.0).tag(sync=True)
     in_s = traitlets.Float(3600.0).tag(sync=True)
-    """Seconds of a unit of the axis, ``unit``."""
+    """Seconds per ``unit`` of the axis."""
     unit = traitlets.Unicode("h").tag(sync=True)
     room = traitlets.List(traitlets.Int(), [0, 0]).tag(sync=True)
-    """Pixels at the left and the right of the axis of time."""
+    """Pixels to the left and right of the axis of time."""
     moment_s = traitlets.Float(-1.0).tag(sync=True)
-    """The second that is looked at; -1 for none. The page sets it, and whoever knows better."""
+    """The selected second, -1 for none. Set by the page or from Python."""
     said = traitlets.Unicode("").tag(sync=True)
-    """What is so at that moment."""
+    """Description of that moment."""
     chosen = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """Names of the devices that are selected elsewhere."""
+    """Names of the devices that are selected on the network."""
 
     def __init__(self, edit: Callable[[dict[str, Any]], None] = lambda _: None, **traits: Any) -> None:
         """``edit`` is called with what the page sends."""

@@ -1,5 +1,5 @@
-// A row for each device, a bar for each stay. Ends of bars are dragged; a double click lets a device leave there, or come.
-// What is pointed at is the moment that the network shows; a click keeps it.
+// One row per device, one bar per stay. Ends of bars can be dragged. A double click on a bar adds a departure, in a gap an
+// arrival. The network shows the moment under the pointer; a click keeps it.
 import { ticks, tickLabel } from "shared/axis.js";
 import { cleanUps, frame, h, onResize, onTraits, oncePerFrame, svg, targetOf } from "shared/dom.js";
 import { there } from "shared/there.js";
@@ -17,7 +17,7 @@ const EVERY_MS = 90; // between two messages of one gesture
 /** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  const root = frame("dtfm-hours", "Who is there when");
+  const root = frame("dtfm-hours", "When each device is online");
   root.removeAttribute("tabindex"); // its ends and the moment take the focus
   const said = h("div", { class: "dtfm-hours-said", role: "status" });
   const picture = svg("svg"),
@@ -119,7 +119,7 @@ function render({ model, el }) {
     const { device, leaves, t_s } = one,
       name = nameOf(one),
       x = xOf(t_s);
-    const words = `${model.get("devices")[device]} ${leaves ? "leaves" : "comes"}`;
+    const words = `${model.get("devices")[device]} ${leaves ? "leaves" : "arrives"}`;
     return svg(
       "g",
       {
@@ -138,7 +138,7 @@ function render({ model, el }) {
         onkeydown: (event) => onEndKey(event, one),
         onpointerdown: (event) => begin(event, one),
       },
-      svg("title", {}, `${words} at ${told(t_s)}: drag it, or Delete`),
+      svg("title", {}, `${words} at ${told(t_s)}: drag it, or press Delete to remove it`),
       svg("rect", { x: x - REACH_PX, y: device * row, width: 2 * REACH_PX, height: row }),
       svg("line", { x1: x, x2: x, y1: device * row + 1, y2: (device + 1) * row - 1 }),
     );
@@ -153,7 +153,7 @@ function render({ model, el }) {
         class: "dtfm-hours-moment",
         role: "slider",
         tabindex: "0",
-        "aria-label": "Moment that the network shows",
+        "aria-label": "Moment shown on the network",
         "aria-valuemin": 0,
         "aria-valuemax": end(),
         "aria-valuenow": Math.max(0, t_s),
@@ -247,7 +247,7 @@ function render({ model, el }) {
   /** @type {ReturnType<typeof setTimeout> | 0} */
   let looks = 0;
   /**
-   * Shows the network at a second, -1 for as it is planned; the kernel is told at most so often.
+   * Show the network at a second, -1 for as planned. The kernel gets at most one message per EVERY_MS.
    * @type {(t_s: number) => void}
    */
   function look(t_s) {

@@ -1,10 +1,10 @@
-// Stays of devices, of which one end is moved.
+// Stays of devices: move one end of a stay.
 /** @import { End, Stay } from "../types.d.ts" */
 
-const LEAST = 1 / 2000; // of the hours, that a stay lasts
+const LEAST = 1 / 2000; // minimum length of a stay, as a share of the hours
 
 /**
- * The stay with one end at another time, between its neighbours of the same device.
+ * Return the stay with one end at another time, limited by the neighbouring stays of the same device.
  * @type {(stays: Stay[], end: Pick<End, "index" | "device" | "leaves">, t_s: number, hours_s: number) => Stay}
  */
 export function moved(stays, { index, device, leaves }, t_s, hours_s) {
