@@ -121,8 +121,9 @@ Decorator = Callable[[Command], Command]
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="dtfm_lab", prog_name="dtfm-lab", hidden=True)  # so that the help fits 24 lines
+@click.help_option("-h", "--help", hidden=True)
 def cli() -> None:
-    """Plan, predict, run and compare decentralised training of foundation models."""
+    """Plan, predict, run and compare decentralised training of foundation models. See examples with COMMAND --help."""
 
 
 AUTO = "auto"
@@ -276,7 +277,7 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool
     as one dictionary, ``overrides``. Of a command that ``plans``, the help says which fields its planner chooses."""
     offered = {name: JOB[name] for name in names}
     flags = [option for name, option in offered.items() if name in FLAGS and name not in without]
-    may_choose = f"; {AUTO} where the planner may choose" if plans else ""
+    may_choose = f", or {AUTO} to let the planner choose" if plans else ""
 
     def decorate(command: Command) -> Command:
         @click.option(
@@ -284,7 +285,7 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool
             "settings",
             multiple=True,
             metavar="NAME=VALUE...",
-            help=f"Other fields of the job, such as dtype=bf16{may_choose}. Names: "
+            help=f"Set other fields of the job, such as dtype=bf16{may_choose}. Names: "
             f"{', '.join(name for name in offered if name not in FLAGS)}.",
         )
         @wraps(command)
@@ -320,7 +321,7 @@ def no_such_option(error: click.NoSuchOption) -> str:
     return error.format_message()
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
@@ -331,16 +332,18 @@ def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = Fal
     def decorate(command: Command) -> Command:
         @click.argument("topology")
         @click.option(
-            "--typical-prices", is_flag=True, help="Devices without a price have the typical one of their GPU."
+            "--typical-prices", is_flag=True, help="Give devices without a price the typical price of their GPU."
         )
-        @click.option("--job", "job_name", help="A job by name or a file. Without it: one of the network's size.")
+        @click.option("--job", "job_name", help="A job by name or file. By default one that suits the network's size.")
         @click.option(
             "--module",
             metavar="FILE.PY:FUNCTION",
-            help="Train a torch module of one's own: what the function makes, (module, data) or (module, data, loss).",
+            help="Plan for your own torch module. The function returns (module, data) or (module, data, loss).",
         )
         @click.option(
-            "--timed", is_flag=True, help="Share its FLOP by the seconds that its blocks take on this machine."
+            "--timed",
+            is_flag=True,
+            help="With --module: divide its FLOP among its blocks by their time on this machine.",
         )
         @job_fields(fields, plans=plans)
         @wraps(command)
@@ -398,18 +401,18 @@ def file_option(*names: str, help: str) -> Decorator:
     return click.option(*names, type=click.Path(dir_okay=False), callback=writable, help=help)
 
 
-output_option = file_option("-o", "--output", help="Write it to this file.")
+output_option = file_option("-o", "--output", help="Write the result to this file.")
 executor_option = click.option(
     "--executor",
     metavar="here|loky:N|threads:N|dask://HOST:PORT",
-    help="Where to compute: in this process alone, in N processes or threads here, or on workers of Dask.",
+    help="Where to compute: in this process only, in N processes or threads here, or on Dask workers.",
 )
 csv_option = file_option("--csv", help="Write the table to this file.")
 schedule_option = click.option(
     "--schedule",
     cls=_ListingOption,
     listed=schedules,
-    help="Pipeline schedule by name, or a .txt or .csv file; the job's own by default.",
+    help="Pipeline schedule: a name, or a .txt or .csv file. By default the job's schedule.",
 )
 
 
@@ -419,7 +422,11 @@ def simulation_options(command: Command) -> Command:
 
     @plan_argument
     @schedule_option
-    @click.option("--like", type=click.Path(), help="A measured trace: predict what it ran, from its profile.")
+    @click.option(
+        "--like",
+        type=click.Path(),
+        help="Predict what this measured trace ran, with the durations of its profile.",
+    )
     @gathered(SIMULATION, into="how")
     @job_fields((*OF_THE_JOB, "schedule"), without=["schedule"], plans=False)
     @wraps(command)

@@ -29,6 +29,7 @@ from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.run import Run
 
 FAULT = re.compile(r"(kill|pause|resume|slow)\s+(.+?)\s+at\s+(\d+)(?:\s+by\s+(\S+))?")
+FAULT_HELP = 'A fault to inject, such as "kill ada at 2" or "slow ada at 2 by 3"; repeat for more.'
 FAULT_WANTED = 'wanted such as "kill ada at 2", pause or resume, or "slow ada at 2 by 3"'
 
 
@@ -91,7 +92,7 @@ def shape(text: str) -> int | tuple[int, ...]:
 workers_option = click.option(
     "--workers",
     callback=lambda _context, _option, text: None if text is None else shape(text),
-    help="Run a part of PLAN on so many, or on 4x2: stages x pipelines.",
+    help="Run only part of PLAN: N workers, or STAGESxPIPELINES such as 4x2.",
 )
 
 
@@ -100,7 +101,7 @@ workers_option = click.option(
 @schedule_option
 @gathered(RUN, into="options")
 @workers_option
-@click.option("--fault", "faults", multiple=True, help='Such as "kill ada at 2"; may be given several times.')
+@click.option("--fault", "faults", multiple=True, help=FAULT_HELP)
 @file_option("--losses", help="Write the losses to this CSV file.")
 @output_option
 @json_option
@@ -114,7 +115,15 @@ def run(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Train under PLAN for real. Each stage and replica is a torch worker, links are as slow as drawn."""
+    """Train PLAN for real on this machine.
+
+    Starts one torch worker for each stage and replica. Messages between them take as long as the network's links say.
+    Prints the measured trace and the losses.
+
+    \b
+        dtfm-lab run plan.json --iterations 10 -o measured.json
+        dtfm-lab run plan.json --workers 4x2 --fault "kill ada at 2"
+    """
     disturbances = [Disturbance.read(text) for text in faults]
     whole = files.load_plan(plan_file)
     if (lacking := lab.memory(whole, schedule).advice) and not as_json:
@@ -143,13 +152,24 @@ def run(
 @click.argument("predicted", type=click.Path())
 @click.argument("measured", type=click.Path())
 @click.option(
-    "--refit", "plan_file", metavar="PLAN", type=click.Path(), help="Fit the links and computations of this plan."
+    "--refit",
+    "plan_file",
+    metavar="PLAN",
+    type=click.Path(),
+    help="Fit the links and computation times of this plan to the measurement.",
 )
 @file_option("-o", "--output", help="Write the refitted network to this file.")
 @json_option
 def compare(predicted: str, measured: str, plan_file: str | None, output: str | None, as_json: bool) -> None:
-    """Lay a PREDICTED trace beside a MEASURED one, or two plans. Of traces it says who is to blame for the error, and
-    since when; of plans what moved from the first to the second, and what that cost."""
+    """Compare a PREDICTED trace with a MEASURED one, or two plans.
+
+    For traces, shows which links and devices cause the prediction's error, and since when. For plans, shows what moved
+    from the first to the second, and what that cost.
+
+    \b
+        dtfm-lab compare predicted.json measured.json --refit plan.json -o refitted.yaml
+        dtfm-lab compare before.json after.json
+    """
     first, where = files.read_mapping(Path(predicted)), Path(predicted).name
     if "dtfm_plan" in first:
         if plan_file is not None or output is not None:

@@ -213,7 +213,7 @@ def row_progress(
 
         yield show
     if total is not None and done < total:
-        err.print(f"stopped; {done} of {total} {noun} are told")
+        err.print(f"stopped; {done} of {total} {noun} are shown")
 
 
 @contextmanager

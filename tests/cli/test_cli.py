@@ -345,7 +345,7 @@ def test_an_interrupted_sweep_keeps_its_rows(shell: Shell, plan_file: str, monke
 
     monkeypatch.setattr(runs, "sweep_points", interrupted)
     status, out, err = shell("simulate", "--sweep", plan_file, "--vary", "bandwidth=1,2,4", "--json")
-    assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are told\n")
+    assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are shown\n")
 
 
 def test_sensitivity_is_told_in_sentences(prints: Said, tells: Told, plan_file: str) -> None:
@@ -434,8 +434,8 @@ SUBJECTS = sorted(name for name in cli.cli.known if " " in name)
 
 def test_help_says_one_default_where_a_command_has_its_own(shell: Shell) -> None:
     worth = " ".join(shell("explain", "--worth", "--help")[1].split())
-    assert "4 steps of search without each unless told" in worth
-    assert "2 s without --steps" not in worth
+    assert "4 steps of search by default" in worth
+    assert "by default 2 s" not in worth
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

@@ -25,7 +25,7 @@ class StrategyKeywords(TypedDict, total=False):
     efficiency: float | None
     """Share of its peak that a device reaches; by GPU and shapes of products if none. More than 0 and at most 1."""
     queueing: str
-    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics. Default: nics."""
+    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics. Default: pairs."""
     systems: Asked
     """Systems by name, or with assumptions of one's own; all by default."""
     flags: str | None
