@@ -17,9 +17,9 @@ from dtfm_lab.domain.extension import extensions
 from dtfm_lab.files.workspaces import link_of, state_from_link
 
 FIRST = "00_tour.ipynb"
-"""The notebook that the lab opens."""
+"""Name of the notebook that the lab opens."""
 HAS_LESSONS = "course" in extensions()
-"""Lessons ask what the course answers: without it, their first cell would fail."""
+"""True if the course is installed. Lessons ask questions that the course checks; without it, their first cell fails."""
 
 
 @cli.command()
@@ -39,7 +39,7 @@ def doctor(as_json: bool) -> None:
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def open_lab(arguments: tuple[str, ...]) -> None:
-    """Replace this process by JupyterLab."""
+    """Replace this process with JupyterLab."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise MissingExtra("the lab needs jupyterlab, which is not installed: pip install 'dtfm_lab[lab]'")
     where = where_to_open(Path.cwd(), checkout=Path(__file__).parents[2]) if HAS_LESSONS else []
@@ -50,7 +50,10 @@ def open_lab(arguments: tuple[str, ...]) -> None:
 
 
 def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
-    """JupyterLab's options that open the first lesson, of the folder or else of the checkout, where it is there."""
+    """Return JupyterLab's options that open the first lesson.
+
+    The lesson is looked up in ``folder``, then in ``checkout``. Empty if neither has it.
+    """
     start = Path("notebooks") / FIRST
     if (folder / FIRST).exists():
         return [f"--LabApp.default_url=/lab/tree/{FIRST}"]
@@ -60,7 +63,7 @@ def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
 
 
 KERNELS = Path(__file__).with_name("jupyter")
-"""Jupyter's data folder with a kernel that loads the lab while it starts, so that no first cell waits for it."""
+"""Jupyter data folder with a kernel that loads the lab at its start, so that the first cell does not wait for it."""
 PORT_HELP = "Port to listen on, or one near it if it is taken."
 PORT = click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help=PORT_HELP)
 BROWSER = click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in a browser.")
@@ -107,7 +110,7 @@ def open_link(link: str, port: int, browser: bool) -> None:
 
 
 def _serve(network: str | None, link: str, ip: str, port: int, browser: bool, runs: int | None) -> None:
-    """Serve the app until interrupted; ``link`` comes after the address that is opened."""
+    """Serve the app until interrupted. ``link`` is appended to the address that is opened."""
     if importlib.util.find_spec("voila") is None:
         raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
     from dtfm_lab.cli import app

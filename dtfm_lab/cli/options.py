@@ -1,7 +1,7 @@
-"""The group of commands, and their options: made from fields of dataclasses, or shared by several commands.
+"""The group of commands and their options. Options are made from fields of dataclasses, or shared by several commands.
 
-Some commands are options of others, such as ``dtfm-lab explain --worth PLAN``. Such a subject is registered under both
-words, and keeps a function and options of its own.
+Some commands read as options of others, such as ``dtfm-lab explain --worth PLAN``. Such a subject is registered under
+both words. It has its own function and options.
 """
 
 import os
@@ -30,9 +30,9 @@ from dtfm_lab.simulation.variations import OF_THE_JOB
 
 
 class Commands(click.Group):
-    """The group of commands, which chooses a subject by its option, or by a word such as ``network from``.
+    """The group of commands. A subject is chosen by its option, or by a word as in ``network from``.
 
-    Commands of extensions are imported when they are called; the help shows the lines that their extension declares.
+    Commands of extensions are imported when they are called. The help shows the lines that their extension declares.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -40,17 +40,18 @@ class Commands(click.Group):
 
     @property
     def known(self) -> set[str]:
-        """Names of all commands and subjects, those of extensions too."""
+        """The names of all commands and subjects, including those of extensions."""
         return {*self.commands, *offered("commands")}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; of an extension's that has not been called, only its name and its line of help."""
+        """Return a command. An extension's command that has not been called yet has only its name and its line of
+        help."""
         if cmd_name in self.commands or (declared := offered("commands").get(cmd_name)) is None:
             return super().get_command(ctx, cmd_name)
         return click.Command(cmd_name, short_help=declared[1], hidden=not declared[1])
 
     def imported(self, name: str) -> click.Command | None:
-        """Return a command or a subject, imported if it is an extension's; None if there is none of this name."""
+        """Return a command or subject, imported if it is an extension's. None if no command has this name."""
         declared = offered("commands").get(name)
         if name not in self.commands and declared is not None:
             try:
@@ -79,9 +80,9 @@ class Commands(click.Group):
         return name, command, list(_spread(rest))
 
     def _offer_subjects(self, name: str, command: click.Command) -> None:
-        """Give a command the options that choose its subjects, once, and a list of all subjects below its help.
+        """Add the options that choose a command's subjects, once, and a list of all its subjects below its help.
 
-        The options are hidden: a subject has options of its own, so it reads as another command.
+        The options are hidden because a subject has its own options, so it reads as another command.
         """
         has = {option for parameter in command.params for option in parameter.opts}
         subjects = [each for each in sorted(self.known) if each.startswith(f"{name} ")]
@@ -100,11 +101,11 @@ class Commands(click.Group):
 
 
 LISTED_WIDTH = 76
-"""Characters of a line of subjects: a terminal's 80, less the indentation and a margin."""
+"""Characters per line of the list of subjects: the 80 of a terminal, minus indentation and a margin."""
 
 
 def _spread(words: Iterable[str]) -> Iterator[str]:
-    """``--set`` before each NAME=VALUE that follows one, because click takes one value an option."""
+    """Yield the words, with ``--set`` before each further NAME=VALUE. Click takes one value per option."""
     setting, previous = False, ""
     for word in words:
         follows = setting and "=" in word and not word.startswith("-")
@@ -127,11 +128,11 @@ def cli() -> None:
 
 
 AUTO = "auto"
-"""Value of an option that is left to the planner."""
+"""The value that leaves an option to the planner."""
 
 
 def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
-    """The options of a dataclass that are numbers, booleans or text, or may be given as text."""
+    """Return the options of a dataclass whose values are numbers, booleans or text, or can be given as text."""
     simple = (int, float, bool, str)
     return tuple(
         option
@@ -142,9 +143,9 @@ def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
 
 JOB = {option.name: option for option in options_of(JobChanges) if option.name != "name"}
 FLAGS = ("n_stages", "n_replicas", "global_batch", "microbatch", "seq_len", "adapters", "schedule")
-"""Fields of a job that have a flag of their own; all others are set by ``--set NAME=VALUE``."""
+"""Fields of a job that have their own flag. All others are set with ``--set NAME=VALUE``."""
 WORK = ("model", "seq_len", "adapters", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype")
-"""Fields of a job that say what is trained, and not how."""
+"""Fields of a job that say what is trained, not how."""
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PLANNING = command_line_options(PlanOptions)
 SEARCH = command_line_options(SearchBudget)
@@ -154,12 +155,12 @@ RUN = command_line_options(RunOptions)
 
 
 def with_help(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:
-    """The options, some with the help that is true of one command: it says more than the field's own, or otherwise."""
+    """Return the options, some with a help text for one command that replaces the field's own."""
     return tuple(replace(option, help=helps.get(option.name, option.help)) for option in options)
 
 
 def listing(what: str, names: Iterable[str]) -> type[click.Command]:
-    """A kind of command whose help names these; they are listed only then, because that loads plug-ins."""
+    """Return a class of command whose help lists these names. They are read only then, because that loads plug-ins."""
 
     class Listing(click.Command):
         def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -172,12 +173,13 @@ def listing(what: str, names: Iterable[str]) -> type[click.Command]:
 
 
 def completing(names: Iterable[str]) -> Callable[[Any, Any, str], list[str]]:
-    """What a shell completes to one of these names."""
+    """Return a function that completes what is typed in a shell to one of these names."""
     return lambda _context, _parameter, begun: [name for name in names if name.startswith(begun)]
 
 
 class _ListingOption(click.Option):
-    """An option whose help lists its choices, read only when help is printed because that may load plug-ins."""
+    """An option whose help lists its choices. They are read only when help is printed, because that may load
+    plug-ins."""
 
     def __init__(self, *names: Any, listed: Iterable[str] | None = None, **attributes: Any) -> None:
         super().__init__(*names, **attributes)
@@ -195,7 +197,7 @@ def _flag(option: Option) -> str:
 
 
 def click_option(option: Option, default: object = None) -> Decorator:
-    """The command-line option of a field; its value is None if it is not given."""
+    """Return the decorator that adds a field's command-line option. Its value is None if omitted."""
     flag, shown = _flag(option), option.default if default is None else default
     own: Any = option.type if option.type in (int, float) else None if option.type is bool else str
     return click.option(
@@ -211,9 +213,9 @@ def click_option(option: Option, default: object = None) -> Decorator:
 
 
 def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decorator:
-    """Decorator that passes the options that are given as one dictionary, in the keyword argument ``into``.
+    """Return a decorator that passes the given options as one dictionary, in the keyword argument ``into``.
 
-    ``defaults`` are values of this command for options that are not given, in place of the fields' defaults.
+    ``defaults`` are this command's values for omitted options. They replace the fields' defaults.
     """
     options = tuple(options)
 
@@ -233,7 +235,7 @@ def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decora
 
 
 def plain_value(text: str) -> str | int | float | bool:
-    """The text as a number or a boolean if it is one, else the text itself."""
+    """Return the text as a number or boolean if it is one, otherwise the text itself."""
     text = text.strip()
     for number in (int, float):
         with suppress(ValueError):
@@ -242,7 +244,7 @@ def plain_value(text: str) -> str | int | float | bool:
 
 
 def _field_value(option: Option, text: str) -> Any:
-    """The value of a job's field that a text on the command line stands for; the job checks it."""
+    """Return the value of a job's field that a text on the command line stands for. The job checks it."""
     left_open = option.may_be_none and (option.default is not None or option.field in LEFT_TO_PLANNERS)
     if text == AUTO and left_open:
         return None
@@ -252,9 +254,9 @@ def _field_value(option: Option, text: str) -> Any:
 
 
 def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
-    """Values by name of an option that is given as NAME=VALUE, or SYSTEM.NAME=VALUE, again and again.
+    """Return values by name from a repeated option, each given as NAME=VALUE or SYSTEM.NAME=VALUE.
 
-    Raises UsageError for what is none, and for a name that comes again.
+    Raises UsageError for any other text, and for a name that comes twice.
     """
     given: dict[str, str] = {}
     for text in texts:
@@ -269,12 +271,15 @@ def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
 
 
 PLANNERS = "; chosen by the planner"
-"""Begins what the help of a field says of one that is not given."""
+"""Marks the part of a field's help that is left out for commands that do not plan."""
 
 
 def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool = True) -> Decorator:
-    """Decorator: ``--set`` for these fields of a job, and flags for the most used of them but those ``without``, passed
-    as one dictionary, ``overrides``. Of a command that ``plans``, the help says which fields its planner chooses."""
+    """Return a decorator that adds ``--set`` for these fields of a job, and flags for the most used ones.
+
+    The values are passed as one dictionary, ``overrides``. Fields in ``without`` get no flag. If the command ``plans``,
+    the help says which fields its planner chooses.
+    """
     offered = {name: JOB[name] for name in names}
     flags = [option for name, option in offered.items() if name in FLAGS and name not in without]
     may_choose = f", or {AUTO} to let the planner choose" if plans else ""
@@ -313,7 +318,8 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool
 
 
 def no_such_option(error: click.NoSuchOption) -> str:
-    """The line for an option that a command does not have: for a field of the job, how ``--set`` names it."""
+    """Return the error line for an unknown option. If it is a field of the job, the line says how ``--set`` names
+    it."""
     name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
     takes = error.ctx is not None and any(each.name == "settings" for each in error.ctx.command.params)
     if takes and name in JOB:
@@ -326,8 +332,11 @@ plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
 def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = False) -> Decorator:
-    """Decorator: TOPOLOGY, --job and these fields of the job, passed as a Topology and a Job. Without --job the job is
-    that of the --start plan, or else the network's default job. ``notes``: those of the job's model are printed."""
+    """Return a decorator that adds TOPOLOGY, --job and these fields of the job, passed as a Topology and a Job.
+
+    Without --job, the job comes from the --start plan, or is the network's default job. With ``notes``, the notes of
+    the job's model are printed.
+    """
 
     def decorate(command: Command) -> Command:
         @click.argument("topology")
@@ -376,7 +385,10 @@ def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = Fal
 
 
 def _default_job(network: Topology) -> Job:
-    """The network's default job, its shape and micro-batch left open but where message sizes are given for a shape."""
+    """Return the network's default job with its shape and micro-batch left open.
+
+    A job that gives message sizes keeps its shape, because the sizes hold for that shape only.
+    """
     job = default_job(network)
     return job if job.given_gradient_bytes is not None else job.freed("n_stages", "n_replicas", "microbatch")
 
@@ -385,11 +397,11 @@ job_options = _job_options(JOB)
 placed_options = _job_options(JOB, plans=False)
 work_options = _job_options(WORK, notes=True)
 shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE], notes=True)
-"""For commands that plan the job on several networks, each in a shape of its own."""
+"""For commands that plan the job on several networks, each in a different shape."""
 
 
 def file_option(*names: str, help: str) -> Decorator:
-    """An option for a file to write. It is checked before the command runs, so that no result is computed in vain."""
+    """Return an option for a file to write. The path is checked before the command runs, so that no result is lost."""
 
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
         if path == "":
@@ -417,8 +429,11 @@ schedule_option = click.option(
 
 
 def simulation_options(command: Command) -> Command:
-    """Decorator: PLAN with its job's fields overridden, passed as a Plan, --schedule, and a dictionary of keywords of
-    ``lab.simulate``."""
+    """Decorator that adds PLAN, --schedule and the options of ``lab.simulate``.
+
+    The command gets a Plan with its job's fields overridden, the schedule, and a dictionary of keywords of
+    ``lab.simulate``.
+    """
 
     @plan_argument
     @schedule_option

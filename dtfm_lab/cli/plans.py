@@ -1,6 +1,4 @@
-"""Commands about plans: plan, evaluate, show and explain them, and the schemas of their files;
-seconds against dollars; worth.
-"""
+"""Commands about plans: find, evaluate, show and explain them, trade time against price, and print file schemas."""
 
 import json
 import math
@@ -65,9 +63,9 @@ SPEED_AND_PRICE = (
     "lower_bound_s",
 )
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
-"""Columns of a frontier that a terminal shows; --json has all of them, and the plans."""
+"""Columns of a frontier that a terminal shows. --json has all of them, and the plans."""
 FREED_SHARE = 0.25
-"""Share of a plan's search that another, with all open that its job names, may take in addition."""
+"""Additional search for a plan with all the job's pinned fields open, as a share of the first search."""
 
 
 def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:
@@ -208,7 +206,7 @@ def explain(plan_file: str, device: str | None, as_json: bool) -> None:
 
 
 def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> None:
-    """Print what changed from one plan to another, each a plan or its file."""
+    """Print what changed from one plan to another. Each is a plan or a plan file."""
     difference = lab.compare(before, after)
     if as_json:
         return print_json(difference.summary())
@@ -254,7 +252,7 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
 
 
 def _whole_numbers(text: str) -> list[int]:
-    """Numbers in a list with commas; raises UsageError for anything else."""
+    """Return the whole numbers in a comma-separated list. Raises UsageError for anything else."""
     try:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
@@ -288,7 +286,7 @@ def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
 
 
 def _report_freed(plan: Plan, budget: PlanOptions) -> None:
-    """Say what the plan's job names, and what a shorter search finds where that is open."""
+    """Print which fields the job pins, and what a shorter search finds if they are open."""
     seconds = DEFAULT_SECONDS if budget.steps is None and budget.seconds is None else budget.seconds
     shorter = replace(
         budget,

@@ -1,4 +1,5 @@
-"""Commands that simulate: one iteration, a sweep of settings, the sensitivity to links and devices; and schedules."""
+"""Commands that simulate: one iteration, a sweep of settings, and the sensitivity to links and devices. Also prints
+schedules."""
 
 from typing import Any
 
@@ -39,9 +40,9 @@ SHOWN = (
     "peak_memory_bytes",
     "fits",
 )
-"""Columns of a sweep that a terminal shows; --json has all of them."""
+"""Columns of a sweep that a terminal shows. --json has all of them."""
 GAINS_SHOWN = 12
-"""Improvements shown in a terminal; --json has all of them."""
+"""Number of improvements that a terminal shows. --json has all of them."""
 
 
 @cli.command()

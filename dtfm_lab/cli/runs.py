@@ -1,4 +1,4 @@
-"""Commands of real runs: run a plan, and compare traces."""
+"""Commands about real runs: run a plan, and compare traces or plans."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAULT_WANTED = 'wanted such as "kill ada at 2", pause or resume, or "slow ada at
 
 @dataclass
 class Disturbance:
-    """A fault: a command to a device when an iteration begins."""
+    """A fault to inject: a command for one device at the start of an iteration."""
 
     command: str
     device: str
@@ -73,7 +73,8 @@ class Disturbance:
 
 
 def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
-    """Apply the faults that are due: one at iteration i is due when iteration i - 1 is done, or when the run begins."""
+    """Apply the faults that are due. A fault at iteration i is due when iteration i - 1 is done, or when the run
+    starts."""
     begins = {"profile": run.spec.first_iteration, "iteration": event.get("iteration", 0) + 1}.get(event["event"])
     for fault in faults:
         if fault.iteration == begins and not fault.done and run.running:
@@ -82,7 +83,7 @@ def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
 
 
 def shape(text: str) -> int | tuple[int, ...]:
-    """``workers`` of a run from text: a count (``8``), or stages and pipelines (``4x2``)."""
+    """Return ``workers`` of a run from text: a count (``8``), or stages and pipelines (``4x2``)."""
     if re.fullmatch(r"\d+(x\d+)?", text) is None:
         raise LabError(f"workers is {text!r}; wanted a count such as 8, or stages and pipelines such as 4x2")
     counts = tuple(map(int, text.split("x")))

@@ -1,7 +1,7 @@
 """Arguments that functions of the lab share: plans and schedules by name or file, and keywords, each defined once.
 
-Each dataclass here is decorated onto the function that takes its fields as keywords. So a misspelt keyword is refused,
-and ``help`` and Tab list them all. Editors and type checkers read the same keywords in ``keywords.py``.
+Each dataclass here decorates the function that takes its fields as keywords. A misspelt keyword is then refused, and
+``help`` and Tab list all keywords. Editors and type checkers read the same keywords in ``keywords.py``.
 """
 
 import os
@@ -29,7 +29,7 @@ from dtfm_lab.simulation.task_runner import received
 T = TypeVar("T")
 
 AnySchedule = str | os.PathLike[str] | Schedule
-"""A schedule by name, as the path of a file (.txt, or torch's .csv), or as a Schedule."""
+"""A schedule: a name, the path of a file (.txt, or torch's .csv), or a Schedule."""
 Progress = Callable[[Any], None]
 QUEUEING_OPTION = Option(
     help="Which messages wait for each other: those in one direction between two devices "
@@ -51,7 +51,7 @@ class SearchBudget:
     planner: Annotated[
         str,
         Option(
-            help="Planner that searches. All but evolutionary place devices by communication cost alone.",
+            help="Planner that searches. All except evolutionary place devices by communication cost alone.",
             choices=planners,
         ),
     ] = "evolutionary"
@@ -73,7 +73,7 @@ class SearchBudget:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(SearchBudget):
-    """What a planner minimises, under which limits, and how it searches."""
+    """What a planner minimises, within which limits, and how it searches."""
 
     objective: Annotated[
         str | None,
@@ -116,7 +116,7 @@ class SpreadOptions(SearchOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierBudget(SearchBudget):
-    """How a frontier of seconds and dollars is searched."""
+    """How to search for a frontier of time and price, and for how long."""
 
     steps: Annotated[
         int | None,
@@ -167,7 +167,7 @@ class SimulationOptions:
 
 
 def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
-    """The plan itself, or the plan of a file. Raises PlanError if it is neither a Plan nor a path."""
+    """Return the plan itself, or the plan in a file. Raises PlanError if it is neither a Plan nor a path."""
     if isinstance(plan, Plan):
         return plan
     if not isinstance(plan, str | os.PathLike):
@@ -178,7 +178,10 @@ def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
 
 
 def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan | Topology:
-    """A plan or a network itself, the plan of a file, or a network by name or file. Raises PlanError for others."""
+    """Return a plan or network itself, the plan in a file, or a network by name or file.
+
+    Raises PlanError for anything else.
+    """
     if isinstance(given, Plan | Topology):
         return given
     if not isinstance(given, str | os.PathLike):
@@ -191,12 +194,12 @@ def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan 
 
 
 def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
-    """The schedule of a file; any other value unchanged."""
+    """Return the schedule in a file. Any other value is returned unchanged."""
     if isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS)):
         return load_schedule(schedule)
     return schedule
 
 
 def newest_of(results: Iterator[T], progress: Progress | None) -> T:
-    """The last of results that grow, of which a stream has one at least; see ``received``."""
+    """Return the last of a stream of growing results. The stream has at least one; see ``received``."""
     return received(results, progress, newest=1)[-1]
