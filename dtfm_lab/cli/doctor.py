@@ -128,7 +128,7 @@ def probed_libraries() -> dict[str, Any]:
         return dict(json.loads(probe.stdout))
     except subprocess.TimeoutExpired:
         why = f"no answer within {PROBE_S:.0f} s"
-    except ValueError:  # it printed no JSON: it died
+    except ValueError:  # it printed no JSON, so it crashed
         lines = probe.stderr.strip().splitlines()
         why = lines[-1] if lines else f"the process that loaded it ended with status {probe.returncode}"
     return {
@@ -175,7 +175,7 @@ def _torch_advice(facts: Facts) -> list[str]:
         return []
     if fits is None:
         return [
-            f"driver {gpus[0]['driver']} is older than CUDA 12 wants: update it to {OLDEST_DRIVER[12]} or newer, "
+            f"driver {gpus[0]['driver']} is too old for CUDA 12: update it to {OLDEST_DRIVER[12]} or newer, "
             f"{OLDEST_DRIVER[13]} for CUDA 13; until then runs are on the CPU"
         ]
     if torch["cuda"] is None:
@@ -190,8 +190,8 @@ def _torch_advice(facts: Facts) -> list[str]:
 def _cupy_advice(facts: Facts) -> list[str]:
     torch, cupy, several = facts["torch"], facts["cupy"], facts["cupy_distributions"]
     if not facts["gpus"] or not torch or not torch.get("cuda"):
-        return []  # CuPy is of no use without a GPU, and its build must fit torch's
-    # where torch's own build is to be changed, CuPy's must fit the new one
+        return []  # CuPy is useless without a GPU, and its build must fit torch's
+    # if torch's build must change, CuPy has to fit the new one
     fits = min(_major(torch["cuda"]), fitting_cuda(facts) or 0)
     if fits not in TORCH:
         return []
@@ -200,11 +200,11 @@ def _cupy_advice(facts: Facts) -> list[str]:
     if len(several) > 1:
         return [f"CuPy is installed {len(several)} times, as {', '.join(several)}, in one place: {anew}"]
     if cupy is None:
-        return [f"CuPy is not installed; it codes messages in one pass: {wanted}"]
+        return [f"CuPy is not installed; it compresses messages in one pass: {wanted}"]
     if "error" in cupy:
         return [f"CuPy does not load ({cupy['error']}): {anew}"]
     if _major(cupy["cuda"]) != fits:
-        return [f"CuPy is built for CUDA {cupy['cuda']}, torch is to be for CUDA {fits}, and they share memory: {anew}"]
+        return [f"CuPy is built for CUDA {cupy['cuda']}, but it shares memory with torch for CUDA {fits}: {anew}"]
     if not cupy["compiles"]:
         return [f"CuPy finds no NVRTC to compile kernels with: pip install 'cupy-cuda{fits}x[ctk]'"]
     return []
@@ -219,16 +219,16 @@ def _machine_advice(facts: Facts) -> list[str]:
     found = []
     if facts["cores"] < USUAL_WORKERS:
         found.append(
-            f"{facts['cores']} core{'s' if facts['cores'] > 1 else ''}: more workers than that share them; "
-            "clock='virtual' counts each worker's own time and does not mind, clock='real' does"
+            f"{facts['cores']} core{'s' if facts['cores'] > 1 else ''}: more workers than that share them. "
+            "clock='virtual' counts only each worker's own CPU time; clock='real' also counts waiting"
         )
     if facts["free_memory_bytes"] < COMFORTABLE_BYTES:
         found.append(
-            f"{facts['free_memory_bytes'] / 2**30:.1f} GiB of memory are free, {USUAL_WORKERS} workers want some "
-            f"{COMFORTABLE_BYTES / 2**30:.0f}: fewer stages or replicas"
+            f"{facts['free_memory_bytes'] / 2**30:.1f} GiB of memory are free, and {USUAL_WORKERS} workers need about "
+            f"{COMFORTABLE_BYTES / 2**30:.0f} GiB: use fewer stages or replicas"
         )
     if facts["system"] == "Windows":
-        found.append("workers need what Windows lacks: use WSL")
+        found.append("workers do not run on Windows itself: use WSL")
     return found
 
 
@@ -239,8 +239,8 @@ def _gpu_advice(facts: Facts) -> list[str]:
         return []
     n = torch["gpus"]
     return [
-        f"runs_on='cuda' puts workers on {'the GPU' if n == 1 else f'{n} GPUs in turn'}; where several share one they "
-        f"take turns, under clock='virtual' or 'paced'; clock='real' has {'one worker' if n == 1 else f'{n} workers'}"
+        f"runs_on='cuda' puts workers on {'the GPU' if n == 1 else f'{n} GPUs'}. Workers that share a GPU take turns, "
+        f"with clock='virtual' or 'paced'; clock='real' allows {'one worker' if n == 1 else f'{n} workers'}"
     ]
 
 
@@ -249,14 +249,14 @@ def _hidden_gpu_advice(facts: Facts) -> str:
     if hidden is not None:
         return f"torch sees no GPU, because CUDA_VISIBLE_DEVICES is {hidden!r}: unset CUDA_VISIBLE_DEVICES"
     return (
-        "torch sees no GPU, though it and the driver fit: in a container, start it with its GPUs "
-        "(docker run --gpus all); after an update of the driver, restart the machine"
+        "torch sees no GPU, although it fits the driver: start a container with its GPUs (docker run --gpus all); "
+        "after a driver update, restart the machine"
     )
 
 
 def _why_not_13(facts: Facts) -> str:
     if old := _too_old_for_13(facts):
-        return f"which has left {old} behind"
+        return f"which no longer supports {old}"
     return f"for which driver {facts['gpus'][0]['driver']} is too old ({OLDEST_DRIVER[13]} or newer would do)"
 
 

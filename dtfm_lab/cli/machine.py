@@ -89,7 +89,7 @@ def serve_app(network: str | None, ip: str, port: int, browser: bool, runs: int 
         dtfm-lab lab --app --ip 0.0.0.0 --no-browser   # for others, too
     """
     if network is not None:
-        lab.load_topology(network)  # so that a mistake is reported here and not on the page
+        lab.load_topology(network)  # so that an unknown name is reported here, not on the page
     _serve(network, "", ip, port, browser, runs)
 
 

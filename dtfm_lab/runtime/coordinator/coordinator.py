@@ -1,13 +1,14 @@
-"""A run from its first connection to its last iteration: keeps the workers in step and recovers from their loss.
+"""A run from its first connection to its last iteration: keeps the workers in step and recovers from losing them.
 
-An iteration counts once every worker has finished it. Where a worker is lost before that, the others return to the
-beginning of that iteration, a replacement gets its state from a replica (or all workers read a checkpoint), and the
-iteration is repeated: losses are those of an undisturbed run.
+An iteration counts once every worker has finished it. If a worker is lost before that, the others return to the
+beginning of the iteration. A replacement gets its state from a replica, or all workers read a checkpoint. Then the
+iteration is repeated, so the losses are those of an undisturbed run.
 
-A device that has left for good is not replaced: a new plan is waited for. It may come at any time, and is followed
-between two iterations, or in place of one that was broken off: one replica of each stage writes its state, workers
-whose devices are in both plans take their new places, others end or are started, all are calibrated anew, and read it.
-Where it is the same plan without those who left, whose work others share, all keep their stages and the calibration.
+A device that has left for good is not replaced: the run waits for a new plan. A new plan may come at any time. The run
+follows it between two iterations, or instead of an interrupted one. One replica of each stage writes its state. Workers
+whose devices are in both plans take their new places; others end or are started. All are calibrated again, and read the
+state. If the new plan is the same without the devices that left, whose work others take over, the remaining workers
+keep their stages and the calibration.
 """
 
 import time
@@ -42,42 +43,44 @@ from dtfm_lab.runtime.protocol.processes import CommandReader, emit, warn
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
-"""Time between the order to begin an iteration and its moment 0."""
+"""Seconds from the order to begin an iteration to its moment 0."""
 PROMPT = "It is a truth "
-"""The text that a model trained on the lab's own text is asked to continue."""
+"""The prompt for a model trained on the lab's own text."""
 MOST_LOSSES = 3
-"""The run fails when one device is lost more often than this in one iteration."""
+"""Maximum number of times that one device may be lost in one iteration. The run fails at the next loss."""
 FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
-"""Numbers that no training iteration has: calibrations count upwards from the first, evaluations downwards."""
+"""Iteration numbers that training never uses. Calibrations count upwards from the first, evaluations downwards from the
+second."""
 
 
 class Coordinator:
-    """One run: ``run`` carries it out, and ``end`` leaves no process behind."""
+    """One run. ``run`` carries it out, and ``end`` leaves no process behind."""
 
     def __init__(self, spec: RunSpec, commands: CommandReader, start_worker: StartWorker) -> None:
         self._spec = spec
         self._checkpoints = CheckpointPolicy(spec)
         self._done = spec.first_iteration
-        """Number of iterations that are done, those before a resumed checkpoint included."""
+        """Number of iterations done, including those before a resumed checkpoint."""
         self._losses: list[float] = []
         self._measured: dict[Work, MeasuredDurations] = {}
         self._calibration: RunCalibration | None = None
         self._calibrated_s: list[float] = []
-        """Seconds of each calibration iteration that counts and synchronises."""
+        """Seconds of each calibration iteration that is counted and synchronises."""
         self._train_orders: dict[int, orders.Train] | None = None
-        """By rank, the order to build the stages that are trained; None before the calibration is over."""
+        """By rank, the order to build the stages that are trained. None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
-        """Ranks whose new worker has no state yet: how the one before was lost, and when."""
+        """Ranks whose new worker has no state yet: how the previous worker was lost, and when."""
         self._handed: Recovery | None = None
-        """What all read until the first iteration under a new plan is done."""
+        """The state that all workers read until the first iteration under a new plan is done."""
         self._span_rows: list[list[Any]] = []
-        """The spans of this iteration, where they are replayed before they are emitted."""
+        """The spans of this iteration, if they are replayed before they are emitted."""
         self._n_losses: Counter[tuple[int | None, int]] = Counter()
-        """How often each (rank, iteration) was lost; rank None counts broken connections."""
+        """How often each (rank, iteration) was lost. Rank None counts broken connections."""
         self._late_messages = self._overruns = self._n_evaluations = 0
         self._time_scale = 1.0
         self._moment_s = self._ready_s = 0.0
-        """Moment 0 of the last iteration; since when the next could have begun: what is between is told with it."""
+        """Moment 0 of the last iteration, and the time from which the next could have begun. The gap is reported
+        with it."""
         self._pool = WorkerPool(
             spec, commands, start_worker, self._checkpoints, self._is_replaceable, self._collect_spans
         )
@@ -124,7 +127,7 @@ class Coordinator:
             self._until_done(partial(self._generate_text, done))
 
     def _until_done(self, phase: Callable[[], Any]) -> Any:
-        """Return the result of ``phase``, which is repeated after every loss of workers."""
+        """Return the result of ``phase``. It is repeated after every loss of workers."""
         lost: WorkersLost | None = None
         while True:
             try:
@@ -148,7 +151,7 @@ class Coordinator:
             self._pool.slow(*self._spec.slow_worker)
 
     def _calibrate(self) -> dict[Work, MeasuredDurations]:
-        """Run iterations on copies of the stages; return what each computation took."""
+        """Run iterations on copies of the stages, and return the durations of each computation."""
         n_counted, counted_s, number, warm_ups = 0, 0.0, FIRST_CALIBRATION, WARM_UPS
         self._calibrated_s.clear()
         while n_counted < MOST and (n_counted < FEWEST or counted_s < LONG_S):
@@ -170,7 +173,7 @@ class Coordinator:
         }
 
     def _tell_calibration(self, calibration: RunCalibration) -> dict[int, orders.Train]:
-        """Tell the expected durations and the time scale; returns the orders by which workers build the stages."""
+        """Report the expected durations and the time scale. Return the orders with which workers build the stages."""
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
         emit("profile", rows=calibration.profile, **of_run)
         self._time_scale, self._train_orders = calibration.time_scale, train_orders(self._spec, calibration)
@@ -225,7 +228,7 @@ class Coordinator:
             emit("checkpoint", iteration=done, folder=str(folder))
 
     def _generate_text(self, done: int) -> None:
-        """Let one worker generate text with the trained model."""
+        """Make one worker generate text with the trained model."""
         newest = self._checkpoints.newest
         if self._done != done or newest is None or newest[0] != done:
             return
@@ -234,7 +237,7 @@ class Coordinator:
         emit("text", prompt=prompt, text=answers[0]["text"])
 
     def _next_moment_s(self) -> float:
-        """Moment 0 of the iteration that is ordered now."""
+        """Return moment 0 of the iteration that is ordered now."""
         # an order takes its time to arrive: moment 0 is later by as much for all workers
         head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
         self._moment_s = time.monotonic() + head_start_s
@@ -256,7 +259,7 @@ class Coordinator:
         return find_recovery(self._spec, lost, self._done, self._checkpoints.newest)
 
     def _replace(self, lost: dict[int, str]) -> None:
-        """Start new workers for the lost ones, and bring all to a state from which the run can go on."""
+        """Start new workers for the lost ones, and bring all workers to a state from which the run can continue."""
         pool = self._pool
         for rank, how in lost.items():
             emit("lost", device=pool.device(rank), iteration=self._done, how=how, gone=rank in pool.gone)
@@ -282,7 +285,7 @@ class Coordinator:
         self._join()
 
     def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
-        """Return how to go on without the memory of these ranks; None before training. Raises RunFailed."""
+        """Return how to continue without the memory of these ranks, or None before training. Raises RunFailed."""
         if self._train_orders is None:
             return None
         damaged: list[str] = []
@@ -299,7 +302,7 @@ class Coordinator:
         return found
 
     def _join(self) -> None:
-        """Make all connections anew; once training has begun, bring every worker's state to one version."""
+        """Make all connections again. Once training has begun, also bring every worker's state to one version."""
         pool = self._pool
         pool.epoch += 1
         pool.wait_until_listening()
@@ -329,7 +332,7 @@ class Coordinator:
         self._report_recovered(set(self._without_state), found)
 
     def _follow(self) -> None:
-        """Go on by the new plan, from the newest state that is left."""
+        """Continue with the new plan, from the newest state that is left."""
         pool, before, began_s = self._pool, self._spec, time.monotonic()
         assert pool.new_plan is not None, "it was sent"
         command, pool.new_plan = pool.new_plan, None
@@ -369,7 +372,8 @@ class Coordinator:
         emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
 
     def _state_for_all(self, *, from_checkpoint: bool) -> Recovery:
-        """What all workers of a new plan read: what the living have, else the newest checkpoint, if there is one."""
+        """Return the state that all workers of a new plan read: what the live workers hold, or the newest
+        checkpoint, if any."""
         if not from_checkpoint:
             folder = self._pool.hand_over(self._checkpoints.hand_over_folder, self._done, self._without_state)
             if folder is not None:
@@ -379,7 +383,7 @@ class Coordinator:
         return Recovery(self._spec.first_iteration) if newest is None else Recovery(newest[0], checkpoint=newest[1])
 
     def _keep_calibration(self) -> None:
-        """Go on with what was measured of those who are left."""
+        """Continue with the measured durations of the remaining workers."""
         n, workers = self._spec.plan.job.n_stages, set(self._spec.workers)
         left = {work: took for work, took in self._measured.items() if (work[0] % n, work[1]) in workers}
         self._pool.limits.calibrated(left)
