@@ -93,7 +93,7 @@ def calibrate(
 
     ``iterations_s``: seconds that whole calibration iterations took.
     """
-    # Replicas of a stage compute the same on the same machine, so their mean is steadier than each of them.
+    # Replicas of a stage compute the same on the same machine, so their mean is steadier than each duration.
     alike: dict[Work, list[float]] = defaultdict(list)
     group = {key: key if key[2] in UNEQUAL else (key[0], -1, key[2]) for key in measured}
     for key, figures in measured.items():
@@ -105,7 +105,7 @@ def calibrate(
         if spec.clock == "virtual":
             return RunCalibration(rows, 1.0, 0, compute_spread=SPREAD_UNDER_LOAD * waiting)
         n, spread = len(iterations_s), 0.0
-        if n > 1 and min(iterations_s) > 0:  # of one more iteration like these
+        if n > 1 and min(iterations_s) > 0:  # spread of the next iteration, predicted from these
             spread = float(np.std(np.log(iterations_s), ddof=1)) * (1 + 1 / n) ** 0.5
         return RunCalibration(rows, 1.0, 0, _message_s(spec, rows, iterations_s), spread)
     seconds = _device_seconds(spec, seconds)

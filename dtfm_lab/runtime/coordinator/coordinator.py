@@ -95,7 +95,7 @@ class Coordinator:
         emit("ready", workers=len(self._spec.workers), torch=pool.workers[0].torch_version)
         self._calibrate_and_build()
         answers: list[Answer] = []
-        while self._done < last or not answers:  # a loss after the last iteration may take the run back
+        while self._done < last or not answers:  # losing a worker after the last iteration may set the run back
             while self._done < last:
                 self._train_iteration(last)
             pool.phase = "while leaving"
@@ -202,7 +202,7 @@ class Coordinator:
         self._handed = None
 
     def _evaluate(self, done: int) -> None:
-        if self._done != done:  # a loss took the run back, and the evaluation will be due again
+        if self._done != done:  # a lost worker set the run back, and the evaluation will be due again
             return
         self._n_evaluations += 1
         answers = self._pool.order_all(orders.Evaluate(number=FIRST_EVALUATION - self._n_evaluations))
@@ -221,7 +221,7 @@ class Coordinator:
                     digests |= answer.get("digests", {})
                 if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
                     raise FileError(unwritten[0])
-        except FileError as error:  # what was trained is worth more than the folder
+        except FileError as error:  # a folder that cannot be written must not end the training
             warn(f"no checkpoint after iteration {done - 1}, training goes on: {error}")
             return
         if self._spec.checkpoint_folder is not None:
@@ -238,7 +238,7 @@ class Coordinator:
 
     def _next_moment_s(self) -> float:
         """Return moment 0 of the iteration that is ordered now."""
-        # an order takes its time to arrive: moment 0 is later by as much for all workers
+        # an order takes time to arrive, so moment 0 is later by the longest round trip
         head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
         self._moment_s = time.monotonic() + head_start_s
         return self._moment_s
@@ -279,7 +279,7 @@ class Coordinator:
         for rank, how in lost.items():
             self._without_state[rank] = how, time.monotonic()
             pool.replace(rank)
-        if not lost:  # no ``recovered`` will say that what was measured of this iteration is void
+        if not lost:  # no ``recovered`` event will say that this iteration's measurements are void
             report = f"connections between workers broke {pool.phase} ({pool.connection_error}) and were made again"
             emit("reconnected", iteration=self._done, message=report)
         self._join()
@@ -325,7 +325,7 @@ class Coordinator:
         }
         try:
             pool.order_each(orders.Join, each.__getitem__)
-        except WorkersLost as loss:  # workers that answered have their state
+        except WorkersLost as loss:  # workers that answered have their state already
             self._report_recovered(self._without_state.keys() & loss.answered, found)
             raise
         pool.send_slowdowns_again(self._without_state)
@@ -363,7 +363,7 @@ class Coordinator:
         if not shares:
             self._calibrate_and_build()
             if self._handed is not None:
-                self._until_done(self._join)  # and read it
+                self._until_done(self._join)  # all read the state
         paced = self._time_scale if spec.clock == "paced" else 0.0
         left_s = command["pause_s"] * paced - (time.monotonic() - began_s)
         if left_s > 0:

@@ -45,7 +45,7 @@ def find_recovery(
     optimizer states. In both cases only a checkpoint leads to the same losses.
     """
     if done == spec.first_iteration:
-        return Recovery(done)  # every worker makes the first state by itself, from the seed or the resumed checkpoint
+        return Recovery(done)  # each worker makes the first state from the seed or the resumed checkpoint
     if not lost or not _why_alone(spec):
         donors = {rank: _living_peer(spec, rank, lost) for rank in lost}
         if all(donor is not None for donor in donors.values()):
@@ -166,7 +166,9 @@ class CheckpointPolicy:
         while self._states:
             _, folder = self._states[-1]
             try:
-                if not Path(folder).name.startswith(HANDED):  # it has no description, and lives for a moment
+                if not Path(folder).name.startswith(
+                    HANDED
+                ):  # a handed-over folder has no description, and is short-lived
                     checkpoint_folders.read(Path(folder))
                 break
             except FileError as error:

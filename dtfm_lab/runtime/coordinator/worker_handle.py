@@ -95,7 +95,7 @@ class WorkLimits:
         computes = progress.computes or (not progress.at and do in OF_COMPUTATIONS)
         if computes and self._computing_s is not None:
             return self._computing_s[rank]
-        if do == Write.do:  # text, a model's forward for each byte
+        if do == Write.do:  # text takes one forward pass per byte
             return UNKNOWN_S + self._spec.sample_bytes
         return UNKNOWN_S
 

@@ -89,7 +89,7 @@ class WorkerPool:
         Raises WorkersLost and RunFailed.
         """
         for rank, worker in self.workers.items():
-            with contextlib.suppress(OSError):  # a worker that is gone is detected while gathering
+            with contextlib.suppress(OSError):  # _gather detects a worker that is gone
                 worker.order(order_of(rank), self.epoch)
         return self._gather(kind.do)
 
@@ -110,7 +110,7 @@ class WorkerPool:
         until_s = time.monotonic() + TIMEOUT_S
         while self.new_plan is None:
             if time.monotonic() > until_s:
-                raise RunFailed(f"{names} left {self.phase}, and no plan without followed within {TIMEOUT_S:.0f} s")
+                raise RunFailed(f"{names} left {self.phase}, and no plan without it followed within {TIMEOUT_S:.0f} s")
             self._receive()
 
     def hand_over(self, folder: Callable[[], Path], done: int, stateless: Collection[int]) -> str | None:
@@ -256,7 +256,7 @@ class WorkerPool:
 
     def _receive(self, most_s: float = CHECK_EVERY_S) -> list[tuple[WorkerHandle, Answer]]:
         """Wait up to CHECK_EVERY_S for messages and return them. Also carry out the client's commands."""
-        self._carry_out(self._commands.complete())  # these may have come in one piece with an earlier line
+        self._carry_out(self._commands.complete())  # they may have arrived together with an earlier line
         self._send_slowdowns()
         active: dict[Any, WorkerHandle] = {one.connection: one for one in self.workers.values() if one.is_open}
         sentinels = [worker.process.sentinel for worker in self.workers.values() if worker.process is not None]
