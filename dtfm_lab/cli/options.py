@@ -93,7 +93,7 @@ class Commands(click.Group):
         if subjects:
             ctx, formatter = click.Context(self), click.HelpFormatter(width=LISTED_WIDTH)
             chosen = [(each, found) for each in subjects if (found := self.get_command(ctx, each))]
-            formatter.write("More, each with options of its own (add --help):\n")
+            formatter.write("More, each with its own options (add --help):\n")
             formatter.indent()
             lines = [(f"dtfm-lab {each}", found.get_short_help_str(1000)) for each, found in chosen if not found.hidden]
             formatter.write_dl(lines, col_max=40)

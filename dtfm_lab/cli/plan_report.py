@@ -51,7 +51,7 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
     for line in _headlines(plan, says_bound=not explained):
         out.print(line)
     if held is not None and not held.fits:
-        out.print(f"it fits {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
+        out.print(f"it fits on {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
     if trace is not None:
         out.print(worth_of(trace))
     cost, blocks = plan.cost, plan.blocks_per_stage
@@ -86,8 +86,8 @@ def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
     if job.model is not None:
         counts = sorted(set(job.microbatch_counts), reverse=True)
         shares = str(counts[0]) if len(counts) == 1 else ", ".join(map(str, job.microbatch_counts))
-        ahead = "" if job.warmups is None else f" ({', '.join(map(str, job.warmups))} forwards ahead)"
-        shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} a pipeline"
+        ahead = "" if job.warmups is None else f" ({', '.join(map(str, job.warmups))} warm-up passes)"
+        shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} per pipeline"
         shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
     yield from () if job.model is None else job.model.notes

@@ -124,7 +124,7 @@ def sweep(
         settings[name] = [plain_value(value) for value in values.split(",") if value.strip()]
 
     def described(point: SweepPoint) -> str:
-        duration = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
+        duration = format_s(point.outcome.iteration_s) if point.outcome is not None else "impossible"
         return f"{', '.join(f'{what} {value}' for what, value in point.settings.items())}: {duration}"
 
     with row_progress("sweep", described, "points") as show:
@@ -149,7 +149,7 @@ def sweep(
     for error, rows in table[table["error"] != ""].groupby("error", sort=False):
         first = ", ".join(f"{name} {rows[name].iloc[0]}" for name in names)
         such = ", such as" if len(rows) > 1 else ":"
-        out.print(f"{counted(len(rows), 'point')} cannot be{such} {first}: {error}")
+        out.print(f"{counted(len(rows), 'point')} cannot be computed{such} {first}: {error}")
 
 
 @cli.command("explain --sensitivity")
@@ -171,12 +171,12 @@ def sensitivity(
     if as_json:
         return print_json({"gains": plain_rows(table)})
     if not len(table):
-        out.print("nothing to improve: no such link or device serves")
+        out.print("nothing to improve: no such link or device is in use")
     changes = table["change"].abs() >= LEAST_REPORTED
     for sentence in table["sentence"][changes].head(GAINS_SHOWN):
         out.print(sentence)
     if (more := int(changes.sum()) - GAINS_SHOWN) > 0:
-        out.print(f"and {more} more that bring no more than the last")
+        out.print(f"and {more} more, none of which gains more than the last")
     if none := int((~changes).sum()):
         out.print(f"{none} of {counted(len(table), 'improvement')} would change nothing")
 
@@ -234,4 +234,4 @@ def schedule(
         report = {what: getattr(built, what) for what in ("name", "n_devices", "n_stages", "n_microbatches", "orders")}
         return print_json(report | {"peak_activations": held})
     for position, (order, most) in enumerate(zip(built.orders, held, strict=True)):
-        out.print(f"device {position}, at most {most} held: {order}")
+        out.print(f"device {position} holds at most {counted(most, 'activation')}: {order}")

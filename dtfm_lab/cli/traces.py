@@ -110,7 +110,7 @@ def print_trace(trace: Trace) -> None:
         path = trace.critical_summary()
         pieces = path[path["by"] != "what"].nlargest(PIECES, "seconds")
         named = [f"{p['name']} {format_s(p['seconds'])} ({format_share(p['share'])})" for p in plain_rows(pieces)]
-        out.print(f"critical path, its largest pieces: {', '.join(named)}")
+        out.print(f"largest pieces of the critical path: {', '.join(named)}")
     if context.losses:
         out.print(
             f"{counted(trace.n_iterations, 'iteration')}, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "

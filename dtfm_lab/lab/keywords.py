@@ -24,7 +24,7 @@ class SearchKeywords(TypedDict, total=False):
     """Keywords of ``lab.search``, from `dtfm_lab.lab.arguments.SearchOptions`."""
 
     planner: str
-    """Planner that searches. All but evolutionary place devices by communication cost alone. Default:
+    """Planner that searches. All except evolutionary place devices by communication cost alone. Default:
     evolutionary."""
     seed: int
     """Seed of the search. With a number of steps, the same seed gives the same plan. Default: 0."""
@@ -61,7 +61,7 @@ class FrontierKeywords(TypedDict, total=False):
     """Keywords of ``lab.frontier``, from `dtfm_lab.lab.arguments.FrontierOptions`."""
 
     planner: str
-    """Planner that searches. All but evolutionary place devices by communication cost alone. Default:
+    """Planner that searches. All except evolutionary place devices by communication cost alone. Default:
     evolutionary."""
     seed: int
     """Seed of the search. With a number of steps, the same seed gives the same plan. Default: 0."""

@@ -56,9 +56,10 @@ def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: U
 
 
 def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """Return the peak memory of every device, and whether it fits: ``.sentence``, ``.fits``, ``.to_frame()``.
+    """Return the peak memory of every device, whether it fits, and what would fit: ``.sentence``, ``.fits``,
+    ``.to_frame()``, ``.advice``.
 
-    ``.advice`` says in one line what would fit. The peak follows from the order of passes alone, so nothing has to run.
+    The peak follows from the order of passes alone, so nothing has to run.
     With a ``trace`` of this plan there is also ``.timeline(device)``.
     """
     return memory_of(as_plan(plan), as_schedule(schedule), trace=trace)
@@ -178,7 +179,8 @@ def compare(
 def compare(
     before: Any, after: Any = None, *more: Any, spread: GivenSpread | None = None, draws: int = DRAWS, seed: int = 0
 ) -> Any:
-    """Compare two traces, two plans, or two objects of an extension that can be compared.
+    """Compare two traces (errors and their causes), two plans (what moved, and what that cost), or two objects of an
+    extension.
 
     Two traces, predicted and measured, give errors by row, iteration, kind, stage, device and link, with ``.suspects``,
     ``.drift`` and ``.refit(plan, lab.simulate)``. Two plans give what moved, and what that cost or gained: ``.text``,

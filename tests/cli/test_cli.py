@@ -324,7 +324,7 @@ def test_sweep_tells_every_combination(prints: Said, tells: Told, plan_file: str
     both = tells("simulate", "--sweep", plan_file, "--vary", "recompute=yes,no", "--vary", "microbatch=1")
     assert [point["recompute"] for point in both["points"]] == [True, False]
     out = prints("simulate", "--sweep", plan_file, "--vary", "microbatch=3")
-    assert "1 point cannot be: microbatch 3: job tiny" in out
+    assert "1 point cannot be computed: microbatch 3: job tiny" in out
 
 
 def test_what_goes_to_a_pipe_is_folded_nowhere(shell: Shell, plan_file: str) -> None:
@@ -368,7 +368,9 @@ def test_schedules_are_printed_saved_and_simulated(prints: Said, tells: Told, pl
     assert (told["schedule"], told["iteration_s"]) == ("own", lab.simulate(plan_file, "zb-h1").iteration_s)
     deep = tells("show", "--schedule", "adaptive-1f1b", *sizes, "--warmups", "3,3,2,0")
     assert deep["peak_activations"] == [4, 4, 3, 1]
-    assert f"device 3, at most 1 held: {built.orders[3].split()[0]} " in prints("show", "--schedule", "1f1b", *sizes)
+    assert f"device 3 holds at most 1 activation: {built.orders[3].split()[0]} " in prints(
+        "show", "--schedule", "1f1b", *sizes
+    )
 
 
 PLAN = ["plan", "lecture-hall", "--job", "tiny", "--steps", "1"]
@@ -471,6 +473,6 @@ def test_what_follows_two_dashes_chooses_no_subject() -> None:
 @pytest.mark.parametrize("subject", sorted(name for name in cli.cli.known if " " in name))
 def test_a_command_lists_its_subjects_below_its_options(subject: str) -> None:
     command = cli.cli.imported(subject.partition(" ")[0])
-    options, _, more = command.get_help(click.Context(command)).partition("More, each with options of its own")
+    options, _, more = command.get_help(click.Context(command)).partition("More, each with its own options")
     assert f"dtfm-lab {subject} " in " ".join(more.split())
     assert f"  {subject.partition(' ')[2]} " not in options

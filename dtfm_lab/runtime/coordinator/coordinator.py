@@ -4,11 +4,10 @@ An iteration counts once every worker has finished it. If a worker is lost befor
 beginning of the iteration. A replacement gets its state from a replica, or all workers read a checkpoint. Then the
 iteration is repeated, so the losses are those of an undisturbed run.
 
-A device that has left for good is not replaced: the run waits for a new plan. A new plan may come at any time. The run
-follows it between two iterations, or instead of an interrupted one. One replica of each stage writes its state. Workers
+A device that has left for good is not replaced: the run waits for a new plan. A new plan may come at any time, and is
+followed between two iterations, or instead of an interrupted one. One replica of each stage writes its state. Workers
 whose devices are in both plans take their new places; others end or are started. All are calibrated again, and read the
-state. If the new plan is the same without the devices that left, whose work others take over, the remaining workers
-keep their stages and the calibration.
+state. If a plan only lacks devices that left, the remaining workers keep their stages and the calibration.
 """
 
 import time
@@ -49,8 +48,7 @@ PROMPT = "It is a truth "
 MOST_LOSSES = 3
 """Maximum number of times that one device may be lost in one iteration. The run fails at the next loss."""
 FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
-"""Iteration numbers that training never uses. Calibrations count upwards from the first, evaluations downwards from the
-second."""
+"""Iteration numbers that training never uses: calibrations count up from the first, evaluations down."""
 
 
 class Coordinator:
@@ -79,8 +77,7 @@ class Coordinator:
         self._late_messages = self._overruns = self._n_evaluations = 0
         self._time_scale = 1.0
         self._moment_s = self._ready_s = 0.0
-        """Moment 0 of the last iteration, and the time from which the next could have begun. The gap is reported
-        with it."""
+        """Moment 0 of the last iteration, and since when the next could begin. The gap is reported."""
         self._pool = WorkerPool(
             spec, commands, start_worker, self._checkpoints, self._is_replaceable, self._collect_spans
         )
@@ -173,7 +170,7 @@ class Coordinator:
         }
 
     def _tell_calibration(self, calibration: RunCalibration) -> dict[int, orders.Train]:
-        """Report the expected durations and the time scale. Return the orders with which workers build the stages."""
+        """Report the expected durations and the time scale. Return the orders to build the stages."""
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
         emit("profile", rows=calibration.profile, **of_run)
         self._time_scale, self._train_orders = calibration.time_scale, train_orders(self._spec, calibration)
@@ -372,8 +369,7 @@ class Coordinator:
         emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
 
     def _state_for_all(self, *, from_checkpoint: bool) -> Recovery:
-        """Return the state that all workers of a new plan read: what the live workers hold, or the newest
-        checkpoint, if any."""
+        """Return what all workers of a new plan read: the live workers' state, or else the newest checkpoint."""
         if not from_checkpoint:
             folder = self._pool.hand_over(self._checkpoints.hand_over_folder, self._done, self._without_state)
             if folder is not None:
