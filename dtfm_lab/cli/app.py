@@ -48,7 +48,7 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
     """
     _check_address(ip)
     waits_s = _away_s()
-    os.environ.setdefault(IDLE_VARIABLE, "0")
+    os.environ.setdefault(IDLE_VARIABLE, "0")  # keeps torch out of memory until a visitor runs something
     os.environ[AT_ONCE_VARIABLE] = str(runs)
     with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
         os.environ.setdefault(FOLDER_VARIABLE, os.path.join(folder, "runs"))
@@ -62,11 +62,12 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
             f"--Voila.port={port}",
             "--Voila.log_level=ERROR",
             f"--MappingKernelManager.cull_idle_timeout={waits_s}",
+            # often enough that an idle kernel is ended at most a twelfth of the wait too late
             f"--MappingKernelManager.cull_interval={max(1, waits_s // 12)}",
             f"--VoilaExecutor.iopub_timeout={OUTPUT_S}",
             *(f"--VoilaConfiguration.extension_allowlist={name}" for name in EXTENSIONS),
         ])  # fmt: skip
-        if hasattr(signal, "SIGHUP"):  # a terminal that is closed: kernels and files end as after Ctrl-C
+        if hasattr(signal, "SIGHUP"):  # when the terminal is closed, kernels and files end as after Ctrl-C
             signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
         page.start()
 

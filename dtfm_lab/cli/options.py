@@ -70,8 +70,8 @@ class Commands(click.Group):
         if args[0] not in self.known and (subject := next((x for x in sorted(self.known) if x.endswith(ends)), None)):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
         rest = args[1:]
-        own = rest[: rest.index("--")] if "--" in rest else rest
-        for option in own:  # a subject may be there without the command whose option it is
+        own = rest[: rest.index("--")] if "--" in rest else rest  # words after -- are arguments, never subjects
+        for option in own:  # a plug-in may offer a subject without the command whose option it is
             if (subject := f"{args[0]} {option}") in self.known:
                 rest.remove(option)
                 return subject, self.imported(subject), list(_spread(rest))
@@ -205,7 +205,7 @@ def click_option(option: Option, default: object = None) -> Decorator:
         option.name,
         cls=_ListingOption,
         type=own,
-        default=None,
+        default=None,  # tells given values from omitted ones, for which a plan's or a job's own value may hold
         help=option.help,
         listed=option.choices,
         show_default=False if shown in (None, "") or option.type is bool else str(shown),
@@ -407,7 +407,7 @@ def file_option(*names: str, help: str) -> Decorator:
         if path == "":
             raise FileError("the name of a file to write is empty; wanted a path")
         if path is not None and not os.access(folder := Path(path).parent, os.W_OK):
-            raise FileError(f"{path}: cannot be written: {folder} is no folder to write to")
+            raise FileError(f"{path}: cannot be written: {folder} is not a folder you can write to")
         return path
 
     return click.option(*names, type=click.Path(dir_okay=False), callback=writable, help=help)

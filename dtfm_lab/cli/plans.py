@@ -112,7 +112,7 @@ def plan(
     try:
         with waiting("plan", "simulating the plan"):
             found = planning.simulated(found)
-    except KeyboardInterrupt:  # the plan is kept, without its seconds
+    except KeyboardInterrupt:  # keep the plan, without its iteration time
         stopped = True
     report_plan(found, output, as_json)
     if not (as_json or stopped):
@@ -142,7 +142,7 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
     if isinstance(listed := data.get("list"), list):
         ranks = all(rank is None or isinstance(rank, int) for rank in listed)
         data = {"rank_map" if ranks else "stages": listed}
-    data = data["summary"] if isinstance(data.get("summary"), dict) else data
+    data = data["summary"] if isinstance(data.get("summary"), dict) else data  # a plan file has it in its summary
     keys = [key for key in ("stages", "rank_map", "groups") if key in data]
     if not keys:
         raise FileError(f"{placement}: no placement; wanted one of the keys stages, rank_map, groups")

@@ -93,7 +93,8 @@ def shape(text: str) -> int | tuple[int, ...]:
 workers_option = click.option(
     "--workers",
     callback=lambda _context, _option, text: None if text is None else shape(text),
-    help="Run only part of PLAN: N workers, or STAGESxPIPELINES such as 4x2.",
+    help="Run only part of PLAN: N workers, or STAGESxPIPELINES such as 4x2. By default all of up to 32 workers, and 8 "
+    "workers of a larger plan.",
 )
 
 
@@ -118,14 +119,14 @@ def run(
 ) -> None:
     """Train PLAN for real on this machine.
 
-    Starts one torch worker for each stage and replica. Messages between them take as long as the network's links say.
-    Prints the measured trace and the losses.
+    Starts one torch worker for each stage and replica. Unless the clock is real, messages take as long as the network's
+    links say. Prints the measured trace and the losses.
 
     \b
         dtfm-lab run plan.json --iterations 10 -o measured.json
         dtfm-lab run plan.json --workers 4x2 --fault "kill ada at 2"
     """
-    disturbances = [Disturbance.read(text) for text in faults]
+    disturbances = [Disturbance.read(text) for text in faults]  # first, so that a typo costs no start of workers
     whole = files.load_plan(plan_file)
     if (lacking := lab.memory(whole, schedule).advice) and not as_json:
         err.print(f"the specified devices would be out of memory: {lacking}")

@@ -40,7 +40,7 @@ class _Console(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
 
-    @property  # type: ignore[misc]  # rich also allows to set it, which is not needed here
+    @property  # type: ignore[misc]  # rich's property also has a setter, which is not needed here
     def size(self) -> ConsoleDimensions:
         found = super().size
         return found if self.is_terminal or "COLUMNS" in os.environ else found._replace(width=PIPE_WIDTH)

@@ -546,7 +546,7 @@ def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     if context * experts == 1:
         return
     if model is None or model.source:
-        found = "no model" if model is None else "a module of one's own"
+        found = "no model" if model is None else "your own module"
         yield f"context_parallel is {context} and expert_parallel {experts} with {found}; wanted 1 and 1"
         return
     if job.sharding in PASSED_ON:

@@ -83,7 +83,7 @@ def _why_alone(spec: RunSpec) -> str:
     if job.synchronise_every > 1:
         return "with local updates no other replica has the same state"
     if job.sharding != "none":
-        return f"with {job.sharding} no other replica holds its shard of the optimiser's states"
+        return f"with {job.sharding} no other replica holds its shard of the optimizer states"
     return ""
 
 
