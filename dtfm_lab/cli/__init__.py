@@ -1,6 +1,8 @@
-"""The command ``dtfm-lab``: the lab from the shell. ``--json`` prints one JSON object on standard output.
+"""The command ``dtfm-lab``: the lab from the shell. With ``--json`` a command prints one JSON object on standard
+output.
 
-Exit status 0: done. 1: the run failed. 2: the input is wrong, one line on standard error. 130: interrupted.
+Exit statuses: 0, done. 1, the run failed. 2, the input is wrong, explained in one line on standard error. 130,
+interrupted.
 """
 
 import io
@@ -21,7 +23,7 @@ from dtfm_lab.domain.errors import LabError, RunError
 
 
 def main() -> NoReturn:
-    """Entry point of the console script: errors become one line on standard error and an exit status."""
+    """Run the console script. An error becomes one line on standard error and an exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without é in its encoding still gets its line

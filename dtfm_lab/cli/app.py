@@ -1,4 +1,4 @@
-"""Serves the Lab as a web page without a notebook around it, with Voila, which starts a kernel for each visitor."""
+"""Serves the Lab as a web page, without a notebook. Voila serves it and starts a kernel for each visitor."""
 
 import json
 import os
@@ -26,29 +26,29 @@ EXTENSIONS = (
     "anywidget",
     "jupyterlab-plotly",
 )
-"""Extensions of JupyterLab that the page loads; others need parts of JupyterLab that Voila does not have."""
+"""JupyterLab extensions that the page loads. Other extensions need parts of JupyterLab that Voila does not have."""
 
 AWAY_VARIABLE = "DTFM_LAB_AWAY_S"
-"""Environment variable: seconds for which a kernel without messages waits for its page to come back."""
+"""Environment variable: seconds for which an idle kernel waits for its page to come back."""
 AWAY_S = 180
 OUTPUT_S = 60
-"""Longest wait for the lab after its cell has run. Voila's four seconds are too few where many pages come at once: it
-then serves a page without a lab."""
+"""Maximum seconds to wait for the lab after its cell has run. Voila's default of 4 s is too short when many pages
+open at the same time: it then serves a page without a lab."""
 
 
 def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Callable[[str], None]) -> None:
-    """Serve the Lab on this network, or on a blank canvas if None, until interrupted; the kernels end with the server.
+    """Serve the Lab on this network, or on a blank canvas if None, until interrupted. The kernels end with the server.
 
-    ``listening`` is called once, with the address to open; it contains the token that the server requires. If the
-    port is taken, a nearby one is used. Raises LabError if ``ip`` is no address of this machine.
+    ``listening`` is called once, with the address to open, which contains the token that the server requires. If the
+    port is taken, a nearby one is used. At most ``runs`` runs of visitors compute at once; further ones wait. Raises
+    LabError if ``ip`` is not an address of this machine.
 
-    So many ``runs`` of visitors compute at once; further ones wait their turn.
-
-    Torch is not loaded before a visitor runs something, unless the environment says so: that takes 200 MB a visitor.
+    By default torch is loaded only when a visitor runs something, because it takes 200 MB per visitor. The environment
+    can change that.
     """
     _check_address(ip)
     waits_s = _away_s()
-    os.environ.setdefault(IDLE_VARIABLE, "0")
+    os.environ.setdefault(IDLE_VARIABLE, "0")  # keeps torch out of memory until a visitor runs something
     os.environ[AT_ONCE_VARIABLE] = str(runs)
     with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
         os.environ.setdefault(FOLDER_VARIABLE, os.path.join(folder, "runs"))
@@ -62,11 +62,12 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
             f"--Voila.port={port}",
             "--Voila.log_level=ERROR",
             f"--MappingKernelManager.cull_idle_timeout={waits_s}",
+            # often enough that an idle kernel is ended at most a twelfth of the wait too late
             f"--MappingKernelManager.cull_interval={max(1, waits_s // 12)}",
             f"--VoilaExecutor.iopub_timeout={OUTPUT_S}",
             *(f"--VoilaConfiguration.extension_allowlist={name}" for name in EXTENSIONS),
         ])  # fmt: skip
-        if hasattr(signal, "SIGHUP"):  # a terminal that is closed: kernels and files end as after Ctrl-C
+        if hasattr(signal, "SIGHUP"):  # when the terminal is closed, kernels and files end as after Ctrl-C
             signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
         page.start()
 
@@ -90,11 +91,11 @@ def _away_s() -> int:
 
 
 def notebook_of(network: str | None, kept: Path) -> dict[str, object]:
-    """The notebook that is served, with one cell, as JSON.
+    """Return the notebook that is served, with one cell, as JSON.
 
-    A kernel begins in the notebook's temporary folder, so the cell changes to the folder of the server.
+    A kernel starts in the notebook's temporary folder, so the cell changes to the server's folder.
 
-    What each visitor does is kept in a file of its own in the folder ``kept``, for as long as the server runs.
+    Each visitor's work is saved in a separate file in the folder ``kept``, for as long as the server runs.
     """
     lines = ["import os", "from pathlib import Path", f"os.chdir({os.getcwd()!r})", "import dtfm_lab as lab"]
     source = "\n".join([*lines, f"lab.Lab({network!r}, autosave=Path({str(kept)!r}))"])
@@ -105,7 +106,7 @@ def notebook_of(network: str | None, kept: Path) -> dict[str, object]:
 
 
 class LabPage(Voila):  # type: ignore[misc]  # voila has no types
-    """Voila with this package's template, because Voila's own loads fonts from other machines."""
+    """Voila with this package's template. Voila's own template loads fonts from other machines."""
 
     def __init__(self, listening: Callable[[str], None]) -> None:
         super().__init__()
@@ -117,10 +118,10 @@ class LabPage(Voila):  # type: ignore[misc]  # voila has no types
         self.voila_configuration.prelaunch_hook = _give_cookie
 
     def launch_browser(self) -> None:
-        """Report the address; Voila's method would open a file that loads fonts and lacks the token."""
+        """Report the address. Voila's method would open a file that loads fonts and lacks the token."""
         self._listening(self.display_url)
 
 
 def _give_cookie(visit: RequestHandler, **_: object) -> None:
-    """Set the XSRF cookie, without which a closing page may not end its kernel."""
+    """Set the XSRF cookie. Without it a closing page may not end its kernel."""
     visit.xsrf_token  # noqa: B018  tornado sets the cookie when this property is read

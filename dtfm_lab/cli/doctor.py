@@ -1,9 +1,9 @@
 """What ``dtfm-lab doctor`` says: facts about this machine, and advice that follows from them.
 
-Facts are gathered without loading torch or CuPy in this process. Advice is pure functions of them, so that tests can
-pass invented facts. Which driver runs which CUDA: NVIDIA's "CUDA Compatibility". Which GPUs CUDA 13 no longer supports
-(Maxwell, Pascal, Volta): its release notes. Which CUDA torch is built for: its RELEASE.md (torch 2.13: 12.6, 13.0 and
-13.2).
+Facts are gathered without loading torch or CuPy in this process. Advice is computed by pure functions of the facts, so
+that tests can pass invented facts. Sources: NVIDIA's "CUDA Compatibility" (which driver runs which CUDA), CUDA 13's
+release notes (it no longer supports Maxwell, Pascal and Volta GPUs), and torch's RELEASE.md (torch 2.13 is built for
+CUDA 12.6, 13.0 and 13.2).
 """
 
 import dataclasses
@@ -25,24 +25,25 @@ from dtfm_lab.simulation.task_runner import usable_cores
 
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 PROBE_S = 90.0
-"""Time limit of the process that loads torch and CuPy, long enough for a cold disk."""
+"""Time limit in seconds of the process that loads torch and CuPy. It is long enough for a cold disk."""
 LAB = ("jupyterlab", "ipywidgets", "anywidget", "plotly")
 OLDEST_DRIVER = {13: 580, 12: 525}
-"""Oldest driver that runs a CUDA version, by its major number."""
+"""Oldest driver that runs a CUDA version, by CUDA's major version."""
 OLDEST_OF_CUDA_13 = (7, 5)
 """Oldest compute capability that CUDA 13 supports."""
 TORCH = {13: "cu130", 12: "cu126"}
-"""Names of torch's builds, by CUDA's major version."""
+"""Suffixes of torch's builds, by CUDA's major version."""
 USUAL_WORKERS = 8
-"""Workers of the lab's example, the lecture hall."""
+"""Number of workers in the lab's example network, the lecture hall."""
 COMFORTABLE_BYTES = 2 * 2**30
-"""Free memory that suffices for eight workers on `tiny`, and the lab."""
+"""Free memory that is enough for the lab and eight workers on `tiny`."""
 
 Facts = dict[str, Any]
 
 
 def doctor_facts() -> dict[str, Any]:
-    """Facts about the machine and advice on what to change. All keys are always there; a value may be None."""
+    """Return facts about the machine, and advice on what to change. All keys are always present; a value may be
+    None."""
     memory = psutil.virtual_memory()
     facts: dict[str, Any] = {
         "dtfm_lab": importlib.metadata.version("dtfm_lab"),
@@ -62,7 +63,7 @@ def doctor_facts() -> dict[str, Any]:
 
 
 def described(facts: dict[str, Any]) -> dict[str, str]:
-    """The facts as text for people, by subject, with the advice last."""
+    """Return the facts as text for people, by subject. The advice comes last."""
     free, total = (format_bytes(facts[which]) for which in ("free_memory_bytes", "memory_bytes"))
     lines = {
         "dtfm_lab": facts["dtfm_lab"],
@@ -100,7 +101,8 @@ def _describe_library(seen: dict[str, Any] | None) -> str:
 
 
 def driver_facts() -> dict[str, Any]:
-    """``gpus`` that the driver lists, ``no_gpu`` (why there are none) and ``driver_cuda``, the newest CUDA it runs."""
+    """Return ``gpus`` that the driver lists, ``no_gpu`` (why it lists none) and ``driver_cuda``, the newest CUDA it
+    runs."""
     try:
         gpus = driver_gpus()
     except NoGpu as why:
@@ -109,7 +111,7 @@ def driver_facts() -> dict[str, Any]:
 
 
 def _cuda_of_driver() -> str | None:
-    """The newest CUDA that the driver runs, which nvidia-smi prints only in the head of its table."""
+    """Return the newest CUDA that the driver runs. nvidia-smi prints it only in the head of its table."""
     try:
         head = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
     except (subprocess.SubprocessError, OSError):
@@ -119,14 +121,14 @@ def _cuda_of_driver() -> str | None:
 
 
 def probed_libraries() -> dict[str, Any]:
-    """What ``gpu_probe`` reports of ``torch`` and ``cupy``, by running it in a process of its own."""
+    """Return what ``gpu_probe`` reports about ``torch`` and ``cupy``. It runs in a separate process."""
     command = [sys.executable, "-m", "dtfm_lab.runtime.gpu.gpu_probe"]
     try:
         probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S)
         return dict(json.loads(probe.stdout))
     except subprocess.TimeoutExpired:
         why = f"no answer within {PROBE_S:.0f} s"
-    except ValueError:  # it printed no JSON: it died
+    except ValueError:  # it printed no JSON, so it crashed
         lines = probe.stderr.strip().splitlines()
         why = lines[-1] if lines else f"the process that loaded it ended with status {probe.returncode}"
     return {
@@ -143,13 +145,14 @@ def _version(distribution: str) -> str | None:
 
 
 def advice(facts: Facts) -> list[str]:
-    """Lines of advice, the most important first; a line ends in the command to run, if there is one."""
+    """Return lines of advice, the most important first. A line ends with the command to run, if there is one."""
     parts = (_torch_advice, _cupy_advice, _lab_advice, _machine_advice, _gpu_advice)
     return [line for part in parts for line in part(facts)]
 
 
 def fitting_cuda(facts: Facts) -> int | None:
-    """Major version of the newest CUDA that this driver and all these GPUs run; None if they run neither 13 nor 12."""
+    """Return the major version of the newest CUDA that the driver and all GPUs run. None if that is neither 13 nor
+    12."""
     if facts["driver_cuda"]:
         newest = min(_major(facts["driver_cuda"]), max(TORCH))
     else:
@@ -172,7 +175,7 @@ def _torch_advice(facts: Facts) -> list[str]:
         return []
     if fits is None:
         return [
-            f"driver {gpus[0]['driver']} is older than CUDA 12 wants: update it to {OLDEST_DRIVER[12]} or newer, "
+            f"driver {gpus[0]['driver']} is too old for CUDA 12: update it to {OLDEST_DRIVER[12]} or newer, "
             f"{OLDEST_DRIVER[13]} for CUDA 13; until then runs are on the CPU"
         ]
     if torch["cuda"] is None:
@@ -187,8 +190,8 @@ def _torch_advice(facts: Facts) -> list[str]:
 def _cupy_advice(facts: Facts) -> list[str]:
     torch, cupy, several = facts["torch"], facts["cupy"], facts["cupy_distributions"]
     if not facts["gpus"] or not torch or not torch.get("cuda"):
-        return []  # CuPy is of no use without a GPU, and its build must fit torch's
-    # where torch's own build is to be changed, CuPy's must fit the new one
+        return []  # CuPy is useless without a GPU, and its build must fit torch's
+    # if torch's build must change, CuPy has to fit the new one
     fits = min(_major(torch["cuda"]), fitting_cuda(facts) or 0)
     if fits not in TORCH:
         return []
@@ -197,11 +200,11 @@ def _cupy_advice(facts: Facts) -> list[str]:
     if len(several) > 1:
         return [f"CuPy is installed {len(several)} times, as {', '.join(several)}, in one place: {anew}"]
     if cupy is None:
-        return [f"CuPy is not installed; it codes messages in one pass: {wanted}"]
+        return [f"CuPy is not installed; it compresses messages in one pass: {wanted}"]
     if "error" in cupy:
         return [f"CuPy does not load ({cupy['error']}): {anew}"]
     if _major(cupy["cuda"]) != fits:
-        return [f"CuPy is built for CUDA {cupy['cuda']}, torch is to be for CUDA {fits}, and they share memory: {anew}"]
+        return [f"CuPy is built for CUDA {cupy['cuda']}, but it shares memory with torch for CUDA {fits}: {anew}"]
     if not cupy["compiles"]:
         return [f"CuPy finds no NVRTC to compile kernels with: pip install 'cupy-cuda{fits}x[ctk]'"]
     return []
@@ -216,28 +219,28 @@ def _machine_advice(facts: Facts) -> list[str]:
     found = []
     if facts["cores"] < USUAL_WORKERS:
         found.append(
-            f"{facts['cores']} core{'s' if facts['cores'] > 1 else ''}: more workers than that share them; "
-            "clock='virtual' counts each worker's own time and does not mind, clock='real' does"
+            f"{facts['cores']} core{'s' if facts['cores'] > 1 else ''}: more workers than that share them. "
+            "clock='virtual' counts only each worker's own CPU time; clock='real' also counts waiting"
         )
     if facts["free_memory_bytes"] < COMFORTABLE_BYTES:
         found.append(
-            f"{facts['free_memory_bytes'] / 2**30:.1f} GiB of memory are free, {USUAL_WORKERS} workers want some "
-            f"{COMFORTABLE_BYTES / 2**30:.0f}: fewer stages or replicas"
+            f"{facts['free_memory_bytes'] / 2**30:.1f} GiB of memory are free, and {USUAL_WORKERS} workers need about "
+            f"{COMFORTABLE_BYTES / 2**30:.0f} GiB: use fewer stages or replicas"
         )
     if facts["system"] == "Windows":
-        found.append("workers need what Windows lacks: use WSL")
+        found.append("workers do not run on Windows itself: use WSL")
     return found
 
 
 def _gpu_advice(facts: Facts) -> list[str]:
-    """How runs use the GPUs; empty if torch finds none."""
+    """Return how runs use the GPUs. Empty if torch finds no GPU."""
     torch = facts["torch"]
     if not facts["gpus"] or not torch or not torch.get("gpus"):
         return []
     n = torch["gpus"]
     return [
-        f"runs_on='cuda' puts workers on {'the GPU' if n == 1 else f'{n} GPUs in turn'}; where several share one they "
-        f"take turns, under clock='virtual' or 'paced'; clock='real' has {'one worker' if n == 1 else f'{n} workers'}"
+        f"runs_on='cuda' puts workers on {'the GPU' if n == 1 else f'{n} GPUs'}. Workers that share a GPU take turns, "
+        f"with clock='virtual' or 'paced'; clock='real' allows {'one worker' if n == 1 else f'{n} workers'}"
     ]
 
 
@@ -246,14 +249,14 @@ def _hidden_gpu_advice(facts: Facts) -> str:
     if hidden is not None:
         return f"torch sees no GPU, because CUDA_VISIBLE_DEVICES is {hidden!r}: unset CUDA_VISIBLE_DEVICES"
     return (
-        "torch sees no GPU, though it and the driver fit: in a container, start it with its GPUs "
-        "(docker run --gpus all); after an update of the driver, restart the machine"
+        "torch sees no GPU, although it fits the driver: start a container with its GPUs (docker run --gpus all); "
+        "after a driver update, restart the machine"
     )
 
 
 def _why_not_13(facts: Facts) -> str:
     if old := _too_old_for_13(facts):
-        return f"which has left {old} behind"
+        return f"which no longer supports {old}"
     return f"for which driver {facts['gpus'][0]['driver']} is too old ({OLDEST_DRIVER[13]} or newer would do)"
 
 
@@ -274,6 +277,6 @@ def _index_option(cuda: int) -> str:
 
 
 def _major(version: str) -> int:
-    """The major number: 13 of ``13.2``, 580 of ``580.65.06``; 0 if the text is no version."""
+    """Return the major number: 13 for ``13.2``, 580 for ``580.65.06``. 0 if the text is not a version."""
     head = version.partition(".")[0]
     return int(head) if head.isdigit() else 0

@@ -17,15 +17,15 @@ from dtfm_lab.domain.extension import extensions
 from dtfm_lab.files.workspaces import link_of, state_from_link
 
 FIRST = "00_tour.ipynb"
-"""The notebook that the lab opens."""
+"""Name of the notebook that the lab opens."""
 HAS_LESSONS = "course" in extensions()
-"""Lessons ask what the course answers: without it, their first cell would fail."""
+"""True if the course is installed. Lessons ask questions that the course checks; without it, their first cell fails."""
 
 
 @cli.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Say what this machine can do, and what the rest needs."""
+    """Show what this machine can run, and what it lacks."""
     facts = doctor_facts()
     if as_json:
         return print_json(facts)
@@ -35,11 +35,11 @@ def doctor(as_json: bool) -> None:
 
 @cli.command(
     "lab",
-    help=f"Open JupyterLab{' on the first lesson' if HAS_LESSONS else ''}. ARGUMENTS go to JupyterLab (after a --).",
+    help=f"Open JupyterLab{' on the first lesson' if HAS_LESSONS else ''}. ARGUMENTS after -- go to JupyterLab.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def open_lab(arguments: tuple[str, ...]) -> None:
-    """Replace this process by JupyterLab."""
+    """Replace this process with JupyterLab."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise MissingExtra("the lab needs jupyterlab, which is not installed: pip install 'dtfm_lab[lab]'")
     where = where_to_open(Path.cwd(), checkout=Path(__file__).parents[2]) if HAS_LESSONS else []
@@ -50,7 +50,10 @@ def open_lab(arguments: tuple[str, ...]) -> None:
 
 
 def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
-    """JupyterLab's options that open the first lesson, of the folder or else of the checkout, where it is there."""
+    """Return JupyterLab's options that open the first lesson.
+
+    The lesson is looked up in ``folder``, then in ``checkout``. Empty if neither has it.
+    """
     start = Path("notebooks") / FIRST
     if (folder / FIRST).exists():
         return [f"--LabApp.default_url=/lab/tree/{FIRST}"]
@@ -60,9 +63,10 @@ def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
 
 
 KERNELS = Path(__file__).with_name("jupyter")
-"""Jupyter's data folder with a kernel that loads the lab while it starts, so that no first cell waits for it."""
-PORT = click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help="Or one near it.")
-BROWSER = click.option("--browser/--no-browser", default=True, show_default=True, help="Open it in a browser.")
+"""Jupyter data folder with a kernel that loads the lab at its start, so that the first cell does not wait for it."""
+PORT_HELP = "Port to listen on, or one near it if it is taken."
+PORT = click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help=PORT_HELP)
+BROWSER = click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in a browser.")
 
 
 @cli.command("lab --app")
@@ -71,12 +75,21 @@ BROWSER = click.option("--browser/--no-browser", default=True, show_default=True
 @PORT
 @BROWSER
 @click.option(
-    "--runs", type=click.IntRange(1), help="Real runs that go at once, one for four cores by default; others wait."
+    "--runs",
+    type=click.IntRange(1),
+    help="Maximum number of real runs at once; others wait. By default one per four cores.",
 )
 def serve_app(network: str | None, ip: str, port: int, browser: bool, runs: int | None) -> None:
-    """Serve the lab alone as a page, on NETWORK or a blank canvas, until Ctrl-C. Each visitor gets a kernel."""
+    """Serve the lab as a web page, without JupyterLab, until Ctrl-C.
+
+    The page opens NETWORK, a name or a file, or a blank canvas. Each visitor gets their own kernel.
+
+    \b
+        dtfm-lab lab --app lecture-hall
+        dtfm-lab lab --app --ip 0.0.0.0 --no-browser   # for others, too
+    """
     if network is not None:
-        lab.load_topology(network)  # so that a mistake is reported here and not on the page
+        lab.load_topology(network)  # so that an unknown name is reported here, not on the page
     _serve(network, "", ip, port, browser, runs)
 
 
@@ -85,16 +98,19 @@ def serve_app(network: str | None, ip: str, port: int, browser: bool, runs: int 
 @PORT
 @BROWSER
 def open_link(link: str, port: int, browser: bool) -> None:
-    """Open the lab of LINK, which its *Copy link* gives.
+    """Open the lab from LINK, which *Copy link* made.
 
-    It is a page of its own, until Ctrl-C. A link holds network, job, plan and tab; the address before its # does not
-    count.
+    Serves it as a web page until Ctrl-C. A link holds the network, job, plan and tab. The address before its # is
+    ignored, so a link from another machine works too.
+
+    \b
+        dtfm-lab open 'http://127.0.0.1:8866/#dtfm-lab=...'
     """
     _serve(None, link_of(state_from_link(link)), "127.0.0.1", port, browser, None)
 
 
 def _serve(network: str | None, link: str, ip: str, port: int, browser: bool, runs: int | None) -> None:
-    """Serve the app until interrupted; ``link`` comes after the address that is opened."""
+    """Serve the app until interrupted. ``link`` is appended to the address that is opened."""
     if importlib.util.find_spec("voila") is None:
         raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
     from dtfm_lab.cli import app

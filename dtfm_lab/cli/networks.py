@@ -1,4 +1,4 @@
-"""The command of the networks that come with the lab."""
+"""The command that lists the networks that come with the lab."""
 
 import re
 from collections import Counter
@@ -39,10 +39,10 @@ def _list(as_json: bool) -> None:
 
 
 def gpu_words(topology: Topology) -> str:
-    """``2 RTX 4090, 1 T4``"""
+    """Return the network's GPUs in words: ``2 RTX 4090, 1 T4``."""
     return ", ".join(f"{n} {gpu}" for gpu, n in count_gpus(topology).items())
 
 
 def count_gpus(topology: Topology) -> dict[str, int]:
-    """How many of its devices are of each kind."""
+    """Return the number of devices by kind of GPU."""
     return Counter(device.gpu for device in topology.devices)

@@ -1,7 +1,7 @@
-"""The group of commands, and their options: made from fields of dataclasses, or shared by several commands.
+"""The group of commands and their options. Options are made from fields of dataclasses, or shared by several commands.
 
-Some commands are options of others, such as ``dtfm-lab explain --worth PLAN``. Such a subject is registered under both
-words, and keeps a function and options of its own.
+Some commands read as options of others, such as ``dtfm-lab explain --worth PLAN``. Such a subject is registered under
+both words. It has its own function and options.
 """
 
 import os
@@ -30,9 +30,9 @@ from dtfm_lab.simulation.variations import OF_THE_JOB
 
 
 class Commands(click.Group):
-    """The group of commands, which chooses a subject by its option, or by a word such as ``network from``.
+    """The group of commands. A subject is chosen by its option, or by a word as in ``network from``.
 
-    Commands of extensions are imported when they are called; the help shows the lines that their extension declares.
+    Commands of extensions are imported when they are called. The help shows the lines that their extension declares.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -40,17 +40,18 @@ class Commands(click.Group):
 
     @property
     def known(self) -> set[str]:
-        """Names of all commands and subjects, those of extensions too."""
+        """The names of all commands and subjects, including those of extensions."""
         return {*self.commands, *offered("commands")}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; of an extension's that has not been called, only its name and its line of help."""
+        """Return a command. An extension's command that has not been called yet has only its name and its line of
+        help."""
         if cmd_name in self.commands or (declared := offered("commands").get(cmd_name)) is None:
             return super().get_command(ctx, cmd_name)
         return click.Command(cmd_name, short_help=declared[1], hidden=not declared[1])
 
     def imported(self, name: str) -> click.Command | None:
-        """Return a command or a subject, imported if it is an extension's; None if there is none of this name."""
+        """Return a command or subject, imported if it is an extension's. None if no command has this name."""
         declared = offered("commands").get(name)
         if name not in self.commands and declared is not None:
             try:
@@ -69,8 +70,8 @@ class Commands(click.Group):
         if args[0] not in self.known and (subject := next((x for x in sorted(self.known) if x.endswith(ends)), None)):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
         rest = args[1:]
-        own = rest[: rest.index("--")] if "--" in rest else rest
-        for option in own:  # a subject may be there without the command whose option it is
+        own = rest[: rest.index("--")] if "--" in rest else rest  # words after -- are arguments, never subjects
+        for option in own:  # a plug-in may offer a subject without the command whose option it is
             if (subject := f"{args[0]} {option}") in self.known:
                 rest.remove(option)
                 return subject, self.imported(subject), list(_spread(rest))
@@ -79,9 +80,9 @@ class Commands(click.Group):
         return name, command, list(_spread(rest))
 
     def _offer_subjects(self, name: str, command: click.Command) -> None:
-        """Give a command the options that choose its subjects, once, and a list of all subjects below its help.
+        """Add the options that choose a command's subjects, once, and a list of all its subjects below its help.
 
-        The options are hidden: a subject has options of its own, so it reads as another command.
+        The options are hidden because a subject has its own options, so it reads as another command.
         """
         has = {option for parameter in command.params for option in parameter.opts}
         subjects = [each for each in sorted(self.known) if each.startswith(f"{name} ")]
@@ -92,7 +93,7 @@ class Commands(click.Group):
         if subjects:
             ctx, formatter = click.Context(self), click.HelpFormatter(width=LISTED_WIDTH)
             chosen = [(each, found) for each in subjects if (found := self.get_command(ctx, each))]
-            formatter.write("More, each with options of its own (add --help):\n")
+            formatter.write("More, each with its own options (add --help):\n")
             formatter.indent()
             lines = [(f"dtfm-lab {each}", found.get_short_help_str(1000)) for each, found in chosen if not found.hidden]
             formatter.write_dl(lines, col_max=40)
@@ -100,11 +101,11 @@ class Commands(click.Group):
 
 
 LISTED_WIDTH = 76
-"""Characters of a line of subjects: a terminal's 80, less the indentation and a margin."""
+"""Characters per line of the list of subjects: the 80 of a terminal, minus indentation and a margin."""
 
 
 def _spread(words: Iterable[str]) -> Iterator[str]:
-    """``--set`` before each NAME=VALUE that follows one, because click takes one value an option."""
+    """Yield the words, with ``--set`` before each further NAME=VALUE. Click takes one value per option."""
     setting, previous = False, ""
     for word in words:
         follows = setting and "=" in word and not word.startswith("-")
@@ -121,16 +122,17 @@ Decorator = Callable[[Command], Command]
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="dtfm_lab", prog_name="dtfm-lab", hidden=True)  # so that the help fits 24 lines
+@click.help_option("-h", "--help", hidden=True)
 def cli() -> None:
-    """Plan, predict, run and compare decentralised training of foundation models."""
+    """Plan, predict, run and compare decentralised training of foundation models. See examples with COMMAND --help."""
 
 
 AUTO = "auto"
-"""Value of an option that is left to the planner."""
+"""The value that leaves an option to the planner."""
 
 
 def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
-    """The options of a dataclass that are numbers, booleans or text, or may be given as text."""
+    """Return the options of a dataclass whose values are numbers, booleans or text, or can be given as text."""
     simple = (int, float, bool, str)
     return tuple(
         option
@@ -141,9 +143,9 @@ def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
 
 JOB = {option.name: option for option in options_of(JobChanges) if option.name != "name"}
 FLAGS = ("n_stages", "n_replicas", "global_batch", "microbatch", "seq_len", "adapters", "schedule")
-"""Fields of a job that have a flag of their own; all others are set by ``--set NAME=VALUE``."""
+"""Fields of a job that have their own flag. All others are set with ``--set NAME=VALUE``."""
 WORK = ("model", "seq_len", "adapters", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype")
-"""Fields of a job that say what is trained, and not how."""
+"""Fields of a job that say what is trained, not how."""
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PLANNING = command_line_options(PlanOptions)
 SEARCH = command_line_options(SearchBudget)
@@ -153,12 +155,12 @@ RUN = command_line_options(RunOptions)
 
 
 def with_help(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:
-    """The options, some with the help that is true of one command: it says more than the field's own, or otherwise."""
+    """Return the options, some with a help text for one command that replaces the field's own."""
     return tuple(replace(option, help=helps.get(option.name, option.help)) for option in options)
 
 
 def listing(what: str, names: Iterable[str]) -> type[click.Command]:
-    """A kind of command whose help names these; they are listed only then, because that loads plug-ins."""
+    """Return a class of command whose help lists these names. They are read only then, because that loads plug-ins."""
 
     class Listing(click.Command):
         def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -171,12 +173,13 @@ def listing(what: str, names: Iterable[str]) -> type[click.Command]:
 
 
 def completing(names: Iterable[str]) -> Callable[[Any, Any, str], list[str]]:
-    """What a shell completes to one of these names."""
+    """Return a function that completes what is typed in a shell to one of these names."""
     return lambda _context, _parameter, begun: [name for name in names if name.startswith(begun)]
 
 
 class _ListingOption(click.Option):
-    """An option whose help lists its choices, read only when help is printed because that may load plug-ins."""
+    """An option whose help lists its choices. They are read only when help is printed, because that may load
+    plug-ins."""
 
     def __init__(self, *names: Any, listed: Iterable[str] | None = None, **attributes: Any) -> None:
         super().__init__(*names, **attributes)
@@ -194,7 +197,7 @@ def _flag(option: Option) -> str:
 
 
 def click_option(option: Option, default: object = None) -> Decorator:
-    """The command-line option of a field; its value is None if it is not given."""
+    """Return the decorator that adds a field's command-line option. Its value is None if omitted."""
     flag, shown = _flag(option), option.default if default is None else default
     own: Any = option.type if option.type in (int, float) else None if option.type is bool else str
     return click.option(
@@ -202,7 +205,7 @@ def click_option(option: Option, default: object = None) -> Decorator:
         option.name,
         cls=_ListingOption,
         type=own,
-        default=None,
+        default=None,  # tells given values from omitted ones, for which a plan's or a job's own value may hold
         help=option.help,
         listed=option.choices,
         show_default=False if shown in (None, "") or option.type is bool else str(shown),
@@ -210,9 +213,9 @@ def click_option(option: Option, default: object = None) -> Decorator:
 
 
 def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decorator:
-    """Decorator that passes the options that are given as one dictionary, in the keyword argument ``into``.
+    """Return a decorator that passes the given options as one dictionary, in the keyword argument ``into``.
 
-    ``defaults`` are values of this command for options that are not given, in place of the fields' defaults.
+    ``defaults`` are this command's values for omitted options. They replace the fields' defaults.
     """
     options = tuple(options)
 
@@ -232,7 +235,7 @@ def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decora
 
 
 def plain_value(text: str) -> str | int | float | bool:
-    """The text as a number or a boolean if it is one, else the text itself."""
+    """Return the text as a number or boolean if it is one, otherwise the text itself."""
     text = text.strip()
     for number in (int, float):
         with suppress(ValueError):
@@ -241,7 +244,7 @@ def plain_value(text: str) -> str | int | float | bool:
 
 
 def _field_value(option: Option, text: str) -> Any:
-    """The value of a job's field that a text on the command line stands for; the job checks it."""
+    """Return the value of a job's field that a text on the command line stands for. The job checks it."""
     left_open = option.may_be_none and (option.default is not None or option.field in LEFT_TO_PLANNERS)
     if text == AUTO and left_open:
         return None
@@ -251,9 +254,9 @@ def _field_value(option: Option, text: str) -> Any:
 
 
 def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
-    """Values by name of an option that is given as NAME=VALUE, or SYSTEM.NAME=VALUE, again and again.
+    """Return values by name from a repeated option, each given as NAME=VALUE or SYSTEM.NAME=VALUE.
 
-    Raises UsageError for what is none, and for a name that comes again.
+    Raises UsageError for any other text, and for a name that comes twice.
     """
     given: dict[str, str] = {}
     for text in texts:
@@ -268,15 +271,18 @@ def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
 
 
 PLANNERS = "; chosen by the planner"
-"""Begins what the help of a field says of one that is not given."""
+"""Marks the part of a field's help that is left out for commands that do not plan."""
 
 
 def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool = True) -> Decorator:
-    """Decorator: ``--set`` for these fields of a job, and flags for the most used of them but those ``without``, passed
-    as one dictionary, ``overrides``. Of a command that ``plans``, the help says which fields its planner chooses."""
+    """Return a decorator that adds ``--set`` for these fields of a job, and flags for the most used ones.
+
+    The values are passed as one dictionary, ``overrides``. Fields in ``without`` get no flag. If the command ``plans``,
+    the help says which fields its planner chooses.
+    """
     offered = {name: JOB[name] for name in names}
     flags = [option for name, option in offered.items() if name in FLAGS and name not in without]
-    may_choose = f"; {AUTO} where the planner may choose" if plans else ""
+    may_choose = f", or {AUTO} to let the planner choose" if plans else ""
 
     def decorate(command: Command) -> Command:
         @click.option(
@@ -284,7 +290,7 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool
             "settings",
             multiple=True,
             metavar="NAME=VALUE...",
-            help=f"Other fields of the job, such as dtype=bf16{may_choose}. Names: "
+            help=f"Set other fields of the job, such as dtype=bf16{may_choose}. Names: "
             f"{', '.join(name for name in offered if name not in FLAGS)}.",
         )
         @wraps(command)
@@ -312,7 +318,8 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool
 
 
 def no_such_option(error: click.NoSuchOption) -> str:
-    """The line for an option that a command does not have: for a field of the job, how ``--set`` names it."""
+    """Return the error line for an unknown option. If it is a field of the job, the line says how ``--set`` names
+    it."""
     name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
     takes = error.ctx is not None and any(each.name == "settings" for each in error.ctx.command.params)
     if takes and name in JOB:
@@ -320,27 +327,32 @@ def no_such_option(error: click.NoSuchOption) -> str:
     return error.format_message()
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
 def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = False) -> Decorator:
-    """Decorator: TOPOLOGY, --job and these fields of the job, passed as a Topology and a Job. Without --job the job is
-    that of the --start plan, or else the network's default job. ``notes``: those of the job's model are printed."""
+    """Return a decorator that adds TOPOLOGY, --job and these fields of the job, passed as a Topology and a Job.
+
+    Without --job, the job comes from the --start plan, or is the network's default job. With ``notes``, the notes of
+    the job's model are printed.
+    """
 
     def decorate(command: Command) -> Command:
         @click.argument("topology")
         @click.option(
-            "--typical-prices", is_flag=True, help="Devices without a price have the typical one of their GPU."
+            "--typical-prices", is_flag=True, help="Give devices without a price the typical price of their GPU."
         )
-        @click.option("--job", "job_name", help="A job by name or a file. Without it: one of the network's size.")
+        @click.option("--job", "job_name", help="A job by name or file. By default one that suits the network's size.")
         @click.option(
             "--module",
             metavar="FILE.PY:FUNCTION",
-            help="Train a torch module of one's own: what the function makes, (module, data) or (module, data, loss).",
+            help="Plan for your own torch module. The function returns (module, data) or (module, data, loss).",
         )
         @click.option(
-            "--timed", is_flag=True, help="Share its FLOP by the seconds that its blocks take on this machine."
+            "--timed",
+            is_flag=True,
+            help="With --module: divide its FLOP among its blocks by their time on this machine.",
         )
         @job_fields(fields, plans=plans)
         @wraps(command)
@@ -373,7 +385,10 @@ def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = Fal
 
 
 def _default_job(network: Topology) -> Job:
-    """The network's default job, its shape and micro-batch left open but where message sizes are given for a shape."""
+    """Return the network's default job with its shape and micro-batch left open.
+
+    A job that gives message sizes keeps its shape, because the sizes hold for that shape only.
+    """
     job = default_job(network)
     return job if job.given_gradient_bytes is not None else job.freed("n_stages", "n_replicas", "microbatch")
 
@@ -382,44 +397,51 @@ job_options = _job_options(JOB)
 placed_options = _job_options(JOB, plans=False)
 work_options = _job_options(WORK, notes=True)
 shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE], notes=True)
-"""For commands that plan the job on several networks, each in a shape of its own."""
+"""For commands that plan the job on several networks, each in a different shape."""
 
 
 def file_option(*names: str, help: str) -> Decorator:
-    """An option for a file to write. It is checked before the command runs, so that no result is computed in vain."""
+    """Return an option for a file to write. The path is checked before the command runs, so that no result is lost."""
 
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
         if path == "":
             raise FileError("the name of a file to write is empty; wanted a path")
         if path is not None and not os.access(folder := Path(path).parent, os.W_OK):
-            raise FileError(f"{path}: cannot be written: {folder} is no folder to write to")
+            raise FileError(f"{path}: cannot be written: {folder} is not a folder you can write to")
         return path
 
     return click.option(*names, type=click.Path(dir_okay=False), callback=writable, help=help)
 
 
-output_option = file_option("-o", "--output", help="Write it to this file.")
+output_option = file_option("-o", "--output", help="Write the result to this file.")
 executor_option = click.option(
     "--executor",
     metavar="here|loky:N|threads:N|dask://HOST:PORT",
-    help="Where to compute: in this process alone, in N processes or threads here, or on workers of Dask.",
+    help="Where to compute: in this process only, in N processes or threads here, or on Dask workers.",
 )
 csv_option = file_option("--csv", help="Write the table to this file.")
 schedule_option = click.option(
     "--schedule",
     cls=_ListingOption,
     listed=schedules,
-    help="Pipeline schedule by name, or a .txt or .csv file; the job's own by default.",
+    help="Pipeline schedule: a name, or a .txt or .csv file. By default the job's schedule.",
 )
 
 
 def simulation_options(command: Command) -> Command:
-    """Decorator: PLAN with its job's fields overridden, passed as a Plan, --schedule, and a dictionary of keywords of
-    ``lab.simulate``."""
+    """Decorator that adds PLAN, --schedule and the options of ``lab.simulate``.
+
+    The command gets a Plan with its job's fields overridden, the schedule, and a dictionary of keywords of
+    ``lab.simulate``.
+    """
 
     @plan_argument
     @schedule_option
-    @click.option("--like", type=click.Path(), help="A measured trace: predict what it ran, from its profile.")
+    @click.option(
+        "--like",
+        type=click.Path(),
+        help="Predict what this measured trace ran, with the durations of its profile.",
+    )
     @gathered(SIMULATION, into="how")
     @job_fields((*OF_THE_JOB, "schedule"), without=["schedule"], plans=False)
     @wraps(command)

@@ -1,4 +1,4 @@
-"""Plans and networks as a terminal shows them: what a plan is, what it takes, what was chosen, its stages by host."""
+"""Plans and networks as a terminal shows them. A plan has its time, cost, chosen fields and stages by host."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -27,12 +27,14 @@ from dtfm_lab.planning.explain.loose_bound import loose_bound_words
 from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
 
 MOST_PLACED = 24
-"""Most placed devices that the table of stages names one by one."""
+"""Maximum number of placed devices that the table of stages names one by one."""
 
 
 def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: bool = False) -> None:
-    """Print a plan, and write it to ``output``. Where it is ``explained`` after this, what its bound leaves out is
-    left to that."""
+    """Print a plan, and write it to ``output``.
+
+    If the caller prints an explanation next (``explained``), the caveats of the lower bound are left to that.
+    """
     if output is not None:
         files.save_plan(plan, output)
     with waiting("plan", "simulating the plan"):
@@ -49,7 +51,7 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
     for line in _headlines(plan, says_bound=not explained):
         out.print(line)
     if held is not None and not held.fits:
-        out.print(f"it fits {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
+        out.print(f"it fits on {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
     if trace is not None:
         out.print(worth_of(trace))
     cost, blocks = plan.cost, plan.blocks_per_stage
@@ -67,7 +69,7 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
 
 
 def _stage_devices(plan: Plan) -> list[str]:
-    """The devices of each stage: their names, or above ``MOST_PLACED`` devices their number and their hosts."""
+    """Return the devices of each stage as text: names, or above ``MOST_PLACED`` devices their number and hosts."""
     if plan.placement.devices.size <= MOST_PLACED:
         return [" ".join(names) for names in plan.stages]
     devices, gpus = plan.topology.devices, plan.job.group_gpus
@@ -77,15 +79,15 @@ def _stage_devices(plan: Plan) -> list[str]:
 
 
 def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
-    """What the plan is, its seconds and dollars, and its communication cost."""
+    """Yield lines with the plan's shape, its iteration time and price, and its communication cost."""
     job, cost = plan.job, plan.cost
     shape = f"{job.name} on {plan.topology.name}, "
     shape += f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}"
     if job.model is not None:
         counts = sorted(set(job.microbatch_counts), reverse=True)
         shares = str(counts[0]) if len(counts) == 1 else ", ".join(map(str, job.microbatch_counts))
-        ahead = "" if job.warmups is None else f" ({', '.join(map(str, job.warmups))} forwards ahead)"
-        shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} a pipeline"
+        ahead = "" if job.warmups is None else f" ({', '.join(map(str, job.warmups))} warm-up passes)"
+        shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} per pipeline"
         shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
     yield from () if job.model is None else job.model.notes
@@ -107,7 +109,7 @@ def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
 
 
 def _choices(plan: Plan) -> Iterator[str]:
-    """What the search chose, and what the job pinned with how to open it."""
+    """Yield what the search chose, and what the job pinned with the option that unpins it."""
     if plan.chosen:
         yield f"chosen: {words_of(plan.job, plan.chosen)}"
     if pinned := plan.given:
@@ -124,8 +126,10 @@ def report_topology(topology: Topology, as_json: bool) -> None:
 
 
 def _link_rows(topology: Topology) -> Iterator[tuple[object, ...]]:
-    """A row for each pair of regions, and of a network with many devices without a region one for all of these; links
-    inside a host apart, as they are faster."""
+    """Yield one row per pair of regions. Links inside a host have separate rows, because they are faster.
+
+    In a network with many devices, all devices without a region form one group.
+    """
     few = len(topology) <= MOST_PLACED
     groups = by_key((d.region or (d.name if few else "no region"), i) for i, d in enumerate(topology.devices))
     nic_of = topology.nic_of

@@ -1,6 +1,4 @@
-"""Commands about plans: plan, evaluate, show and explain them, and the schemas of their files;
-seconds against dollars; worth.
-"""
+"""Commands about plans: find, evaluate, show and explain them, trade time against price, and print file schemas."""
 
 import json
 import math
@@ -65,9 +63,9 @@ SPEED_AND_PRICE = (
     "lower_bound_s",
 )
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
-"""Columns of a frontier that a terminal shows; --json has all of them, and the plans."""
+"""Columns of a frontier that a terminal shows. --json has all of them, and the plans."""
 FREED_SHARE = 0.25
-"""Share of a plan's search that another, with all open that its job names, may take in addition."""
+"""Additional search for a plan with all the job's pinned fields open, as a share of the first search."""
 
 
 def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:
@@ -81,15 +79,23 @@ def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | 
     "--start",
     type=click.Path(),
     callback=_loaded_plan,
-    help="A plan file to improve on, its devices found by name; without --job, for its job.",
+    help="A plan file to improve on. Its devices are found by name. Without --job, its job is planned.",
 )
 @output_option
 @json_option
 def plan(
     topology: Topology, job: Job, budget: dict[str, Any], start: Plan | None, output: str | None, as_json: bool
 ) -> None:
-    """Place a job on TOPOLOGY, a name or a file. Searches for 2 s by default, then for another 0.5 s to report what you
-    would gain by unpinning the job's fields (Ctrl-C skips that)."""
+    """Find a plan for a job on TOPOLOGY, a network by name or file.
+
+    Searches for 2 s by default, then for another 0.5 s to report what you would gain by unpinning the job's fields.
+    Ctrl-C ends the search and keeps the best plan so far.
+
+    \b
+        dtfm-lab plan lecture-hall --job tiny -o plan.json
+        dtfm-lab plan worldwide --job gpt3-xl --seconds 10 --set recompute=true
+        dtfm-lab plan campus --job gpt3-xl --typical-prices --max-price-per-hour 5
+    """
     best: planning.PlanStep | None = None
     stopped = False
     try:
@@ -106,7 +112,7 @@ def plan(
     try:
         with waiting("plan", "simulating the plan"):
             found = planning.simulated(found)
-    except KeyboardInterrupt:  # the plan is kept, without its seconds
+    except KeyboardInterrupt:  # keep the plan, without its iteration time
         stopped = True
     report_plan(found, output, as_json)
     if not (as_json or stopped):
@@ -119,18 +125,24 @@ def plan(
     "--placement",
     required=True,
     type=click.Path(),
-    help='JSON: {"stages": [[names or indices], ...]}, {"rank_map": [...]} or {"groups": ...}, or one of the first two '
-    "lists alone; a plan file serves too.",
+    help='JSON file: {"stages": [[names or indices], ...]}, {"rank_map": [...]} or {"groups": ...}. The list of stages '
+    "or the rank map alone also works, and so does a plan file.",
 )
 @output_option
 @json_option
 def evaluate(topology: Topology, job: Job, placement: str, output: str | None, as_json: bool) -> None:
-    """Price a placement of your own on TOPOLOGY."""
+    """Evaluate your own placement on TOPOLOGY.
+
+    TOPOLOGY is a network by name or file. Prints the placement's communication cost and its simulated iteration time.
+
+    \b
+        dtfm-lab evaluate lecture-hall --job tiny --placement stages.json
+    """
     data = files.read_mapping(Path(placement), list_as="list")
     if isinstance(listed := data.get("list"), list):
         ranks = all(rank is None or isinstance(rank, int) for rank in listed)
         data = {"rank_map" if ranks else "stages": listed}
-    data = data["summary"] if isinstance(data.get("summary"), dict) else data
+    data = data["summary"] if isinstance(data.get("summary"), dict) else data  # a plan file has it in its summary
     keys = [key for key in ("stages", "rank_map", "groups") if key in data]
     if not keys:
         raise FileError(f"{placement}: no placement; wanted one of the keys stages, rank_map, groups")
@@ -142,7 +154,14 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
 @click.argument("what")
 @json_option
 def show(what: str, as_json: bool) -> None:
-    """Show WHAT: a plan, a trace or a topology. A plan and a trace are files, a topology is a name or a file."""
+    """Show WHAT: a plan, a trace or a network.
+
+    Plans and traces are files. A network is a name or a file.
+
+    \b
+        dtfm-lab show plan.json
+        dtfm-lab show worldwide
+    """
     path = Path(what)
     endings = files.topology_suffixes()
     is_file = os.path.isfile(what) and what not in files.topology_names()
@@ -163,11 +182,18 @@ def show(what: str, as_json: bool) -> None:
 
 @cli.command()
 @plan_argument
-@click.option("--device", help="Why this one serves where it does, and what its other places would cost.")
+@click.option("--device", help="Explain why this device holds its stage, and what any other place would cost.")
 @json_option
 def explain(plan_file: str, device: str | None, as_json: bool) -> None:
-    """Say what binds PLAN. A plan for seconds or dollars is bound by what its iteration waits for, another by its
-    communication cost, with what any exchange of two devices would cost."""
+    """Explain what limits PLAN, a plan file.
+
+    For a plan made for time or price, shows what its iteration waits for. For one made for communication cost, shows
+    what sets that cost, and what exchanging any two devices would cost.
+
+    \b
+        dtfm-lab explain plan.json
+        dtfm-lab explain plan.json --device ada
+    """
     explanation = lab.explain(plan_file)
     if as_json:
         return print_json(explanation.summary(device))
@@ -180,7 +206,7 @@ def explain(plan_file: str, device: str | None, as_json: bool) -> None:
 
 
 def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> None:
-    """Print what changed from one plan to another, each a plan or its file."""
+    """Print what changed from one plan to another. Each is a plan or a plan file."""
     difference = lab.compare(before, after)
     if as_json:
         return print_json(difference.summary())
@@ -194,13 +220,16 @@ def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> N
 @cli.command()
 @job_options
 @gathered(FRONTIER, into="budget")
-@click.option("--batches", help="Global batches that have a frontier each, such as 256,512,1024.")
+@click.option("--batches", help="Global batches, each with its own frontier, such as 256,512,1024.")
 @json_option
 def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str | None, as_json: bool) -> None:
-    """Lay seconds against dollars on TOPOLOGY. No other plan that was found is both as fast and as cheap as one of
-    these.
+    """List the best trade-offs of time and price on TOPOLOGY.
 
-    One of them alone is what `dtfm-lab plan --objective iteration --max-price-per-hour` finds.
+    Searches for plans that no other plan beats in both iteration time and price. To get only the fastest plan under a
+    price limit, use `dtfm-lab plan --objective iteration --max-price-per-hour`.
+
+    \b
+        dtfm-lab frontier mixed-gpus --job gpt3-xl --seconds 20
     """
     wanted = None if batches is None else _whole_numbers(batches)
 
@@ -223,7 +252,7 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
 
 
 def _whole_numbers(text: str) -> list[int]:
-    """Numbers in a list with commas; raises UsageError for anything else."""
+    """Return the whole numbers in a comma-separated list. Raises UsageError for anything else."""
     try:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
@@ -232,23 +261,32 @@ def _whole_numbers(text: str) -> list[int]:
 
 @cli.command("explain --worth")
 @plan_argument
-@gathered(with_help(SEARCH, seconds="Search this long without each device, instead of for --steps."), into="budget")
+@gathered(
+    with_help(SEARCH, seconds="Search this many seconds without each device, instead of counting --steps."),
+    into="budget",
+)
 @json_option
 def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
-    """Say what each device is worth to PLAN, in seconds of its iteration or its communication cost: 4 steps of search
-    without each unless told."""
+    """Show what each device is worth to PLAN, in seconds.
+
+    Plans again without each device, for 4 steps of search by default, and reports how much the iteration time (or the
+    communication cost) grows.
+
+    \b
+        dtfm-lab explain --worth plan.json
+    """
     explanation = lab.explain(plan_file)
     with row_progress("worth", noun="devices", total=len(explanation.plan.topology)) as show_row:
         table = explanation.worth(progress=show_row, **budget)
     seconds = table.attrs["seconds"]
     if as_json:
         return print_json({"devices": plain_rows(table), "seconds": seconds})
-    out.print(f"worth is the seconds {seconds} without a device, planned anew, less those with it serving")
+    out.print(f"worth is the seconds {seconds} without a device, planned again, less those with it in use")
     print_table(table.drop(columns=["n_stages", "n_replicas", "sentence"]).dropna(axis="columns", how="all"))
 
 
 def _report_freed(plan: Plan, budget: PlanOptions) -> None:
-    """Say what the plan's job names, and what a shorter search finds where that is open."""
+    """Print which fields the job pins, and what a shorter search finds if they are open."""
     seconds = DEFAULT_SECONDS if budget.steps is None and budget.seconds is None else budget.seconds
     shorter = replace(
         budget,
@@ -261,12 +299,12 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
         with search_progress(shorter, "all open") as show_step:
             other = freed(plan, budget.planner, progress=show_step, **limits)
     except KeyboardInterrupt:
-        return err.print("stopped; what would be if all were open that the job names is left out")
+        return err.print("stopped; no report of what unpinning the job's fields would gain")
     if other is None or other.iteration_s is None or plan.iteration_s is None:
         return
     opened = f"with {', '.join(plan.pinned)} left open ({AUTO})"
     if other.iteration_s >= plan.iteration_s:
-        return out.print(f"{opened}, nothing faster was found in {format_share(FREED_SHARE, 0)} of the search")
+        return out.print(f"{opened}, a search with {format_share(FREED_SHARE, 0)} of the budget found nothing faster")
     job = other.job
     shape = f"{job.n_stages} x {job.n_replicas}, micro-batches of {job.microbatch}, checkpointing {job.checkpoints}"
     out.print(f"{opened}, an iteration takes {format_s(other.iteration_s)}: {shape}")
@@ -277,10 +315,13 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
 @output_option
 @json_option
 def print_schema(format_name: str | None, output: str | None, as_json: bool) -> None:
-    """Print the JSON Schema of a file FORMAT, such as topology or job; all formats without one.
+    """Print the JSON Schema of a file FORMAT, such as topology or job, or list all formats.
 
-    Editors with a YAML language server complete a file whose first line is
-    "# yaml-language-server: $schema=topology.schema.json", once -o has written that file beside it.
+    Editors with a YAML language server then complete and check your files. Write the schema next to your file, and
+    begin your file with the line "# yaml-language-server: $schema=topology.schema.json".
+
+    \b
+        dtfm-lab show --schema topology -o topology.schema.json
     """
     if format_name is not None:
         text = json.dumps(schema(format_name), indent=1) + "\n"

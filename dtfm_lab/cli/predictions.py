@@ -1,4 +1,5 @@
-"""Commands that simulate: one iteration, a sweep of settings, the sensitivity to links and devices; and schedules."""
+"""Commands that simulate: one iteration, a sweep of settings, and the sensitivity to links and devices. Also prints
+schedules."""
 
 from typing import Any
 
@@ -39,20 +40,27 @@ SHOWN = (
     "peak_memory_bytes",
     "fits",
 )
-"""Columns of a sweep that a terminal shows; --json has all of them."""
+"""Columns of a sweep that a terminal shows. --json has all of them."""
 GAINS_SHOWN = 12
-"""Improvements shown in a terminal; --json has all of them."""
+"""Number of improvements that a terminal shows. --json has all of them."""
 
 
 @cli.command()
 @simulation_options
-@file_option("--chrome", help="Write a trace for ui.perfetto.dev and chrome://tracing to this file.")
+@file_option("--chrome", help="Write a trace to this file that ui.perfetto.dev and chrome://tracing open.")
 @output_option
 @json_option
 def simulate(
     plan: Plan, schedule: str | None, how: dict[str, Any], chrome: str | None, output: str | None, as_json: bool
 ) -> None:
-    """Predict one iteration of PLAN."""
+    """Predict one iteration of PLAN, a plan file.
+
+    Prints iteration time, throughput, idle time, critical path and memory.
+
+    \b
+        dtfm-lab simulate plan.json --schedule gpipe
+        dtfm-lab simulate plan.json --set overlap=true --chrome trace.json
+    """
     trace = lab.simulate(plan, schedule, **how)
     plan = cut_subplan(plan, trace.context.rehearsed)
     if output is not None:
@@ -71,23 +79,25 @@ def simulate(
 
 @cli.command("simulate --sweep")
 @click.argument("what", metavar="PLAN|TOPOLOGY")
-@click.option("--job", "job_name", help="A job by name or a file, for which every combination is planned anew.")
+@click.option("--job", "job_name", help="A job by name or file. Every combination is then planned for it.")
 @click.option(
     "--vary",
     "varied",
     multiple=True,
     metavar="SETTING=VALUE,VALUE...",
-    help=f"Values to try, again for each setting. Settings: {', '.join(VARIED)}; bandwidth and latency are factors "
-    f"on all links. With any of {', '.join(PLANNING)} every combination is planned anew.",
+    help=f"Values to try; repeat for more settings. Settings: {', '.join(VARIED)}. Bandwidth and latency are factors "
+    f"on all links. With any of {', '.join(PLANNING)}, every combination gets its own plan.",
 )
-@click.option("--repeats", type=int, help="Plan every combination so many times, with different seeds.")
-@click.option("--steps", type=int, help="Generations of each search.")
-@click.option("--seconds", type=float, help="Seconds of each search; 2 without --steps.")
+@click.option("--repeats", type=int, help="Plan every combination this many times, with different seeds.")
+@click.option("--steps", type=int, help="Stop each search after this many generations.")
+@click.option(
+    "--seconds", type=float, help="Stop each search after this many seconds; 2 by default, if no steps are given."
+)
 @executor_option
 @click.option(
     "--resume",
     metavar="FILE",
-    help="Keep rows that are done in this file, and take those that are there from it: an interrupted sweep goes on.",
+    help="Keep finished rows in this file, and reuse those already in it, so that an interrupted sweep continues.",
 )
 @csv_option
 @json_option
@@ -100,14 +110,21 @@ def sweep(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Predict an iteration of a plan file under every combination of some settings; or plan every combination on a
-    TOPOLOGY, a name or a file, several times each, and say the mean and its interval of 95 % confidence."""
+    """Predict an iteration under every combination of some settings.
+
+    For a plan file, simulates the plan under each combination. For a TOPOLOGY, a network by name or file, plans each
+    combination. With --repeats, also reports the mean and its 95 % confidence interval.
+
+    \b
+        dtfm-lab simulate --sweep plan.json --vary schedule=gpipe,1f1b --vary bandwidth=0.5,1,2
+        dtfm-lab simulate --sweep worldwide --job gpt3-xl --vary shape=8x8,4x16 --repeats 5
+    """
     settings: dict[str, Any] = {} if steps is None else {"steps": steps}
     for name, values in assigned("--vary", varied, "schedule=gpipe,1f1b").items():
         settings[name] = [plain_value(value) for value in values.split(",") if value.strip()]
 
     def described(point: SweepPoint) -> str:
-        duration = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
+        duration = format_s(point.outcome.iteration_s) if point.outcome is not None else "impossible"
         return f"{', '.join(f'{what} {value}' for what, value in point.settings.items())}: {duration}"
 
     with row_progress("sweep", described, "points") as show:
@@ -132,40 +149,50 @@ def sweep(
     for error, rows in table[table["error"] != ""].groupby("error", sort=False):
         first = ", ".join(f"{name} {rows[name].iloc[0]}" for name in names)
         such = ", such as" if len(rows) > 1 else ":"
-        out.print(f"{counted(len(rows), 'point')} cannot be{such} {first}: {error}")
+        out.print(f"{counted(len(rows), 'point')} cannot be computed{such} {first}: {error}")
 
 
 @cli.command("explain --sensitivity")
 @simulation_options
-@click.option("--factor", type=float, default=1.1, show_default=True, help="Of what is improved.")
-@click.option("--what", multiple=True, help=f"Any of {', '.join(WHAT)}; all by default.")
+@click.option("--factor", type=float, default=1.1, show_default=True, help="Factor by which each one improves.")
+@click.option("--what", multiple=True, help=f"What to improve: any of {', '.join(WHAT)}. All by default.")
 @json_option
 def sensitivity(
     plan: Plan, schedule: str | None, how: dict[str, Any], factor: float, what: tuple[str, ...], as_json: bool
 ) -> None:
-    """Say what a better link or device would bring to an iteration of PLAN."""
+    """Show how much a better link or device would shorten PLAN's iteration.
+
+    \b
+        dtfm-lab explain --sensitivity plan.json --what bandwidth --factor 2
+    """
 
     with row_progress("sensitivity", noun="improvements") as show:
         table = lab.explain(plan).sensitivity(schedule, factor=factor, what=what or WHAT, progress=show, **how)
     if as_json:
         return print_json({"gains": plain_rows(table)})
     if not len(table):
-        out.print("nothing to improve: no such link or device serves")
+        out.print("nothing to improve: no such link or device is in use")
     changes = table["change"].abs() >= LEAST_REPORTED
     for sentence in table["sentence"][changes].head(GAINS_SHOWN):
         out.print(sentence)
     if (more := int(changes.sum()) - GAINS_SHOWN) > 0:
-        out.print(f"and {more} more that bring no more than the last")
+        out.print(f"and {more} more, none of which gains more than the last")
     if none := int((~changes).sum()):
         out.print(f"{none} of {counted(len(table), 'improvement')} would change nothing")
 
 
 @cli.command("show --schedule")
 @click.argument("name", metavar="NAME")
-@click.option("--stages", "n_stages", type=int, help="Devices of a pipeline.")
-@click.option("--microbatches", "n_microbatches", type=int, help="Of a replica and iteration.")
-@click.option("--stages-per-device", type=int, default=2, show_default=True, help="Where the schedule interleaves.")
-@click.option("--warmups", help="adaptive-1f1b: forwards before each device takes turns, such as 9,6,3,0.")
+@click.option("--stages", "n_stages", type=int, help="Number of devices in the pipeline.")
+@click.option("--microbatches", "n_microbatches", type=int, help="Micro-batches per replica and iteration.")
+@click.option(
+    "--stages-per-device",
+    type=int,
+    default=2,
+    show_default=True,
+    help="Stages per device, if the schedule interleaves.",
+)
+@click.option("--warmups", help="adaptive-1f1b: warm-up forward passes of each device, such as 9,6,3,0.")
 @output_option
 @json_option
 def schedule(
@@ -177,7 +204,15 @@ def schedule(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Print the passes of each device of a pipeline under the schedule NAME, one of those known or a file."""
+    """Print what each device of a pipeline computes, in order, under schedule NAME.
+
+    NAME is a known schedule or a file. F is a forward pass and B a backward pass. Schedules that split the backward
+    pass have I for input gradients and W for weight gradients. Each line also says how many activations the device
+    holds at most.
+
+    \b
+        dtfm-lab show --schedule zb-h1 --stages 4 --microbatches 8
+    """
     sizes = (n_stages, n_microbatches, warmups)
     if name.lower().endswith(ENDINGS):
         if sizes != (None, None, None):
@@ -199,4 +234,4 @@ def schedule(
         report = {what: getattr(built, what) for what in ("name", "n_devices", "n_stages", "n_microbatches", "orders")}
         return print_json(report | {"peak_activations": held})
     for position, (order, most) in enumerate(zip(built.orders, held, strict=True)):
-        out.print(f"device {position}, at most {most} held: {order}")
+        out.print(f"device {position} holds at most {counted(most, 'activation')}: {order}")

@@ -1,4 +1,4 @@
-"""Commands of real runs: run a plan, and compare traces."""
+"""Commands about real runs: run a plan, and compare traces or plans."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.run import Run
 
 FAULT = re.compile(r"(kill|pause|resume|slow)\s+(.+?)\s+at\s+(\d+)(?:\s+by\s+(\S+))?")
+FAULT_HELP = 'A fault to inject, such as "kill ada at 2" or "slow ada at 2 by 3"; repeat for more.'
 FAULT_WANTED = 'wanted such as "kill ada at 2", pause or resume, or "slow ada at 2 by 3"'
 
 
 @dataclass
 class Disturbance:
-    """A fault: a command to a device when an iteration begins."""
+    """A fault to inject: a command for one device at the start of an iteration."""
 
     command: str
     device: str
@@ -72,7 +73,8 @@ class Disturbance:
 
 
 def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
-    """Apply the faults that are due: one at iteration i is due when iteration i - 1 is done, or when the run begins."""
+    """Apply the faults that are due. A fault at iteration i is due when iteration i - 1 is done, or when the run
+    starts."""
     begins = {"profile": run.spec.first_iteration, "iteration": event.get("iteration", 0) + 1}.get(event["event"])
     for fault in faults:
         if fault.iteration == begins and not fault.done and run.running:
@@ -81,7 +83,7 @@ def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
 
 
 def shape(text: str) -> int | tuple[int, ...]:
-    """``workers`` of a run from text: a count (``8``), or stages and pipelines (``4x2``)."""
+    """Return ``workers`` of a run from text: a count (``8``), or stages and pipelines (``4x2``)."""
     if re.fullmatch(r"\d+(x\d+)?", text) is None:
         raise LabError(f"workers is {text!r}; wanted a count such as 8, or stages and pipelines such as 4x2")
     counts = tuple(map(int, text.split("x")))
@@ -91,7 +93,8 @@ def shape(text: str) -> int | tuple[int, ...]:
 workers_option = click.option(
     "--workers",
     callback=lambda _context, _option, text: None if text is None else shape(text),
-    help="Run a part of PLAN on so many, or on 4x2: stages x pipelines.",
+    help="Run only part of PLAN: N workers, or STAGESxPIPELINES such as 4x2. By default all of up to 32 workers, and 8 "
+    "workers of a larger plan.",
 )
 
 
@@ -100,7 +103,7 @@ workers_option = click.option(
 @schedule_option
 @gathered(RUN, into="options")
 @workers_option
-@click.option("--fault", "faults", multiple=True, help='Such as "kill ada at 2"; may be given several times.')
+@click.option("--fault", "faults", multiple=True, help=FAULT_HELP)
 @file_option("--losses", help="Write the losses to this CSV file.")
 @output_option
 @json_option
@@ -114,8 +117,16 @@ def run(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Train under PLAN for real. Each stage and replica is a torch worker, links are as slow as drawn."""
-    disturbances = [Disturbance.read(text) for text in faults]
+    """Train PLAN for real on this machine.
+
+    Starts one torch worker for each stage and replica. Unless the clock is real, messages take as long as the network's
+    links say. Prints the measured trace and the losses.
+
+    \b
+        dtfm-lab run plan.json --iterations 10 -o measured.json
+        dtfm-lab run plan.json --workers 4x2 --fault "kill ada at 2"
+    """
+    disturbances = [Disturbance.read(text) for text in faults]  # first, so that a typo costs no start of workers
     whole = files.load_plan(plan_file)
     if (lacking := lab.memory(whole, schedule).advice) and not as_json:
         err.print(f"the specified devices would be out of memory: {lacking}")
@@ -143,13 +154,24 @@ def run(
 @click.argument("predicted", type=click.Path())
 @click.argument("measured", type=click.Path())
 @click.option(
-    "--refit", "plan_file", metavar="PLAN", type=click.Path(), help="Fit the links and computations of this plan."
+    "--refit",
+    "plan_file",
+    metavar="PLAN",
+    type=click.Path(),
+    help="Fit the links and computation times of this plan to the measurement.",
 )
 @file_option("-o", "--output", help="Write the refitted network to this file.")
 @json_option
 def compare(predicted: str, measured: str, plan_file: str | None, output: str | None, as_json: bool) -> None:
-    """Lay a PREDICTED trace beside a MEASURED one, or two plans. Of traces it says who is to blame for the error, and
-    since when; of plans what moved from the first to the second, and what that cost."""
+    """Compare a PREDICTED trace with a MEASURED one, or two plans.
+
+    For traces, shows which links and devices cause the prediction's error, and since when. For plans, shows what moved
+    from the first to the second, and what that cost.
+
+    \b
+        dtfm-lab compare predicted.json measured.json --refit plan.json -o refitted.yaml
+        dtfm-lab compare before.json after.json
+    """
     first, where = files.read_mapping(Path(predicted)), Path(predicted).name
     if "dtfm_plan" in first:
         if plan_file is not None or output is not None:

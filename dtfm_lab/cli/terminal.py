@@ -1,4 +1,4 @@
-"""Standard output and standard error of the commands: lines, tables, one JSON object; and progress, in a terminal."""
+"""What the commands print on standard output and standard error: lines, tables, JSON, and progress in a terminal."""
 
 import json
 import math
@@ -30,16 +30,17 @@ from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import RunRecord
 
 PIPE_WIDTH = 1000
-"""Characters of a line where the reader is no terminal: every row is one line."""
+"""Characters per line if the output is not a terminal. It is large, so that every row is one line."""
 
 
 class _Console(Console):
-    """Prints text as given, for a device may be called [a]. A reader that closes the pipe (head) is no failure."""
+    """Prints text as given, because a device may be called [a]. A reader that closes the pipe (head) is not an
+    error."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
 
-    @property  # type: ignore[misc]  # rich also allows to set it, which is not needed here
+    @property  # type: ignore[misc]  # rich's property also has a setter, which is not needed here
     def size(self) -> ConsoleDimensions:
         found = super().size
         return found if self.is_terminal or "COLUMNS" in os.environ else found._replace(width=PIPE_WIDTH)
@@ -53,13 +54,13 @@ err = _Console(stderr=True)
 
 
 def reader_left() -> NoReturn:
-    """Exit with status 0; what is still buffered goes to /dev/null instead of into the closed pipe."""
+    """Exit with status 0. What is still buffered goes to /dev/null instead of into the closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(0)
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Print one line. What is no number, such as the loss of a training that diverged, is null: JSON has no NaN."""
+    """Print one line of JSON. A number that is not finite, such as the loss of a diverged run, becomes null."""
     try:
         click.echo(json.dumps(_finite(value), allow_nan=False))
     except BrokenPipeError:
@@ -78,13 +79,13 @@ def _finite(value: Any) -> Any:
 
 
 def print_notes(job: Job) -> None:
-    """Print on standard error what the job's model took from a config.json unasked."""
+    """Print on standard error what the job's model assumed when it read a config.json."""
     for note in () if job.model is None else job.model.notes:
         err.print(note)
 
 
 def print_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table of these cells, as they are."""
+    """Print a table of these cells, unchanged."""
     columns = [Column(each, overflow="fold", min_width=max(map(len, each.split()), default=0)) for each in head]
     table = Table(*columns, box=None)
     for row in rows:
@@ -93,8 +94,10 @@ def print_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def print_table(frame: DataFrame, headings: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Print a table, numbers with their units and missing values as a dash. ``headings`` are of columns whose name says
-    too little."""
+    """Print a table with units, and a dash for each missing value.
+
+    ``headings`` replace the names of columns that say too little.
+    """
     columns = [str(column) for column in frame.columns]
     head = [headings.get(column, _bare(column).replace("_", " ")) for column in columns]
     rows = frame.itertuples(index=False)
@@ -102,19 +105,20 @@ def print_table(frame: DataFrame, headings: Mapping[str, str] = MappingProxyType
 
 
 def print_reasons(worths: Iterable[str]) -> None:
-    """Print why numbers are calibrated or guessed, ``guessed: why``, each reason once; words alone are left out."""
+    """Print why numbers are calibrated or guessed (``guessed: why``), each reason once. Words without a reason are
+    skipped."""
     for worth in dict.fromkeys(worths):
         if ": " in worth:
             out.print(worth)
 
 
 def _bare(column: str) -> str:
-    """The name of a column without its unit, which its cells have."""
+    """Return the name of a column without its unit, which its cells have."""
     return column if column.endswith("_per_s") else column.removesuffix("_s").removesuffix("_bytes")
 
 
 def print_report(parts: Iterable[Part]) -> None:
-    """Print a report: sections under their titles, and what is marked in bold and red."""
+    """Print a report: sections under their titles. Marked text is bold."""
     for part in parts:
         match part:
             case str():
@@ -127,7 +131,7 @@ def print_report(parts: Iterable[Part]) -> None:
 
 
 def _styled(text: str) -> Text:
-    """The text without its marks; what was between them in bold."""
+    """Return the text without its marks. What was between them is bold."""
     pieces = text.split("**")
     return Text.assemble(*((piece, "bold" if i % 2 else "") for i, piece in enumerate(pieces)))
 
@@ -157,13 +161,13 @@ def _in_units(column: str, value: Any) -> str:
 FRAMES_PER_S = 8
 BAR_WIDTH = 24
 STYLES = {"lost": "bold red", "back": "green", "paused": "yellow"}
-"""Styles of conditions; another condition looks like paused."""
+"""Style of each condition. A condition that is missing here looks like paused."""
 
 
 @contextmanager
 def search_progress(budget: SearchBudget, name: str | None = None) -> Iterator[Callable[[PlanStep], None]]:
-    """Yield a function to call with every step; it shows the planner or a name, the spent budget and the best plan so
-    far."""
+    """Yield a function to call with every search step. It shows the planner or ``name``, the budget spent and the best
+    plan."""
     steps, seconds = budget.steps, budget.seconds
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS
@@ -197,10 +201,10 @@ def row_progress(
     total: int | None = None,
     says_total: str = "total",
 ) -> Iterator[Callable[[Any], None]]:
-    """Yield a function to call with every row of a table; it shows how many rows are done, and the last one.
+    """Yield a function to call with every row of a table. It shows the number of rows done, and the last one.
 
-    Their number is ``total``, or what each row says, by its attribute ``says_total``, or unknown. If rows are missing
-    at the end, a line says that the command was stopped.
+    The total is ``total``, or each row's attribute ``says_total``, or unknown. If rows are missing at the end, a line
+    says that the command was stopped.
     """
     done = 0
     with _progress_line(name, total) as update:
@@ -213,18 +217,18 @@ def row_progress(
 
         yield show
     if total is not None and done < total:
-        err.print(f"stopped; {done} of {total} {noun} are told")
+        err.print(f"stopped; {done} of {total} {noun} are shown")
 
 
 @contextmanager
 def waiting(name: str, why: str) -> Iterator[None]:
-    """Show in a terminal what is waited for and how long it has taken."""
+    """Show in a terminal what the command is waiting for, and for how long."""
     with _progress_line(name, None, why):
         yield
 
 
 class _StatusColumn(ProgressColumn):
-    """What a task says of itself, or until it says anything what is waited for and for how long."""
+    """The status of a task. Before the first status, what the task waits for and for how long."""
 
     max_refresh = 1 / FRAMES_PER_S
 
@@ -235,8 +239,10 @@ class _StatusColumn(ProgressColumn):
 
 @contextmanager
 def _progress_line(name: str, total: float | None, why: str = "") -> Iterator[Callable[..., None]]:
-    """Yield a function that updates one line of progress, shown only in a terminal, with the values that changed. Until
-    the first call it says ``why`` there is nothing yet, and the seconds."""
+    """Yield a function that updates a progress line with changed values. The line is shown only in a terminal.
+
+    Until the first call the line says why nothing is there yet (``why``), and the seconds.
+    """
     title = TextColumn("{task.description}", markup=False)
     options: dict[str, Any] = {"transient": True, "refresh_per_second": FRAMES_PER_S, "disable": not err.is_interactive}
     with Progress(title, BarColumn(bar_width=12), _StatusColumn(), console=err, **options) as progress:
@@ -247,7 +253,7 @@ def _progress_line(name: str, total: float | None, why: str = "") -> Iterator[Ca
 
 @contextmanager
 def run_progress(run: RunRecord, quiet: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yield a function to call with every event; it shows a table of the workers in a terminal, and lines elsewhere."""
+    """Yield a function to call with every event. It shows a table of workers in a terminal, and lines elsewhere."""
     if quiet:
         yield lambda event: None
         return
@@ -261,7 +267,7 @@ def run_progress(run: RunRecord, quiet: bool = False) -> Iterator[Callable[[dict
 
 
 def run_line(run: RunRecord, event: dict[str, Any]) -> str:
-    """The line that is printed for an event if there is no terminal; empty for most events."""
+    """Return the line to print for an event outside a terminal. Empty for most events."""
     match event["event"]:
         case "starting" | "waiting":
             return run_report.describe_progress(run)
@@ -275,7 +281,7 @@ def run_line(run: RunRecord, event: dict[str, Any]) -> str:
 
 
 def remark(run: RunRecord, event: dict[str, Any]) -> str:
-    """The line that is printed for an event and stays on the screen; empty for most events."""
+    """Return the line to print for an event that stays on the screen. Empty for most events."""
     match event["event"]:
         case "lost":
             return f"{event['device']} {event['how']} in iteration {event['iteration']}"
@@ -289,7 +295,7 @@ def remark(run: RunRecord, event: dict[str, Any]) -> str:
 
 
 def run_picture(run: RunRecord) -> RenderableType:
-    """The state of a run: its progress, and a line for each worker."""
+    """Return the state of a run: its progress, and one line per worker."""
     spec = run.spec
     head = Table.grid(padding=(0, 2))
     head.add_row(

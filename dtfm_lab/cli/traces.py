@@ -1,4 +1,4 @@
-"""What the commands print about traces and their comparison: one JSON object, or lines for a person."""
+"""What the commands print about traces and comparisons: one JSON object, or lines for people."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -14,10 +14,10 @@ from dtfm_lab.domain.trace import BY_MODEL, CAUSES, Trace
 from dtfm_lab.domain.units import counted, format_range, format_s, format_share, plain_rows
 
 PIECES = 3
-"""Pieces of the critical path that are named."""
+"""Number of pieces of the critical path that are named."""
 SUSPECTS_SHOWN = 8
 LINKS_SHOWN = 12
-"""Links shown in a terminal; --json has all of them."""
+"""Number of links that a terminal shows. --json has all of them."""
 FITTED = ("drawn", "fitted", "low", "high")
 THROUGHPUT = {
     "tokens_per_s": "{:,.0f} {counted}/s",
@@ -30,7 +30,7 @@ SAME_NAME = (
     *("source", "clock", "schedule", "links", "queueing", "synchronise_every", "late_messages", "overruns"),
     *("time_scale", "stretched", "unigram_entropy", "stand_in", "runs_on", "notes"),
 )
-"""Fields of the context that a trace's summary holds as they are."""
+"""Fields of the context that a trace's summary copies unchanged."""
 
 
 def report_trace(trace: Trace, output: str | None, as_json: bool) -> None:
@@ -42,7 +42,7 @@ def report_trace(trace: Trace, output: str | None, as_json: bool) -> None:
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
-    """What ``--json`` prints of a trace."""
+    """Return what ``--json`` prints about a trace."""
     context = trace.context
     summary = {name: getattr(context, name) for name in SAME_NAME} | {
         "synchronisation": context.plan.synchronisation,
@@ -66,13 +66,13 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
 
 
 def interval_of(trace: Trace) -> list[float] | None:
-    """The 90 % interval of an iteration as JSON has it; None where nothing states a spread."""
+    """Return the 90 % interval of an iteration for JSON. None if no spread is stated."""
     low_s, high_s = trace.interval()
     return [low_s, high_s] if math.isfinite(high_s) else None
 
 
 def worth_of(trace: Trace) -> str:
-    """What a trace's iteration rests on, and between which ends it lies: ``modelled; with 90 % confidence ...``."""
+    """Return what a trace's iteration time is based on, and its interval: ``modelled; with 90 % confidence ...``."""
     what = "a measured" if trace.context.source == "simulated" else "the median"
     between = format_range(*trace.interval())
     ends = f"with 90 % confidence {what} iteration lies from {between}" if between else ""
@@ -80,7 +80,7 @@ def worth_of(trace: Trace) -> str:
 
 
 def _idle_seconds(trace: Trace) -> dict[str, float]:
-    """Idle seconds by cause, as means over devices."""
+    """Return idle seconds by cause, averaged over devices."""
     columns = [f"{cause}_s" for cause in CAUSES]
     return {column: float(trace.bubble[column].mean()) for column in columns}
 
@@ -110,7 +110,7 @@ def print_trace(trace: Trace) -> None:
         path = trace.critical_summary()
         pieces = path[path["by"] != "what"].nlargest(PIECES, "seconds")
         named = [f"{p['name']} {format_s(p['seconds'])} ({format_share(p['share'])})" for p in plain_rows(pieces)]
-        out.print(f"critical path, its largest pieces: {', '.join(named)}")
+        out.print(f"largest pieces of the critical path: {', '.join(named)}")
     if context.losses:
         out.print(
             f"{counted(trace.n_iterations, 'iteration')}, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "
@@ -155,7 +155,7 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
 
 
 def _refitted(off: DataFrame) -> Iterator[list[str]]:
-    """The furthest of the fitted values, each in its unit."""
+    """Yield one row per fitted value, the furthest off first, with units."""
     rows: Iterable[Any] = off.head(LINKS_SHOWN).itertuples(index=False)
     for row in rows:
         what = row.what.split("_")[0] if row.of == "link" else f"{row.kind} of stage {row.stage}"

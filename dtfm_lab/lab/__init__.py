@@ -1,7 +1,7 @@
-"""Every public name of the core, listed here once; ``dtfm_lab`` offers the same, and ``Lab`` and ``figures``.
+"""Lists every public name of the core once. ``dtfm_lab`` offers the same names, plus ``Lab`` and ``figures``.
 
-Notebooks call these functions as ``dtfm_lab``; widgets and the command line call them as ``dtfm_lab.lab``. Both offer
-the names of extensions too, which are imported when they are used.
+Notebooks call these functions as ``dtfm_lab``; widgets and the command line call them as ``dtfm_lab.lab``. Both also
+offer the names of extensions, which are imported when they are used.
 """
 
 from typing import Any
@@ -51,10 +51,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of an extension."""
+    """Return a name that an extension offers."""
     return attribute("api", __name__, name)
 
 
 def __dir__() -> list[str]:
-    """The public names, those of extensions included."""
+    """Return the public names, including those of extensions."""
     return sorted({*__all__, *offered("api")})

@@ -1,7 +1,7 @@
 """Arguments that functions of the lab share: plans and schedules by name or file, and keywords, each defined once.
 
-Each dataclass here is decorated onto the function that takes its fields as keywords. So a misspelt keyword is refused,
-and ``help`` and Tab list them all. Editors and type checkers read the same keywords in ``keywords.py``.
+Each dataclass here decorates the function that takes its fields as keywords. A misspelt keyword is then refused, and
+``help`` and Tab list all keywords. Editors and type checkers read the same keywords in ``keywords.py``.
 """
 
 import os
@@ -29,11 +29,18 @@ from dtfm_lab.simulation.task_runner import received
 T = TypeVar("T")
 
 AnySchedule = str | os.PathLike[str] | Schedule
-"""A schedule by name, as the path of a file (.txt, or torch's .csv), or as a Schedule."""
+"""A schedule: a name, the path of a file (.txt, or torch's .csv), or a Schedule."""
 Progress = Callable[[Any], None]
-QUEUEING_OPTION = Option(help="Which messages wait for each other, those of a pair or of a NIC.", choices=QUEUEING)
+QUEUEING_OPTION = Option(
+    help="Which messages wait for each other: those in one direction between two devices "
+    "(pairs), or all at one NIC (nics).",
+    choices=QUEUEING,
+)
 EFFICIENCY_OPTION = Option(
-    help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1
+    help="Share of its peak FLOP/s that a device reaches. By default it follows from the GPU and the shapes of "
+    "matrix products.",
+    above=0,
+    most=1,
 )
 
 
@@ -42,33 +49,46 @@ class SearchBudget:
     """How a planner searches, and for how long."""
 
     planner: Annotated[
-        str, Option(help="Planner of the search; all but evolutionary look at messages alone.", choices=planners)
+        str,
+        Option(
+            help="Planner that searches. All except evolutionary place devices by communication cost alone.",
+            choices=planners,
+        ),
     ] = "evolutionary"
-    seed: Annotated[int, Option(help="Seed of the search: with --steps the same seed gives the same plan.")] = 0
+    seed: Annotated[
+        int, Option(help="Seed of the search. With a number of steps, the same seed gives the same plan.")
+    ] = 0
     steps: Annotated[
-        int | None, Option(help="Stop after this many generations, which is reproducible.", unit="generations")
+        int | None,
+        Option(help="Stop after this many generations. Unlike a time limit, this is reproducible.", unit="generations"),
     ] = None
     seconds: Annotated[
-        float | None, Option(help=f"Stop after this long; {DEFAULT_SECONDS:g} s without --steps.", unit="s")
+        float | None,
+        Option(
+            help=f"Stop after this many seconds; by default {DEFAULT_SECONDS:g} s, or no limit if steps are given.",
+            unit="s",
+        ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(SearchBudget):
-    """What a planner minimises, under which limits, and how it searches."""
+    """What a planner minimises, within which limits, and how it searches."""
 
     objective: Annotated[
         str | None,
         Option(
-            help="What to minimise; iteration by default, communication for a job of given message sizes.",
+            help="What to minimise: iteration time, communication cost or price. By default iteration, or "
+            "communication if the job gives its message sizes.",
             choices=objectives,
         ),
     ] = None
     max_price_per_hour: Annotated[
-        float | None, Option(help="Only plans whose devices cost at most this much an hour.", unit="$/h", above=0)
+        float | None,
+        Option(help="Consider only plans whose devices cost at most this much per hour.", unit="$/h", above=0),
     ] = None
     max_iteration_s: Annotated[
-        float | None, Option(help="Only plans whose iteration takes at most this long.", unit="s", above=0)
+        float | None, Option(help="Consider only plans whose iteration takes at most this long.", unit="s", above=0)
     ] = None
     queueing: Annotated[str, QUEUEING_OPTION] = "pairs"
     efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
@@ -78,7 +98,7 @@ class PlanOptions(SearchBudget):
 class SearchOptions(PlanOptions):
     """Keywords of ``plan`` and ``search``."""
 
-    start: Annotated[Plan | None, Option(help="A plan to improve on, its devices found by name.")] = None
+    start: Annotated[Plan | None, Option(help="A plan to improve on. Its devices are found by name.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,24 +107,38 @@ class SpreadOptions(SearchOptions):
 
     spread: Annotated[
         GivenSpread | None,
-        Option(help="Minimise expected seconds when links and speeds vary by this spread, given as to lab.compare."),
+        Option(
+            help="Minimise the expected iteration time if links and speeds vary by this spread, which is given as "
+            "in lab.compare."
+        ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierBudget(SearchBudget):
-    """How a frontier of seconds and dollars is searched."""
+    """How to search for a frontier of time and price, and for how long."""
 
-    steps: Annotated[int | None, Option(help="Steps of every search: reproducible.", unit="steps")] = None
+    steps: Annotated[
+        int | None,
+        Option(
+            help="Stop every search after this many generations. Unlike a time limit, this is reproducible.",
+            unit="steps",
+        ),
+    ] = None
     seconds: Annotated[
         float | None,
         Option(
-            help=f"Time limit of all searches together; {FRONTIER_SECONDS:g} s for each batch without --steps.",
+            help=f"Time limit of all searches together; by default {FRONTIER_SECONDS:g} s per batch, or none if steps "
+            "are given.",
             unit="s",
         ),
     ] = None
     searches: Annotated[
-        int, Option(help="Searches of each batch: the fastest, the cheapest, and under limits of price.", least=2)
+        int,
+        Option(
+            help="Searches per batch: one for the fastest plan, one for the cheapest, the others under price limits.",
+            least=2,
+        ),
     ] = FRONTIER_SEARCHES
     queueing: Annotated[str, QUEUEING_OPTION] = "pairs"
 
@@ -114,7 +148,7 @@ class FrontierOptions(FrontierBudget):
     """Keywords of ``frontier``."""
 
     batches: Annotated[
-        Sequence[int] | None, Option(help="Global batches that have a frontier each; the job's own by default.")
+        Sequence[int] | None, Option(help="Global batches, each with its own frontier; the job's batch by default.")
     ] = None
 
 
@@ -122,16 +156,18 @@ class FrontierOptions(FrontierBudget):
 class SimulationOptions:
     """Keywords of ``simulate``."""
 
-    like: Annotated[Trace | None, Option(help="A measured trace: predict what it ran, from its profile.")] = None
+    like: Annotated[
+        Trace | None, Option(help="Predict what this measured trace ran, with the durations of its profile.")
+    ] = None
     queueing: Annotated[str | None, QUEUEING_OPTION] = None
     profile: Annotated[
-        Profile | None, Option(help="Seconds of computations, instead of FLOP over peak x efficiency.")
+        Profile | None, Option(help="Seconds of each computation, instead of FLOP / (peak x efficiency).")
     ] = None
     efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
 
 
 def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
-    """The plan itself, or the plan of a file. Raises PlanError if it is neither a Plan nor a path."""
+    """Return the plan itself, or the plan in a file. Raises PlanError if it is neither a Plan nor a path."""
     if isinstance(plan, Plan):
         return plan
     if not isinstance(plan, str | os.PathLike):
@@ -142,7 +178,10 @@ def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
 
 
 def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan | Topology:
-    """A plan or a network itself, the plan of a file, or a network by name or file. Raises PlanError for others."""
+    """Return a plan or network itself, the plan in a file, or a network by name or file.
+
+    Raises PlanError for anything else.
+    """
     if isinstance(given, Plan | Topology):
         return given
     if not isinstance(given, str | os.PathLike):
@@ -155,12 +194,12 @@ def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan 
 
 
 def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
-    """The schedule of a file; any other value unchanged."""
+    """Return the schedule in a file. Any other value is returned unchanged."""
     if isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS)):
         return load_schedule(schedule)
     return schedule
 
 
 def newest_of(results: Iterator[T], progress: Progress | None) -> T:
-    """The last of results that grow, of which a stream has one at least; see ``received``."""
+    """Return the last of a stream of growing results. The stream has at least one; see ``received``."""
     return received(results, progress, newest=1)[-1]

@@ -24,64 +24,74 @@ class SearchKeywords(TypedDict, total=False):
     """Keywords of ``lab.search``, from `dtfm_lab.lab.arguments.SearchOptions`."""
 
     planner: str
-    """Planner of the search; all but evolutionary look at messages alone. Default: evolutionary."""
+    """Planner that searches. All except evolutionary place devices by communication cost alone. Default:
+    evolutionary."""
     seed: int
-    """Seed of the search: with --steps the same seed gives the same plan. Default: 0."""
+    """Seed of the search. With a number of steps, the same seed gives the same plan. Default: 0."""
     steps: int | None
-    """Stop after this many generations, which is reproducible."""
+    """Stop after this many generations. Unlike a time limit, this is reproducible."""
     seconds: float | None
-    """Stop after this long; 2 s without --steps."""
+    """Stop after this many seconds; by default 2 s, or no limit if steps are given."""
     objective: str | None
-    """What to minimise; iteration by default, communication for a job of given message sizes."""
+    """What to minimise: iteration time, communication cost or price. By default iteration, or communication if
+    the job gives its message sizes."""
     max_price_per_hour: float | None
-    """Only plans whose devices cost at most this much an hour. More than 0 $/h."""
+    """Consider only plans whose devices cost at most this much per hour. More than 0 $/h."""
     max_iteration_s: float | None
-    """Only plans whose iteration takes at most this long. More than 0 s."""
+    """Consider only plans whose iteration takes at most this long. More than 0 s."""
     queueing: str
-    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics. Default: pairs."""
+    """Which messages wait for each other: those in one direction between two devices (pairs), or all at one NIC
+    (nics). One of pairs, nics. Default: pairs."""
     efficiency: float | None
-    """Share of its peak that a device reaches; by GPU and shapes of products if none. More than 0 and at most 1."""
+    """Share of its peak FLOP/s that a device reaches. By default it follows from the GPU and the shapes of matrix
+    products. More than 0 and at most 1."""
     start: Plan | None
-    """A plan to improve on, its devices found by name."""
+    """A plan to improve on. Its devices are found by name."""
 
 
 class PlanKeywords(SearchKeywords, total=False):
     """Keywords of ``lab.plan``, from `dtfm_lab.lab.arguments.SpreadOptions`."""
 
     spread: GivenSpread | None
-    """Minimise expected seconds when links and speeds vary by this spread, given as to lab.compare."""
+    """Minimise the expected iteration time if links and speeds vary by this spread, which is given as in
+    lab.compare."""
 
 
 class FrontierKeywords(TypedDict, total=False):
     """Keywords of ``lab.frontier``, from `dtfm_lab.lab.arguments.FrontierOptions`."""
 
     planner: str
-    """Planner of the search; all but evolutionary look at messages alone. Default: evolutionary."""
+    """Planner that searches. All except evolutionary place devices by communication cost alone. Default:
+    evolutionary."""
     seed: int
-    """Seed of the search: with --steps the same seed gives the same plan. Default: 0."""
+    """Seed of the search. With a number of steps, the same seed gives the same plan. Default: 0."""
     steps: int | None
-    """Steps of every search: reproducible."""
+    """Stop every search after this many generations. Unlike a time limit, this is reproducible."""
     seconds: float | None
-    """Time limit of all searches together; 20 s for each batch without --steps."""
+    """Time limit of all searches together; by default 20 s per batch, or none if steps are given."""
     searches: int
-    """Searches of each batch: the fastest, the cheapest, and under limits of price. 2 or more. Default: 12."""
+    """Searches per batch: one for the fastest plan, one for the cheapest, the others under price limits. 2 or
+    more. Default: 12."""
     queueing: str
-    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics. Default: pairs."""
+    """Which messages wait for each other: those in one direction between two devices (pairs), or all at one NIC
+    (nics). One of pairs, nics. Default: pairs."""
     batches: Sequence[int] | None
-    """Global batches that have a frontier each; the job's own by default."""
+    """Global batches, each with its own frontier; the job's batch by default."""
 
 
 class SimulateKeywords(TypedDict, total=False):
     """Keywords of ``lab.simulate``, from `dtfm_lab.lab.arguments.SimulationOptions`."""
 
     like: Trace | None
-    """A measured trace: predict what it ran, from its profile."""
+    """Predict what this measured trace ran, with the durations of its profile."""
     queueing: str | None
-    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics."""
+    """Which messages wait for each other: those in one direction between two devices (pairs), or all at one NIC
+    (nics). One of pairs, nics."""
     profile: Profile | None
-    """Seconds of computations, instead of FLOP over peak x efficiency."""
+    """Seconds of each computation, instead of FLOP / (peak x efficiency)."""
     efficiency: float | None
-    """Share of its peak that a device reaches; by GPU and shapes of products if none. More than 0 and at most 1."""
+    """Share of its peak FLOP/s that a device reaches. By default it follows from the GPU and the shapes of matrix
+    products. More than 0 and at most 1."""
 
 
 class SweepKeywords(TypedDict, total=False):
@@ -114,72 +124,81 @@ class SweepKeywords(TypedDict, total=False):
     efficiency: float | Iterable[float]
     """Share of its peak that a device reaches. More than 0 and at most 1."""
     dtype: str | Iterable[str]
-    """Precision of numbers: fp16, bf16, fp32 or fp64. Default: fp16."""
+    """Precision of parameters and activations: fp16, bf16, fp32 or fp64. Default: fp16."""
     synchronisation: str | Iterable[str | None] | None
-    """How replicas average their gradients; chosen by the planner where null. Default: sharded."""
+    """How replicas average their gradients; chosen by the planner if null. Default: sharded."""
     synchronise_every: int | Iterable[int]
-    """Iterations; between two, replicas step alone. 1 or more iterations. Default: 1."""
+    """Iterations from one synchronisation to the next. In between, each replica steps alone. 1 or more
+    iterations. Default: 1."""
     compression: str | Iterable[str]
-    """What messages are rounded to on their way, where that is smaller. One of none, fp16, int8. Default: none."""
+    """Precision to which messages are compressed, if that makes them smaller. One of none, fp16, int8. Default:
+    none."""
     gradient_compression: str | Iterable[str | None] | None
-    """Compression of synchronisation alone, if not that of all. One of none, fp16, int8."""
+    """Compression of synchronisation messages; the same as of all messages if omitted. One of none, fp16, int8."""
     codec_bytes_per_s: float | Iterable[float]
-    """Bytes that a device rounds, or restores, in a second. More than 0 bytes/s. Default: 1e+11."""
+    """Uncompressed bytes that a device compresses or restores per second. More than 0 bytes/s. Default: 1e+11."""
     recompute: bool | Iterable[bool]
-    """Keep a stage's input only, and repeat its forward before its backward. Default: False."""
+    """Keep only a stage's input, and repeat its forward pass before its backward pass. Default: False."""
     stages_per_device: int | Iterable[int]
-    """Stages of a device where the schedule interleaves. 1 or more. Default: 2."""
+    """Stages per device when the schedule interleaves. 1 or more. Default: 2."""
     transport: str | Iterable[str]
-    """Whether a device computes on while it sends (overlapped), or waits, with the two directions between two
-    devices at once (batched) or in turns (blocking). One of overlapped, batched, blocking. Default: overlapped."""
+    """Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions between two
+    devices run at once (batched) or alternately (blocking). One of overlapped, batched, blocking. Default:
+    overlapped."""
     sharding: str | Iterable[str | None] | None
-    """What replicas split among them: optimiser states (zero-1), gradients too (zero-2), parameters too (zero-3,
-    as FSDP); chosen by the planner where null. One of none, zero-1, zero-2, zero-3. Default: none."""
+    """What replicas split among them: optimizer states (zero-1), also gradients (zero-2), or also parameters
+    (zero-3, as in FSDP); chosen by the planner if null. One of none, zero-1, zero-2, zero-3. Default: none."""
     prefetch: bool | Iterable[bool]
     """Exchange sharded parameters and gradients of neighbouring layers while a layer computes. Default: True."""
     overlap: bool | Iterable[bool | None] | None
-    """Synchronise gradients in buckets while the last backward still runs; chosen by the planner where null.
+    """Synchronise gradients in buckets while the last backward pass still runs; chosen by the planner if null.
     Default: False."""
     bucket_bytes: float | Iterable[float]
-    """Gradient of a bucket, where synchronisation overlaps. More than 0 bytes. Default: 2.62144e+07."""
+    """Size of a gradient bucket when synchronisation overlaps the backward pass. More than 0 bytes. Default:
+    2.62144e+07."""
     fragments: int | Iterable[int]
-    """Parts of the model that replicas average in turn between iterations. 1 or more. Default: 1."""
+    """Number of parts into which the model is split. Replicas average one part after another, between iterations.
+    1 or more. Default: 1."""
     fragment_delay: int | Iterable[int]
-    """Iterations that a fragment's average may take to arrive while training goes on. 0 or more. Default: 0."""
+    """Iterations that a fragment's average may take to arrive while training continues. 0 or more. Default: 0."""
     checkpointing: str | Iterable[str | None] | None
-    """Which activations are computed again in the backward; chosen by the planner where not given. One of none,
-    selective, block, stage."""
+    """Which activations the backward pass recomputes; chosen by the planner if omitted. One of none, selective,
+    block, stage."""
     early_stop: bool | Iterable[bool]
-    """A block that is computed again stops where its backward needs nothing more. Default: False."""
+    """Stop recomputing a block as soon as its backward pass has all that it needs. Default: False."""
     attention: str | Iterable[str]
-    """Whether attention keeps its matrix for the backward (unfused). One of fused, unfused. Default: fused."""
+    """Whether attention keeps its score matrix for the backward pass (unfused) or not (fused). One of fused,
+    unfused. Default: fused."""
     operators: str | Iterable[str]
-    """What operators keep for the backward: as papers count (usual), torch's with the loss in fp32 (eager), or
-    with gate and loss each fused (fused). One of usual, eager, fused. Default: usual."""
+    """What operators keep for the backward pass: what papers count (usual), what torch keeps with the loss in
+    fp32 (eager), or less, with fused gate and loss (fused). One of usual, eager, fused. Default: usual."""
     dropout: bool | Iterable[bool]
-    """Whether a gpt drops out and keeps the masks; other families never do. Default: True."""
+    """Whether a gpt model applies dropout and keeps the masks. Other families never do. Default: True."""
     sequence_parallel: bool | Iterable[bool]
-    """GPUs of a tensor-parallel group split norms, residuals and dropout too, along the sequence. Default: False."""
+    """Split norms, residuals and dropout along the sequence, among the GPUs of a tensor-parallel group. Default:
+    False."""
     reserve_bytes: float | Iterable[float]
-    """Memory of each GPU that the framework takes: CUDA's context, buffers of NCCL, workspaces. 0 or more bytes.
-    Default: 0."""
+    """Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces. 0 or more
+    bytes. Default: 0."""
     fragmentation: float | Iterable[float]
-    """Share of the rest that is lost between allocations, below 1. 0 or more. Default: 0."""
+    """Share of the remaining memory that is lost between allocations, below 1. 0 or more. Default: 0."""
     gradient_dtype: str | Iterable[str | None] | None
-    """Precision of gradients where not that of numbers."""
+    """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     optimizer: str | Iterable[str]
-    """Adam with moments of 4 bytes (adam) or of one (adam-8bit). One of adam, adam-8bit. Default: adam."""
+    """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit). One of adam, adam-8bit. Default: adam."""
     frozen_weights: str | Iterable[str]
-    """What the weights beside adapters are kept in: as the job's numbers are (same), int8 or nf4. Default: same."""
+    """Precision of the frozen weights when adapters are trained: the job's dtype (same), int8 or nf4. Default:
+    same."""
     memory_traffic: bool | Iterable[bool]
-    """Count the time of norms, activations and optimiser's step by the memory they move. Default: False."""
+    """Also count the seconds of norms, activation functions and the optimizer's step, from the memory they move.
+    Default: False."""
     block_launch_s: float | Iterable[float]
-    """Least time of a block's forward and backward together, in which a host launches its kernels. 0 or more
-    seconds. Default: 0."""
+    """Minimum time of a block's forward and backward pass together: the time in which the host launches their
+    kernels. 0 or more seconds. Default: 0."""
     flush_every: int | Iterable[int | None] | None
-    """Micro-batches after which gpipe empties its pipeline; all where not given. 1 or more."""
+    """Micro-batches after which gpipe flushes its pipeline; all of them if omitted. 1 or more."""
     microbatch: int | Iterable[int | None] | None
-    """Sequences per pipeline step; chosen by the planner where not given. 1 or more sequences."""
+    """Sequences per micro-batch; chosen by the planner if omitted. 1 or more sequences."""
     global_batch: int | Iterable[int]
     """Sequences per iteration, over all replicas. 1 or more sequences."""
     bandwidth: float | Iterable[float]
@@ -192,51 +211,52 @@ class RunKeywords(TypedDict, total=False):
     """Keywords of ``lab.run`` and ``lab.start``, from `dtfm_lab.runtime.protocol.run_options.RunOptions`."""
 
     iterations: int | None
-    """Iterations to train: 20 where not given, 5 on the paced clock, which waits. 1 or more."""
+    """Iterations to train: 20 by default, 5 on the paced clock, which runs in real time. 1 or more."""
     clock: str
-    """How seconds are counted: virtual (each worker's logical clock adds its own CPU time, without sleeping),
-    paced (real time, computations padded to their device's) or real (wall time, real links). One of virtual,
-    paced, real. Default: virtual."""
+    """How seconds are counted: virtual (each worker adds its own CPU time to a logical clock and never sleeps),
+    paced (real time, in which each computation is padded to its device's duration) or real (wall time over real
+    links). One of virtual, paced, real. Default: virtual."""
     seed: int
     """Seed of parameters and batches. 0 or more and at most 1.09951e+12. Default: 0."""
     learning_rate: float
     """Learning rate of AdamW. More than 0. Default: 0.002."""
     text: AnyPath | None
-    """File to train on, its last tenth held out; the lab's own text where not given."""
+    """Text file to train on, without its last tenth, which is held out. By default a text that comes with the
+    lab."""
     time_scale: float | None
-    """Paced clock: wall seconds per second of the run; chosen from the profile where not given. More than 0 wall
+    """Paced clock: wall seconds per second of the run; chosen from the profile if omitted. More than 0 wall
     seconds a second."""
     queueing: str
-    """Which messages wait for each other: pairs (each directed pair of devices is a link) or, on the virtual
-    clock, nics (each device has one NIC). One of pairs, nics. Default: pairs."""
+    """Which messages wait for each other: pairs (each directed pair of devices has its own link) or, on the
+    virtual clock only, nics (each device has one NIC). One of pairs, nics. Default: pairs."""
     emulated: AnyPath | Topology | None
-    """Another network of as many devices, by name, file or Topology, whose links are emulated in place of the
-    plan's; predictions do not consider it."""
+    """Emulate the links of another network instead of the plan's: a name, file or Topology with as many devices.
+    Predictions still use the plan's network."""
     stand_in: AnyPath | ModelSpec | None
-    """A model by name, config.json or ModelSpec that is trained in fp32 in place of the job's; messages, and on
-    the paced clock computations, keep the job's sizes. Where not given: a small one, if the job's own cannot be
-    trained here."""
+    """Train this model in fp32 instead of the job's: a name, config.json or ModelSpec. Messages keep the job's
+    sizes, and so do computations on the paced clock. By default a small model, if the job's own cannot be trained
+    here."""
     runs_on: str
-    """What workers compute on: cpu or cuda. One of cpu, cuda. Default: cpu."""
+    """Where workers compute: cpu or cuda. One of cpu, cuda. Default: cpu."""
     carrier: str | None
-    """What contents of messages cross: sockets, or groups (torch.distributed process groups of two: gloo, or NCCL
-    on GPUs on the real clock). Where not given: groups on GPUs on the real clock, sockets else. One of sockets,
-    groups."""
+    """How the contents of messages travel: sockets, or groups (torch.distributed process groups of two workers:
+    gloo, or NCCL for GPUs on the real clock). By default groups for GPUs on the real clock, otherwise sockets.
+    One of sockets, groups."""
     checkpoint_folder: AnyPath | None
-    """Folder for checkpoints."""
+    """Folder to write checkpoints to."""
     checkpoint_every: int
-    """Iterations between checkpoints; 0: only after the last. Default: 0."""
+    """Iterations between checkpoints; 0 writes one only after the last iteration. Default: 0."""
     resume_from: AnyPath | None
-    """Folder of a checkpoint, or of several, the newest of which the run continues. The model must be the
-    checkpoint's; the cut and the placement are free; another text, seed, batch or rate gives a warning."""
+    """Continue from this checkpoint folder, or from the newest checkpoint in it. The model must match; the cut
+    and the placement may differ. A different text, seed, batch or learning rate gives a warning."""
     evaluate_every: int
-    """Iterations between evaluations on held-out text; 0: only after the last. Default: 0."""
+    """Iterations between evaluations on held-out text; 0 evaluates only after the last iteration. Default: 0."""
     sample_bytes: int
     """Bytes of text that the trained model writes at the end. Default: 0."""
     workers: int | Sequence[int] | None
-    """How much of the plan runs: at most so many workers, or (stages, pipelines). Where not given: all of a plan
-    of up to 32, and 8 of a larger one. All stages and as many pipelines as fit run, or else the first stages of
-    two; devices, links, layers and micro-batches are the plan's."""
+    """Run only part of the plan: at most N workers, or (stages, pipelines). By default all of a plan of up to 32
+    workers, and 8 workers of a larger one. All stages and as many pipelines as fit run, or else the first stages
+    of two pipelines. Devices, links, layers and micro-batches stay the plan's."""
 
 
 class JobKeywords(TypedDict, total=False):
@@ -245,101 +265,110 @@ class JobKeywords(TypedDict, total=False):
     name: str
     """Name of the job. Default: job."""
     dtype: str
-    """Precision of numbers: fp16, bf16, fp32 or fp64. Default: fp16."""
+    """Precision of parameters and activations: fp16, bf16, fp32 or fp64. Default: fp16."""
     schedule: str | None
-    """Pipeline schedule, looked up when used; chosen by the planner where not given."""
+    """Name of the pipeline schedule; chosen by the planner if omitted."""
     warmups: tuple[int, ...] | None
-    """Forwards that each stage runs ahead with adaptive-1f1b; chosen for the network where not given."""
+    """Warm-up forward passes of each stage under adaptive-1f1b; chosen for the network if omitted."""
     synchronisation: str | None
-    """How replicas average their gradients; chosen by the planner where null. Default: sharded."""
+    """How replicas average their gradients; chosen by the planner if null. Default: sharded."""
     synchronise_every: int
-    """Iterations; between two, replicas step alone. 1 or more iterations. Default: 1."""
+    """Iterations from one synchronisation to the next. In between, each replica steps alone. 1 or more
+    iterations. Default: 1."""
     compression: str
-    """What messages are rounded to on their way, where that is smaller. One of none, fp16, int8. Default: none."""
+    """Precision to which messages are compressed, if that makes them smaller. One of none, fp16, int8. Default:
+    none."""
     gradient_compression: str | None
-    """Compression of synchronisation alone, if not that of all. One of none, fp16, int8."""
+    """Compression of synchronisation messages; the same as of all messages if omitted. One of none, fp16, int8."""
     codec_bytes_per_s: float
-    """Bytes that a device rounds, or restores, in a second. More than 0 bytes/s. Default: 1e+11."""
+    """Uncompressed bytes that a device compresses or restores per second. More than 0 bytes/s. Default: 1e+11."""
     recompute: bool
-    """Keep a stage's input only, and repeat its forward before its backward. Default: False."""
+    """Keep only a stage's input, and repeat its forward pass before its backward pass. Default: False."""
     stages_per_device: int
-    """Stages of a device where the schedule interleaves. 1 or more. Default: 2."""
+    """Stages per device when the schedule interleaves. 1 or more. Default: 2."""
     blocks_per_stage: tuple[int, ...] | None
-    """Blocks of each stage, first stage first; even where not given."""
+    """Blocks of each stage, first stage first; an even cut if omitted."""
     microbatches_per_replica: tuple[int, ...] | None
-    """Micro-batches of each pipeline; as even as they divide where not given."""
+    """Micro-batches of each replica; split as evenly as possible if omitted."""
     transport: str
-    """Whether a device computes on while it sends (overlapped), or waits, with the two directions between two
-    devices at once (batched) or in turns (blocking). One of overlapped, batched, blocking. Default: overlapped."""
+    """Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions between two
+    devices run at once (batched) or alternately (blocking). One of overlapped, batched, blocking. Default:
+    overlapped."""
     tensor_parallel: int | None
-    """GPUs of one host that share each layer; chosen by the planner where null. 1 or more GPUs. Default: 1."""
+    """GPUs of one host that split each layer; chosen by the planner if null. 1 or more GPUs. Default: 1."""
     context_parallel: int
-    """GPUs of one host that share each sequence, a part each. 1 or more GPUs. Default: 1."""
+    """GPUs of one host that split each sequence into equal parts. 1 or more GPUs. Default: 1."""
     expert_parallel: int
-    """GPUs of one host that each take sequences of their own, and split a block's experts among them. 1 or more
-    GPUs. Default: 1."""
+    """GPUs of one host that process different sequences and split the experts of each block. 1 or more GPUs.
+    Default: 1."""
     sharding: str | None
-    """What replicas split among them: optimiser states (zero-1), gradients too (zero-2), parameters too (zero-3,
-    as FSDP); chosen by the planner where null. One of none, zero-1, zero-2, zero-3. Default: none."""
+    """What replicas split among them: optimizer states (zero-1), also gradients (zero-2), or also parameters
+    (zero-3, as in FSDP); chosen by the planner if null. One of none, zero-1, zero-2, zero-3. Default: none."""
     prefetch: bool
     """Exchange sharded parameters and gradients of neighbouring layers while a layer computes. Default: True."""
     overlap: bool | None
-    """Synchronise gradients in buckets while the last backward still runs; chosen by the planner where null.
+    """Synchronise gradients in buckets while the last backward pass still runs; chosen by the planner if null.
     Default: False."""
     bucket_bytes: float
-    """Gradient of a bucket, where synchronisation overlaps. More than 0 bytes. Default: 2.62144e+07."""
+    """Size of a gradient bucket when synchronisation overlaps the backward pass. More than 0 bytes. Default:
+    2.62144e+07."""
     fragments: int
-    """Parts of the model that replicas average in turn between iterations. 1 or more. Default: 1."""
+    """Number of parts into which the model is split. Replicas average one part after another, between iterations.
+    1 or more. Default: 1."""
     fragment_delay: int
-    """Iterations that a fragment's average may take to arrive while training goes on. 0 or more. Default: 0."""
+    """Iterations that a fragment's average may take to arrive while training continues. 0 or more. Default: 0."""
     checkpointing: str | None
-    """Which activations are computed again in the backward; chosen by the planner where not given. One of none,
-    selective, block, stage."""
+    """Which activations the backward pass recomputes; chosen by the planner if omitted. One of none, selective,
+    block, stage."""
     early_stop: bool
-    """A block that is computed again stops where its backward needs nothing more. Default: False."""
+    """Stop recomputing a block as soon as its backward pass has all that it needs. Default: False."""
     attention: str
-    """Whether attention keeps its matrix for the backward (unfused). One of fused, unfused. Default: fused."""
+    """Whether attention keeps its score matrix for the backward pass (unfused) or not (fused). One of fused,
+    unfused. Default: fused."""
     operators: str
-    """What operators keep for the backward: as papers count (usual), torch's with the loss in fp32 (eager), or
-    with gate and loss each fused (fused). One of usual, eager, fused. Default: usual."""
+    """What operators keep for the backward pass: what papers count (usual), what torch keeps with the loss in
+    fp32 (eager), or less, with fused gate and loss (fused). One of usual, eager, fused. Default: usual."""
     dropout: bool
-    """Whether a gpt drops out and keeps the masks; other families never do. Default: True."""
+    """Whether a gpt model applies dropout and keeps the masks. Other families never do. Default: True."""
     sequence_parallel: bool
-    """GPUs of a tensor-parallel group split norms, residuals and dropout too, along the sequence. Default: False."""
+    """Split norms, residuals and dropout along the sequence, among the GPUs of a tensor-parallel group. Default:
+    False."""
     reserve_bytes: float
-    """Memory of each GPU that the framework takes: CUDA's context, buffers of NCCL, workspaces. 0 or more bytes.
-    Default: 0."""
+    """Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces. 0 or more
+    bytes. Default: 0."""
     fragmentation: float
-    """Share of the rest that is lost between allocations, below 1. 0 or more. Default: 0."""
+    """Share of the remaining memory that is lost between allocations, below 1. 0 or more. Default: 0."""
     gradient_dtype: str | None
-    """Precision of gradients where not that of numbers."""
+    """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     optimizer: str
-    """Adam with moments of 4 bytes (adam) or of one (adam-8bit). One of adam, adam-8bit. Default: adam."""
+    """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit). One of adam, adam-8bit. Default: adam."""
     frozen_weights: str
-    """What the weights beside adapters are kept in: as the job's numbers are (same), int8 or nf4. Default: same."""
+    """Precision of the frozen weights when adapters are trained: the job's dtype (same), int8 or nf4. Default:
+    same."""
     memory_traffic: bool
-    """Count the time of norms, activations and optimiser's step by the memory they move. Default: False."""
+    """Also count the seconds of norms, activation functions and the optimizer's step, from the memory they move.
+    Default: False."""
     block_launch_s: float
-    """Least time of a block's forward and backward together, in which a host launches its kernels. 0 or more
-    seconds. Default: 0."""
+    """Minimum time of a block's forward and backward pass together: the time in which the host launches their
+    kernels. 0 or more seconds. Default: 0."""
     flush_every: int | None
-    """Micro-batches after which gpipe empties its pipeline; all where not given. 1 or more."""
+    """Micro-batches after which gpipe flushes its pipeline; all of them if omitted. 1 or more."""
     n_stages: int | None
-    """Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not given. 1
-    or more."""
+    """Number of pipeline stages (D_PP in the paper); chosen by the planner if omitted. 1 or more."""
     n_replicas: int | None
-    """Data-parallel replicas: the paper's D_DP; chosen by the planner where not given. 1 or more."""
+    """Number of data-parallel replicas (D_DP in the paper); chosen by the planner if omitted. 1 or more."""
     microbatch: int | None
-    """Sequences per pipeline step; chosen by the planner where not given. 1 or more sequences."""
+    """Sequences per micro-batch; chosen by the planner if omitted. 1 or more sequences."""
     model: ModelSpec | str | os.PathLike[str] | None
-    """A preset's name, or a Hugging Face config.json or its folder."""
+    """A preset by name, or the path of a Hugging Face config.json or of its folder."""
     seq_len: int | None
-    """Tokens per sequence, where not the model's."""
+    """Tokens per sequence; the model's own if omitted."""
     adapters: int | None
-    """Rank of the adapters that are trained in place of the model's weights (LoRA). 1 or more."""
+    """Rank of the LoRA adapters that are trained instead of the model's weights. 1 or more."""
     global_batch: int | None
     """Sequences per iteration, over all replicas. 1 or more sequences."""
     gradient_bytes: float | None
-    """One stage's gradient, as the communication cost counts it. 0 or more bytes."""
+    """Size of one stage's gradient, as the communication cost counts it. 0 or more bytes."""
     activation_bytes: float | None
-    """A replica's whole mini-batch over one boundary, as the communication cost counts it. 0 or more bytes."""
+    """Size of the activations that a replica sends over one stage boundary in an iteration, as the communication
+    cost counts it. 0 or more bytes."""

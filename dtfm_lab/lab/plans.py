@@ -1,4 +1,4 @@
-"""From a network and a job to a plan, and functions that explain, compare and price plans."""
+"""Functions that make a plan for a network and a job, and that explain, compare and evaluate plans."""
 
 import logging
 import os
@@ -26,17 +26,17 @@ from dtfm_lab.simulation.memory import warned
 
 log = logging.getLogger(__name__)
 SMALL_NETWORK = 16
-"""Devices up to which a network without a job gets one that can be run for real."""
+"""Up to this number of devices, the default job of a network is one that can be run for real."""
 TOY_S = 0.01
-"""Seconds of computing in an iteration below which a job is a toy on a device: a message over a LAN takes as long."""
+"""A job that computes for less than this per iteration is a toy on a device: a message over a LAN takes as long."""
 FLOP_PER_PARAMETER, STATE_BYTES = 6, 16
-"""Of training: 2 FLOP forward and 4 backward for each token; weights and gradients in fp16, and three fp32 copies of
-Adam (Rajbhandari et al. 2020, ZeRO, section 3.1)."""
+"""Training takes 2 FLOP forward and 4 backward per token and parameter. Its state is weights and gradients in fp16 and
+three fp32 copies for Adam (Rajbhandari et al. 2020, ZeRO, section 3.1)."""
 LARGER = "gpt3-xl", "qwen2.5-7b", "llama-2-13b", "llama-2-70b"
 OPENING_BATCH = 64
-"""Sequences of an iteration of these: their own batches take a few devices half an hour."""
+"""Sequences per iteration of these jobs. With their own batches, a few devices need half an hour."""
 OWN_BATCH, OWN_DTYPE = 64, "fp32"
-"""Of a job of one's own module, where nothing is said."""
+"""Defaults for a job built from your own module: its batch and its dtype."""
 PAPERS = "dtfm-gpt3-xl"
 """GPT-3 XL as DT-FM's public code plans it, with its default batch of 512. The paper ran 1024, 2048 and 4096."""
 
@@ -48,11 +48,11 @@ def load_topology(
     peak_tflops: Mapping[str, float] | None = None,
     memory_gib: Mapping[str, float] | None = None,
 ) -> Topology:
-    """A network that comes with the lab (``dtfm-lab network``) or from a file of any known format.
+    """Return a network that comes with the lab (see ``dtfm-lab network``), or one from a file of any known format.
 
-    A list of files is read by the reader of machines that is installed, if there is one (entry points of
-    ``dtfm_lab.machine_readers``). ``at`` says in which regions hosts are, ``peak_tflops`` and ``memory_gib`` what GPUs
-    compute and hold that are not in the lab's table. The ``.description`` of the network says what was measured, what
+    A list of files is read by the installed reader of machines, if there is one (entry points of
+    ``dtfm_lab.machine_readers``). For such files, ``at`` gives the region of each host. ``peak_tflops`` and
+    ``memory_gib`` describe GPUs that the lab's table lacks. The network's ``.description`` says what was measured, what
     was estimated and what was left out.
 
     Raises FileError, TopologyError or UnknownName in one line.
@@ -70,15 +70,19 @@ def load_job(
     timed: bool = False,
     **overrides: Unpack[JobKeywords],
 ) -> Job:
-    """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file; any field, ``model=`` and ``seq_len=`` too.
+    """Load a job by name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file. Keywords override any field, such as
+    ``model=`` and ``seq_len=``.
 
-    Or of a torch ``module`` of one's own, which is looked at in a process of its own: ``"file.py:function"``, which
-    makes (module, data) or (module, data, loss), or a module with an ``example``. Data are a batch, a mapping of the
-    module's keywords or a tuple of its arguments, or a dataset of such rows. Without a loss the module returns it,
-    alone or as ``.loss``; ``loss(output, last part of the batch)`` else. Its blocks are the longest row of parts in a
-    ModuleList or Sequential, or else its parts in the order in which they compute. With ``timed`` they are timed on a
-    core of this machine, and share the module's FLOP as they share the seconds: torch counts products and convolutions
-    only. The batch is 64 samples, if none is given.
+    Or build the job from your own torch ``module``, which is inspected in a separate process. Give either
+    ``"file.py:function"``, whose function returns (module, data) or (module, data, loss), or a module with an
+    ``example``. Data are a batch, a mapping of the module's keywords or a tuple of its arguments, or a dataset of such
+    rows. Without a ``loss``, the module returns its loss, alone or as ``.loss``. Otherwise the loss is ``loss(output,
+    last part of the batch)``.
+
+    The module's blocks are the longest row of parts in a ModuleList or Sequential, or else its parts in the order in
+    which they compute. With ``timed``, the blocks are timed on one core of this machine, and the module's FLOP are
+    divided among them in proportion to the seconds. Use it because torch counts only matrix products and convolutions.
+    The batch is 64 samples by default.
 
     Raises JobError in one line for a module that cannot be cut.
     """
@@ -106,8 +110,11 @@ def load_job(
 
 
 def default_job(topology: Topology) -> Job:
-    """The job if none is named: ``small``, cut to use every device of a small network; the paper's on a network of its
-    size; else ``gpt3-xl``, whose stages and replicas the planner chooses."""
+    """Return the job to use if none is named.
+
+    On a small network it is ``small``, cut to use every device. On a network of the paper's size it is the paper's job.
+    Otherwise it is ``gpt3-xl``, with stages and replicas left to the planner.
+    """
     if len(topology) <= SMALL_NETWORK:
         return fitted(load_job("small"), len(topology))
     papers = load_job(PAPERS)
@@ -115,11 +122,12 @@ def default_job(topology: Topology) -> Job:
 
 
 def opening_job(topology: Topology) -> Job:
-    """Return the job that the lab opens a network with: the default job, and of DT-FM's one sequence for each device.
+    """Return the job that the lab opens a network with.
 
-    With so few sequences, averaging costs more than the hops between stages, so the best plan keeps each stage in one
-    city. With the public code's default of 512 it keeps each pipeline in one city. A few fast devices get a model that
-    is too large for each of them, because one device alone would train a toy fastest.
+    It is the default job. DT-FM's job gets a batch of one sequence per device. With so few, averaging costs more than
+    the hops between stages, so the best plan keeps each stage in one city. With the public code's default batch of 512,
+    it keeps each pipeline in one city. A few fast devices get a model that is too large for each of them, because one
+    device alone would train a toy fastest.
     """
     job = default_job(topology)
     if job.name == PAPERS:
@@ -146,9 +154,9 @@ def _larger(topology: Topology) -> Job | None:
 
 
 def fitted(job: Job, n_devices: int) -> Job:
-    """The job cut to use all devices: in its own shape if that does, else in the most square that its batch allows.
+    """Return the job cut to use all devices: in its own shape if that fits, else in the most square shape of its batch.
 
-    If no shape uses all devices, the one that uses most.
+    If no shape uses all devices, the job is cut to use as many as possible.
     """
     if job.shaped and job.n_tasklets == n_devices:
         return job
@@ -158,14 +166,15 @@ def fitted(job: Job, n_devices: int) -> Job:
 
 @takes_options(SpreadOptions)
 def plan(topology: Topology | str, job: Job | str | None = None, **options: Unpack[PlanKeywords]) -> Plan:
-    """The best plan that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
+    """Return the best plan that a planner finds within ``seconds`` or ``steps``; 2 s by default.
 
-    For a job with a model it is the plan of the fastest iteration, over all that the job leaves open: stages and
-    replicas, devices that stay idle, blocks of each stage, micro-batches of each pipeline, the order of passes. Ctrl-C
-    keeps the best so far. With ``steps`` the same seed gives the same plan. Where its devices lack memory, or its
-    iteration cannot be simulated, a warning in the log says so.
+    For a job with a model, that is the plan with the fastest iteration. The planner chooses everything that the job
+    leaves open: stages and replicas, idle devices, blocks of each stage, micro-batches of each pipeline, and the order
+    of passes. Ctrl-C keeps the best plan so far. With ``steps``, the same seed gives the same plan. If devices lack
+    memory, or the iteration cannot be simulated, a warning in the log says so.
 
-    With a ``spread``, it is the plan of least expected seconds of the best plan of each shape: see ``compare``.
+    With a ``spread``, the best plans of all shapes are compared, and the one with the least expected seconds is
+    returned: see ``compare``.
     """
     network, job = nouns(topology, job)
     spread = options.pop("spread", None)
@@ -179,7 +188,7 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Unpa
 def search(
     topology: Topology | str, job: Job | str | None = None, **options: Unpack[SearchKeywords]
 ) -> Iterator[PlanStep]:
-    """The steps of ``plan`` as they come: each has best_s, bound_s, evaluations and ``plan``."""
+    """Yield the steps of ``plan`` as the search makes them. Each has best_s, bound_s, evaluations and ``plan``."""
     network, job = nouns(topology, job)
     return planning.search(network, job, **_with_objective(job, options))
 
@@ -192,13 +201,14 @@ def frontier(
     progress: Progress | None = None,
     **options: Unpack[FrontierKeywords],
 ) -> Frontier:
-    """The plans that no other is both as fast and as cheap as: ``.to_frame()``, ``.plans``, ``.at(20)`` by price.
+    """Return the plans that no other plan beats in both time and price: ``.to_frame()``, ``.plans``, ``.at(20)`` by
+    price.
 
-    Found by 12 searches (``searches``) in 20 s together (``seconds``; longer where so many do not fit into it): for the
-    fastest iteration, for the fewest dollars a billion tokens, and for the fastest under limits of price. With
-    ``steps`` of every search the same seed gives the same frontier. ``batches=[512, 1024]`` has one for each global
-    batch. ``progress`` is called with the frontier after every search; Ctrl-C keeps the best so far. Devices without a
-    price count as free.
+    Runs 12 searches (``searches``) in 20 s together (``seconds``, or longer if they do not fit). They search for
+    the fastest iteration, for the lowest price per billion tokens, and for the fastest iteration under price
+    limits. With ``steps`` for every search, the same seed gives the same frontier. ``batches=[512, 1024]`` gives
+    one frontier per global batch. ``progress`` is called with the frontier after every search. Ctrl-C keeps the
+    best so far. Devices without a price count as free.
     """
     return newest_of(planning.stream_frontier(*nouns(topology, job), **options), progress)
 
@@ -211,9 +221,9 @@ def evaluate(
     rank_map: Sequence[int | None] | None = None,
     groups: Sequence[Sequence[int | str]] | None = None,
 ) -> Plan:
-    """A placement of one's own, priced: groups in stage order, a rank map, or groups in any order.
+    """Evaluate your own placement: groups in stage order, a rank map, or groups in any order.
 
-    Where its devices lack memory, or its iteration cannot be simulated, a warning in the log says so.
+    If its devices lack memory, or its iteration cannot be simulated, a warning in the log says so.
     """
     return _simulated(planning.evaluate(*nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups))
 
@@ -228,31 +238,32 @@ def replan(
     seed: int = 0,
     horizon_s: float | None = None,
 ) -> Replan:
-    """The plan that follows ``plan`` when devices go or come, or links change, and what the change takes.
+    """Return the plan that follows ``plan`` when devices leave or join, or links change, and what the change costs.
 
-    ``.plan``; ``.moves``, who gets which parameters and optimiser states, from whom, in ``.move_s`` seconds over these
-    links; ``.stay``, the old plan with only its holes filled; ``.pays_after_s``, when the new plan is ahead of that.
-    Devices stay where they are for what does not pay within ``horizon_s`` seconds of training, an hour by default. The
-    search begins with the old plan and looks near it: two tenths of a second, or as many ``seconds`` as are given.
+    The result has ``.plan`` and ``.moves``: which device gets which parameters and optimizer states, and from which, in
+    ``.move_s`` seconds over these links. ``.stay`` is the old plan with only its holes filled. ``.pays_after_s`` says
+    when the new plan overtakes it. Devices stay where they are unless a move pays off within ``horizon_s`` seconds of
+    training, an hour by default. The search starts from the old plan and looks near it, for ``seconds``, by default 0.2
+    s.
 
     Parameters
     ----------
     lost
-        Names of devices that go.
+        Names of devices that leave.
     joined
-        Devices that come: a network that has them beside the old ones, or names of devices of ``changed``. Idle devices
-        of the plan's network are there already.
+        Devices that join: a network that has them beside the old ones, or names of devices of ``changed``. Idle devices
+        of the plan's network are available already.
     changed
         The network with its links, or its devices' speeds, as they are now.
 
     Raises
     ------
     UnknownName
-        A lost device that the plan's network does not have.
+        The plan's network does not have a lost device.
     PlanError
-        Nobody is left, a network lacks a device that is not lost, or no plan fits what is left.
+        No device is left, a network lacks a device that is not lost, or no plan fits the remaining devices.
     JobError
-        The plan's job has no model, so that nobody knows how much would move.
+        The plan's job has no model, so the amount of data to move is unknown.
     """
     plan = as_plan(plan)
     network = planning.network_after(plan, lost=lost, joined=joined, changed=changed)
@@ -261,7 +272,7 @@ def replan(
 
 @runtime_checkable
 class Explainable(Protocol):
-    """What says itself why it costs what it costs."""
+    """Something that can explain its own cost."""
 
     def why(self, against: Any = None, *, progress: Progress | None = None) -> Any: ...
 
@@ -271,14 +282,14 @@ def explain(plan: Plan | str) -> Explanation: ...
 @overload
 def explain(plan: Explainable, against: Any = None, *, progress: Progress | None = None) -> Any: ...
 def explain(plan: Plan | Explainable | str, against: Any = None, *, progress: Progress | None = None) -> Any:
-    """Why a plan costs what it costs: what binds, and the price of any other place of a device.
+    """Explain why a plan costs what it costs: what limits it, and the cost of any other place for a device.
 
-    ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan for seconds or dollars is explained by its simulated
-    iteration: the device, link or synchronisation that binds it, its memory, and ``.to_frame("iteration")``. What would
-    change it: ``.worth()`` of each device, ``.sensitivity()`` to each link and device. ``lab.compare`` lays two plans
-    side by side.
+    ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan made for time or price is explained by its simulated
+    iteration: the device, link or synchronisation that limits it, its memory, and ``.to_frame("iteration")``. To see
+    what would change it, use ``.worth()`` for each device and ``.sensitivity()`` for each link and device.
+    ``lab.compare`` compares two plans.
 
-    What explains itself, such as an outcome of another system, has a method ``why``, which is called.
+    Other objects with a method ``why``, such as an outcome of another system, are explained by that method.
     """
     if not isinstance(plan, Plan | str | Explanation) and isinstance(plan, Explainable):
         return plan.why(against, progress=progress)
@@ -289,8 +300,10 @@ def explain(plan: Plan | Explainable | str, against: Any = None, *, progress: Pr
 
 @takes_options(JobChanges, noun="job field", left_as_is=True)
 def with_job(plan: Plan | str, **overrides: Unpack[JobKeywords]) -> Plan:
-    """The same placement for the plan's job with other fields (``recompute=True``, ``compression="int8"``...),
-    priced anew. Raises PlanError where that changes the numbers of stages or replicas, which ask for another plan."""
+    """Return the same placement for the plan's job with other fields (``recompute=True``, ``compression="int8"``...).
+
+    The plan is evaluated again. Raises PlanError if the number of stages or replicas changes, which needs a new plan.
+    """
     plan = as_plan(plan)
     job = files.override(plan.job, **overrides)
     if (job.n_stages, job.n_replicas) != (plan.job.n_stages, plan.job.n_replicas):
@@ -302,7 +315,7 @@ def with_job(plan: Plan | str, **overrides: Unpack[JobKeywords]) -> Plan:
 
 
 def _simulated(plan: Plan) -> Plan:
-    """The plan with the seconds of its iteration, after a warning of why there are none, or of memory that it lacks."""
+    """Return the plan with its simulated iteration time. Logs a warning if it cannot be simulated, or lacks memory."""
     if plan.iteration_s is None:
         plan = planning.simulated(plan)
         if why := planning.why_not_simulated(plan):
@@ -316,7 +329,7 @@ def _with_objective(job: Job, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:
-    """The network and the job, loaded where they are named; the network's default job where there is none."""
+    """Return the network and the job, loaded if given by name. Without a job, it is the network's default job."""
     network = topology if isinstance(topology, Topology) else load_topology(topology)
     if job is None:
         return network, default_job(network)

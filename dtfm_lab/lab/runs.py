@@ -1,4 +1,4 @@
-"""Predictions, real runs, and both side by side."""
+"""Functions that predict, that run for real, and that compare the two."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: Unpack[SimulateKeywords]) -> Trace:
     """Predict one iteration in virtual time.
 
-    ``schedule`` is a name, a Schedule, or a schedule's file (.txt, or torch's .csv); None for the job's own. ``like`` a
-    measured Trace, what ran is predicted from the profile taken before the run; if only a part of the plan ran, that
-    part. A ``profile`` has rows (stage, replica, kind, seconds).
+    ``schedule`` is a name, a Schedule, or a schedule file (.txt, or torch's .csv). If None, the job's schedule is used.
+    With ``like``, a measured Trace, what ran is predicted from the profile taken before the run. If only a part of the
+    plan ran, that part is predicted. A ``profile`` has rows (stage, replica, kind, seconds).
     """
     return simulation.simulate(as_plan(plan), as_schedule(schedule), **options)
 
 
 def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """The peak memory of every device, and whether it fits: ``.sentence``, ``.fits``, ``.to_frame()``,
-    and ``.advice``: what would fit, in one line.
+    """Return the peak memory of every device, whether it fits, and what would fit: ``.sentence``, ``.fits``,
+    ``.to_frame()``, ``.advice``.
 
-    It follows from the order of passes alone, before anything runs; with a ``trace`` of this plan there is also
-    ``.timeline(device)``.
+    The peak follows from the order of passes alone, so nothing has to run.
+    With a ``trace`` of this plan there is also ``.timeline(device)``.
     """
     return memory_of(as_plan(plan), as_schedule(schedule), trace=trace)
 
@@ -78,24 +78,25 @@ def sweep(
     summary: bool | str = False,
     **varied: Unpack[SweepKeywords],
 ) -> DataFrame:
-    """A plan simulated under every combination of some settings, one row each; ``lab.figures.sweep`` draws them.
+    """Simulate a plan under every combination of some settings, one row each. ``lab.figures.sweep`` draws them.
 
-    ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is a list of values, or one
-    value: schedule, queueing, efficiency; fields of the job that keep its placement, such as microbatch, compression
-    or recompute; bandwidth and latency, as factors on all links. An impossible combination is a row with an ``error``.
-    ``progress`` is called with every point; Ctrl-C keeps the rows so far. Long sweeps use one process a core.
+    ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is one value or a list of values.
+    Settings are schedule, queueing and efficiency; fields of the job that keep its placement, such as microbatch,
+    compression or recompute; bandwidth and latency, as factors on all links. An impossible combination is a row with an
+    ``error``. ``progress`` is called with every point. Ctrl-C keeps the rows so far. Long sweeps use one process per
+    core.
 
-    ``lab.sweep("worldwide", "gpt3-xl", planner=["evolutionary", "random"], shape=["8x8", "4x16"], repeats=5)`` plans
-    every combination anew. So it does for a network in place of a plan, for a job, ``repeats`` or ``seconds`` (of each
-    search), and for the settings network, shape (or n_stages and n_replicas), planner, objective, max_price_per_hour,
-    max_iteration_s, steps and seed. Repeats differ in their seed. ``summary=True``, or the name of another result than
-    ``iteration_s``, gives their mean and its interval of 95 % confidence in place of the rows: n, failed, mean, low,
-    high, least, most.
+    ``lab.sweep("worldwide", "gpt3-xl", planner=["evolutionary", "random"], shape=["8x8", "4x16"], repeats=5)`` makes a
+    new plan for every combination. That also happens if you give a network instead of a plan, a job, ``repeats``,
+    ``seconds`` (of each search), or one of these settings: network, shape (or n_stages and n_replicas), planner,
+    objective, max_price_per_hour, max_iteration_s, steps and seed. Repeats differ in their seed. ``summary=True``, or
+    the name of another result than ``iteration_s``, returns the mean and its 95 % confidence interval instead of the
+    rows: n, failed, mean, low, high, least, most.
 
-    ``executor`` computes the rows elsewhere: any object with the ``submit`` of ``concurrent.futures``, such as
+    ``executor`` computes the rows elsewhere. It is any object with the ``submit`` of ``concurrent.futures``, such as
     ``loky.get_reusable_executor()`` or ``dask.distributed.Client(address)``, or ``"loky:4"``, ``"threads:4"``,
-    ``"dask://host:8786"``, or ``"here"`` for this process alone. With ``resume="rows.jsonl"`` rows that are done are
-    kept in that file, and taken from it when the same sweep is begun again.
+    ``"dask://host:8786"``, or ``"here"`` for this process only. With ``resume="rows.jsonl"`` finished rows are kept in
+    that file, and reused when the same sweep starts again.
     """
     given = as_plan_or_network(what)
     read = {name: _read(name, values) for name, values in varied.items()}
@@ -115,7 +116,8 @@ def _job_for(job: Job | str | None, network: Topology) -> Job:
 
 
 def _read(name: str, given: Any) -> Any:
-    """The values of a setting, with names and files of networks, and files of schedules, replaced by what they hold."""
+    """Return the values of a setting. Names and files of networks, and files of schedules, are replaced by what they
+    hold."""
     if name not in ("network", "schedule"):
         return given
     one = isinstance(given, str | os.PathLike | Topology | Schedule) or not isinstance(given, Iterable)
@@ -145,7 +147,7 @@ def run(
     progress: Progress | None = None,
     **options: Unpack[RunKeywords],
 ) -> Trace:
-    """Run a plan for real on this machine and return the measured Trace; ``progress`` is called with every event.
+    """Run a plan for real on this machine and return the measured Trace. ``progress`` is called with every event.
 
     Other options are those of ``start``.
     """
@@ -154,7 +156,7 @@ def run(
 
 @runtime_checkable
 class Comparable(Protocol):
-    """What compares itself with another of its kind."""
+    """Something that can compare itself with another of its kind."""
 
     def compared_with(self, after: Any) -> Any: ...
 
@@ -177,14 +179,18 @@ def compare(
 def compare(
     before: Any, after: Any = None, *more: Any, spread: GivenSpread | None = None, draws: int = DRAWS, seed: int = 0
 ) -> Any:
-    """Two traces side by side, predicted and measured: errors by row, iteration, kind, stage, device and link;
-    ``.suspects``, ``.drift``, ``.refit(plan, lab.simulate)``. Or two plans: what moved, and what that cost or brought:
-    ``.text``, ``.to_frame()``, ``.parts``. Or two of what an extension compares.
+    """Compare two traces (errors and their causes), two plans (what moved, and what that cost), or two objects of an
+    extension.
 
-    With a ``spread``, one plan or several of one network on the same random draws of it: expected seconds, quantiles,
-    and how often two of them change order, ``.to_frame()``, ``.to_frame("pairs")``, ``.sentence``. The spread is one
-    standard deviation of the logarithm of bandwidth, latency and speed of computing, or a mapping of these names:
-    ``spread={"bandwidth": 0.3}``. Each device has a factor of its own in a draw, and all links of two regions one.
+    Two traces, predicted and measured, give errors by row, iteration, kind, stage, device and link, with ``.suspects``,
+    ``.drift`` and ``.refit(plan, lab.simulate)``. Two plans give what moved, and what that cost or gained: ``.text``,
+    ``.to_frame()``, ``.parts``.
+
+    With a ``spread``, one or several plans of one network are simulated on the same random variations of it. The result
+    has expected seconds, quantiles, and how often two plans change order: ``.to_frame()``, ``.to_frame("pairs")``,
+    ``.sentence``. The spread is one standard deviation of the logarithm of bandwidth, latency and compute speed, or a
+    mapping of these names: ``spread={"bandwidth": 0.3}``. In each draw, every device has its own factor, and all links
+    between two regions share one.
     """
     if spread is not None:
         plans = before, *(() if after is None and not more else (after,)), *more

@@ -1,4 +1,4 @@
-"""The file formats as JSON Schema, so that editors complete and check what people write. Made from what reads them.
+"""The file formats as JSON Schema, so that editors complete and check what people write. Derived from the readers.
 
 A schema refuses unknown keys, wrong types and numbers out of bounds. What depends on several values (names that must
 exist, a batch that divides) is checked when the file is read.
@@ -37,16 +37,16 @@ class Format(NamedTuple):
     """A kind of file that the lab reads."""
 
     title: str
-    """What it holds, in a sentence."""
+    """One sentence on what it holds."""
     endings: tuple[str, ...]
     written_by: str
     """Who writes it: a person, or the function or command that does."""
     build: Callable[[], JsonSchemaValue]
-    """Makes the schema, without its title."""
+    """Builds the schema, without its title."""
 
 
 def schema(name: str) -> JsonSchemaValue:
-    """The JSON Schema (draft 2020-12) of a file format, one of ``formats``. Raises UnknownName."""
+    """Return the JSON Schema (draft 2020-12) of a file format, one of ``formats``. Raises UnknownName."""
     known = formats()
     if name not in known:
         raise unknown("file format", name, known)
@@ -63,7 +63,7 @@ def schema(name: str) -> JsonSchemaValue:
 
 
 class _Generator(GenerateJsonSchema):
-    """Pydantic's schemas with the strings below fields as descriptions, and without titles that repeat the keys."""
+    """Pydantic's schemas, with the docstrings of fields as descriptions and without titles that repeat the keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -95,12 +95,12 @@ def _described(made: JsonSchemaValue, kind: type) -> JsonSchemaValue:
 
 
 def schema_of(kind: Any) -> JsonSchemaValue:
-    """The schema of a pydantic model or a dataclass, described by its docstrings."""
+    """Return the schema of a pydantic model or a dataclass, described by its docstrings."""
     return TypeAdapter(kind).json_schema(schema_generator=_Generator)
 
 
 def written_by_people(made: JsonSchemaValue) -> JsonSchemaValue:
-    """Text may be written as a number, which sections take as text."""
+    """Allow numbers where text is expected, as the file sections do."""
     for section in (made, *made.get("$defs", {}).values()):
         for value in section.get("properties", {}).values():
             for each in (value, *value.get("anyOf", ())):
@@ -117,7 +117,7 @@ def _topology() -> JsonSchemaValue:
 
 
 def _take_either_unit(section: JsonSchemaValue) -> None:
-    """Allow each number under its name in SI, too, in place of the one in the unit that people write."""
+    """Allow each number under its SI name too, instead of the name with the unit that people write."""
     keys, required = section["properties"], section.get("required", [])
     either: list[JsonSchemaValue] = []
     for in_si, written in UNITS.items():
@@ -159,7 +159,7 @@ def _model() -> JsonSchemaValue:
 
 
 def _models() -> dict[str, JsonSchemaValue]:
-    """The ways in which a job's file writes a model: as one of a family, or layer by layer."""
+    """Return the schemas of the ways to write a model in a job file: one per family, and layer by layer."""
     sections = {}
     for family in FAMILIES:
         made = written_by_people(schema_of(section_of(FAMILIES[family])))
@@ -171,7 +171,7 @@ def _models() -> dict[str, JsonSchemaValue]:
 
 
 def _of_option(option: Option, made: JsonSchemaValue) -> JsonSchemaValue:
-    """A field of a job's file: its help, choices, bounds and default."""
+    """Return the schema of a job file's field: its help, choices, bounds and default."""
     described: JsonSchemaValue = {"description": option.help}
     if option.default is not None:
         described["default"] = option.default
@@ -187,7 +187,7 @@ def _of_option(option: Option, made: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def _schedule() -> JsonSchemaValue:
-    """Text, not keys: a first line with the name, then a line a device."""
+    """Return the schema of a text file: a first line with the name, then one line per device."""
     passed = r"\d+[FBIW]\d+"
     return {
         "type": "string",
@@ -197,13 +197,14 @@ def _schedule() -> JsonSchemaValue:
 
 
 class SamePlan(Section):
-    """The network is that of the plan."""
+    """Stands for the plan's own network."""
 
     same: str
 
 
 def _workspace() -> JsonSchemaValue:
-    """The keys of a workspace's file, whose nouns are written as in files of their own."""
+    """Return the schema of a workspace file. Networks, jobs, plans and traces in it are written as in their own
+    files."""
     own: dict[str, Any] = {
         "topology": NetworkSection | SamePlan | None,
         "job": Job | None,
@@ -252,10 +253,11 @@ FORMATS: dict[str, Format] = {
         lambda: schema_of(CheckpointFile),
     ),
 }
-"""The lab's own formats that have a schema. CSV and npz files of networks are tables, described where they are read."""
+"""The lab's own formats that have a schema. CSV and npz files of networks are tables, documented where they are
+read."""
 
 
 @cache
 def formats() -> Mapping[str, Format]:
-    """Every file format that has a schema, by name: the lab's own, then those of extensions."""
+    """Return every file format that has a schema, by name: the lab's own, then those of extensions."""
     return {**FORMATS, **{name: each for name, each in providers("formats") if name not in FORMATS}}

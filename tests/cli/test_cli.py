@@ -324,7 +324,7 @@ def test_sweep_tells_every_combination(prints: Said, tells: Told, plan_file: str
     both = tells("simulate", "--sweep", plan_file, "--vary", "recompute=yes,no", "--vary", "microbatch=1")
     assert [point["recompute"] for point in both["points"]] == [True, False]
     out = prints("simulate", "--sweep", plan_file, "--vary", "microbatch=3")
-    assert "1 point cannot be: microbatch 3: job tiny" in out
+    assert "1 point cannot be computed: microbatch 3: job tiny" in out
 
 
 def test_what_goes_to_a_pipe_is_folded_nowhere(shell: Shell, plan_file: str) -> None:
@@ -345,7 +345,7 @@ def test_an_interrupted_sweep_keeps_its_rows(shell: Shell, plan_file: str, monke
 
     monkeypatch.setattr(runs, "sweep_points", interrupted)
     status, out, err = shell("simulate", "--sweep", plan_file, "--vary", "bandwidth=1,2,4", "--json")
-    assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are told\n")
+    assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are shown\n")
 
 
 def test_sensitivity_is_told_in_sentences(prints: Said, tells: Told, plan_file: str) -> None:
@@ -368,7 +368,9 @@ def test_schedules_are_printed_saved_and_simulated(prints: Said, tells: Told, pl
     assert (told["schedule"], told["iteration_s"]) == ("own", lab.simulate(plan_file, "zb-h1").iteration_s)
     deep = tells("show", "--schedule", "adaptive-1f1b", *sizes, "--warmups", "3,3,2,0")
     assert deep["peak_activations"] == [4, 4, 3, 1]
-    assert f"device 3, at most 1 held: {built.orders[3].split()[0]} " in prints("show", "--schedule", "1f1b", *sizes)
+    assert f"device 3 holds at most 1 activation: {built.orders[3].split()[0]} " in prints(
+        "show", "--schedule", "1f1b", *sizes
+    )
 
 
 PLAN = ["plan", "lecture-hall", "--job", "tiny", "--steps", "1"]
@@ -387,9 +389,9 @@ WRONG = [
     (["evaluate", "lecture-hall", "--placement", "other.json"], "wanted one of the keys stages, rank_map, groups"),
     ([*SWEEP, "schedule"], "--vary is 'schedule'; wanted NAME=VALUE, such as schedule=gpipe,1f1b"),
     ([*SWEEP, "latency=1", "--vary", "latency=2"], "latency is given twice; wanted it once"),
-    ([*SWEEP, "bandwidth=1", "--csv", "no/rows.csv"], "no is no folder to write to"),
+    ([*SWEEP, "bandwidth=1", "--csv", "no/rows.csv"], "no is not a folder you can write to"),
     (["simulate", "plan.json", "--schedule", "none.csv"], "none.csv: no such file"),
-    (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is no folder to write to"),
+    (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is not a folder you can write to"),
     (["simulate", "plan.json", "--like", "t.json", "--set", "recompute=true"], "wanted it without recompute"),
     ([*SHOW, "gpipe"], "wanted --stages and --microbatches"),
     ([*SHOW, "plan.json"], "no pipeline schedule named 'plan.json'"),
@@ -434,8 +436,8 @@ SUBJECTS = sorted(name for name in cli.cli.known if " " in name)
 
 def test_help_says_one_default_where_a_command_has_its_own(shell: Shell) -> None:
     worth = " ".join(shell("explain", "--worth", "--help")[1].split())
-    assert "4 steps of search without each unless told" in worth
-    assert "2 s without --steps" not in worth
+    assert "4 steps of search by default" in worth
+    assert "by default 2 s" not in worth
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -471,6 +473,6 @@ def test_what_follows_two_dashes_chooses_no_subject() -> None:
 @pytest.mark.parametrize("subject", sorted(name for name in cli.cli.known if " " in name))
 def test_a_command_lists_its_subjects_below_its_options(subject: str) -> None:
     command = cli.cli.imported(subject.partition(" ")[0])
-    options, _, more = command.get_help(click.Context(command)).partition("More, each with options of its own")
+    options, _, more = command.get_help(click.Context(command)).partition("More, each with its own options")
     assert f"dtfm-lab {subject} " in " ".join(more.split())
     assert f"  {subject.partition(' ')[2]} " not in options

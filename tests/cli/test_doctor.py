@@ -58,9 +58,9 @@ def without_gpu(**changes: Any) -> dict[str, Any]:
 
 def test_a_machine_where_all_fits_is_told_what_its_gpus_are_good_for():
     assert len(advice(machine())) == 1
-    assert advice(machine())[0].startswith("runs_on='cuda' puts workers on the GPU;")
+    assert advice(machine())[0].startswith("runs_on='cuda' puts workers on the GPU.")
     two = machine(gpus=[GPU, GPU], torch=TORCH_13 | {"gpus": 2})
-    assert "2 GPUs in turn" in advice(two)[0]
+    assert "on 2 GPUs." in advice(two)[0]
     assert advice(without_gpu()) == []
 
 
@@ -79,10 +79,10 @@ CASES = {
     "torch for the CPU, a GPU": (machine(torch=NO_TORCH_CUDA), "2.13.0+cpu is built without CUDA", CU130),
     "torch for the CPU, an older driver": (machine(torch=NO_TORCH_CUDA, **OLD_DRIVER), "without CUDA", CU126),
     "torch too new for the driver": (machine(**OLD_DRIVER), "driver 550.54.15 is too old (580 or newer", CU126),
-    "a GPU that CUDA 13 left behind": (machine(**VOLTA), "which has left Tesla V100 behind", CU126),
+    "a GPU that CUDA 13 left behind": (machine(**VOLTA), "which no longer supports Tesla V100", CU126),
     "a driver too old for all": (
         machine(gpus=[GPU | {"driver": "470.1"}], driver_cuda="11.4"),
-        "driver 470.1 is older than CUDA 12 wants",
+        "driver 470.1 is too old for CUDA 12",
         "until then runs are on the CPU",
     ),
     "hidden GPUs": (
@@ -95,7 +95,7 @@ CASES = {
     "no CuPy, CUDA 12": (machine(cupy=None, torch=TORCH_12), "CuPy is not", "pip install 'dtfm_lab[cuda12]'"),
     "CuPy for another CUDA": (
         machine(cupy=CUPY_12, cupy_distributions=["cupy-cuda12x"]),
-        "CuPy is built for CUDA 12.9, torch is to be for CUDA 13",
+        "CuPy is built for CUDA 12.9, but it shares memory with torch for CUDA 13",
         "pip uninstall -y cupy-cuda12x && pip install 'dtfm_lab[cuda13]'",
     ),
     "CuPy twice": (
@@ -110,7 +110,7 @@ CASES = {
         "lacks plotly",
         "pip install 'dtfm_lab[lab]'",
     ),
-    "few cores": (without_gpu(cores=2), "2 cores", "clock='real' does"),
+    "few cores": (without_gpu(cores=2), "2 cores", "clock='real' also counts waiting"),
     "little memory": (without_gpu(free_memory_bytes=2**29), "0.5 GiB of memory are free", "fewer stages or replicas"),
     "Windows": (without_gpu(system="Windows"), "Windows", "use WSL"),
 }

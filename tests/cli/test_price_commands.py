@@ -33,4 +33,4 @@ def test_a_frontier_is_a_table_or_json(prints, tells):
 
 def test_worths_of_a_plan_for_seconds_are_of_its_iteration(prints, tells, plan_file):
     assert tells("explain", "--worth", plan_file, "--steps", "1")["seconds"] == "of an iteration"
-    assert "planned anew" in prints("explain", "--worth", plan_file, "--steps", "1")
+    assert "planned again" in prints("explain", "--worth", plan_file, "--steps", "1")

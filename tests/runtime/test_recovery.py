@@ -197,7 +197,7 @@ def test_state_comes_from_a_living_replica_of_the_same_stage_or_from_nowhere(n_r
     ("fields", "says"),
     [
         ({"synchronise_every": 2}, "with local updates no other replica has the same state"),
-        ({"sharding": "zero-1"}, "with zero-1 no other replica holds its shard of the optimiser's states"),
+        ({"sharding": "zero-1"}, "with zero-1 no other replica holds its shard of the optimizer states"),
     ],
 )
 def test_where_replicas_differ_only_a_checkpoint_or_all_of_them_have_the_state(fields, says) -> None:

@@ -107,7 +107,7 @@ def test_a_broken_connection_without_a_lost_worker_costs_no_state() -> None:
     assert find_recovery(spec, [], 5, None) == Recovery(5)
     assert find_recovery(spec, [3], 5, None) is None
     assert find_recovery(spec, [3], 5, (4, "there")) == Recovery(4, checkpoint="there")
-    says = "with zero-1 no other replica holds its shard of the optimiser's states; wanted a checkpoint to go back to"
+    says = "with zero-1 no other replica holds its shard of the optimizer states; wanted a checkpoint to go back to"
     assert why_unrecoverable(spec, 3) == says
 
 

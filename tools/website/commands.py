@@ -36,4 +36,4 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return cleandoc(text).replace("\b", "").replace("<", "&lt;").strip()
+    return cleandoc(text).replace("\b\n", "").replace("\b", "").replace("<", "&lt;").strip()

@@ -50,14 +50,15 @@ OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_
 """Fields that only fit one number of devices. If that number changes, a planner chooses them again."""
 BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
 GRADIENT = Option(
-    help="One stage's gradient, as the communication cost counts it.",
+    help="Size of one stage's gradient, as the communication cost counts it.",
     unit="bytes",
     least=0,
     name="gradient_bytes",
     varies=False,
 )
 HOP = Option(
-    help="A replica's whole mini-batch over one boundary, as the communication cost counts it.",
+    help="Size of the activations that a replica sends over one stage boundary in an iteration, as the communication "
+    "cost counts it.",
     unit="bytes",
     least=0,
     name="activation_bytes",
@@ -72,8 +73,8 @@ class SystemOptions:
     transport: Annotated[
         str,
         Option(
-            help="Whether a device computes on while it sends (overlapped), or waits, with the two directions between "
-            "two devices at once (batched) or in turns (blocking).",
+            help="Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions "
+            "between two devices run at once (batched) or alternately (blocking).",
             choices=TRANSPORTS,
         ),
     ] = "overlapped"
@@ -84,7 +85,7 @@ class SystemOptions:
     tensor_parallel: Annotated[
         int | None,
         Option(
-            help="GPUs of one host that share each layer; chosen by the planner where null.",
+            help="GPUs of one host that split each layer; chosen by the planner if null.",
             unit="GPUs",
             least=1,
             varies=False,
@@ -92,14 +93,14 @@ class SystemOptions:
     ] = 1
     context_parallel: Annotated[
         int,
-        Option(help="GPUs of one host that share each sequence, a part each.", unit="GPUs", least=1, varies=False),
+        Option(help="GPUs of one host that split each sequence into equal parts.", unit="GPUs", least=1, varies=False),
     ] = 1
     """Keys and values travel around a ring while attention computes (Liu et al. 2023, "Ring Attention with Blockwise
     Transformers for Near-Infinite Context"). Each GPU holds all parameters of its layers."""
     expert_parallel: Annotated[
         int,
         Option(
-            help="GPUs of one host that each take sequences of their own, and split a block's experts among them.",
+            help="GPUs of one host that process different sequences and split the experts of each block.",
             unit="GPUs",
             least=1,
             varies=False,
@@ -111,8 +112,8 @@ class SystemOptions:
     sharding: Annotated[
         str | None,
         Option(
-            help="What replicas split among them: optimiser states (zero-1), gradients too (zero-2), parameters too "
-            "(zero-3, as FSDP); chosen by the planner where null.",
+            help="What replicas split among them: optimizer states (zero-1), also gradients (zero-2), or also "
+            "parameters (zero-3, as in FSDP); chosen by the planner if null.",
             choices=SHARDINGS,
         ),
     ] = "none"
@@ -126,16 +127,24 @@ class SystemOptions:
     overlap: Annotated[
         Flag,
         Option(
-            help="Synchronise gradients in buckets while the last backward still runs; chosen by the planner where "
+            help="Synchronise gradients in buckets while the last backward pass still runs; chosen by the planner if "
             "null."
         ),
     ] = False
     bucket_bytes: Annotated[
-        float, Option(help="Gradient of a bucket, where synchronisation overlaps.", unit="bytes", above=0)
+        float,
+        Option(
+            help="Size of a gradient bucket when synchronisation overlaps the backward pass.", unit="bytes", above=0
+        ),
     ] = 25 * MiB
     """The default is that of torch's DistributedDataParallel."""
     fragments: Annotated[
-        int, Option(help="Parts of the model that replicas average in turn between iterations.", least=1)
+        int,
+        Option(
+            help="Number of parts into which the model is split. Replicas average one part after another, "
+            "between iterations.",
+            least=1,
+        ),
     ] = 1
     """Streaming DiLoCo (Douillard et al. 2025), with local updates (``synchronise_every``). Fragments are averaged one
     after the other, evenly spaced, each once per ``synchronise_every`` iterations. The paper puts every P-th layer into
@@ -143,7 +152,7 @@ class SystemOptions:
     """
     fragment_delay: Annotated[
         int,
-        Option(help="Iterations that a fragment's average may take to arrive while training goes on.", least=0),
+        Option(help="Iterations that a fragment's average may take to arrive while training continues.", least=0),
     ] = 0
     """With 0, the average is due before the next iteration, as without fragments. With more, a fragment's changes
     travel during the passes of the next iterations, an equal part in each. The average is then mixed half and half
@@ -151,7 +160,7 @@ class SystemOptions:
     checkpointing: Annotated[
         str | None,
         Option(
-            help="Which activations are computed again in the backward; chosen by the planner where not given.",
+            help="Which activations the backward pass recomputes; chosen by the planner if omitted.",
             choices=CHECKPOINTINGS,
         ),
     ] = None
@@ -159,12 +168,16 @@ class SystemOptions:
     keeps the input of each block, and ``stage`` that of each stage, as ``recompute`` does. If left open, a planner
     chooses one of these; otherwise it is ``none``."""
     early_stop: Annotated[
-        bool, Option(help="A block that is computed again stops where its backward needs nothing more.")
+        bool, Option(help="Stop recomputing a block as soon as its backward pass has all that it needs.")
     ] = False
     """If True, the last matrix product of a checkpointed block is not repeated, because nothing reads its output.
     torch's ``checkpoint(early_stop=True)`` does this, and so does torch.compile with any checkpoint."""
     attention: Annotated[
-        str, Option(help="Whether attention keeps its matrix for the backward (unfused).", choices=ATTENTIONS)
+        str,
+        Option(
+            help="Whether attention keeps its score matrix for the backward pass (unfused) or not (fused).",
+            choices=ATTENTIONS,
+        ),
     ] = "fused"
     """Unfused attention keeps 5 a s^2 more bytes per sequence in half precision (Korthikanti et al. 2022, section 4). A
     V100 has no FlashAttention, so it depends on the framework's fallback: Megatron-LM keeps the scores (unfused),
@@ -172,8 +185,8 @@ class SystemOptions:
     operators: Annotated[
         str,
         Option(
-            help="What operators keep for the backward: as papers count (usual), torch's with the loss in fp32 "
-            "(eager), or with gate and loss each fused (fused).",
+            help="What operators keep for the backward pass: what papers count (usual), what torch keeps with the "
+            "loss in fp32 (eager), or less, with fused gate and loss (fused).",
             choices=OPERATORS,
         ),
     ] = "usual"
@@ -181,41 +194,47 @@ class SystemOptions:
     For a head in half precision, ``usual`` keeps the 4 bytes of the softmax (Korthikanti et al. 2022, section 4.3).
     ``eager`` holds 12, because ``cross_entropy`` has log-softmax and two gradients in fp32 at the beginning of the
     backward. ``fused`` keeps 2: the logits, which become their own gradient (Liger, Transformer Engine)."""
-    dropout: Annotated[bool, Option(help="Whether a gpt drops out and keeps the masks; other families never do.")] = (
-        True
-    )
+    dropout: Annotated[
+        bool, Option(help="Whether a gpt model applies dropout and keeps the masks. Other families never do.")
+    ] = True
     """Without dropout a gpt's block keeps 16 of 17 widths, and an unfused attention keeps one matrix instead of 2.5."""
     sequence_parallel: Annotated[
         bool,
-        Option(help="GPUs of a tensor-parallel group split norms, residuals and dropout too, along the sequence."),
+        Option(
+            help="Split norms, residuals and dropout along the sequence, among the GPUs of a tensor-parallel group."
+        ),
     ] = False
     """Korthikanti et al. 2022, section 4.2.2. No GPU then holds a whole copy. Message sizes do not change."""
     reserve_bytes: Annotated[
         float,
         Option(
-            help="Memory of each GPU that the framework takes: CUDA's context, buffers of NCCL, workspaces.",
+            help="Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces.",
             unit="bytes",
             least=0,
         ),
     ] = 0.0
     fragmentation: Annotated[
-        float, Option(help="Share of the rest that is lost between allocations, below 1.", least=0)
+        float, Option(help="Share of the remaining memory that is lost between allocations, below 1.", least=0)
     ] = 0.0
     """Plans must fit into the memory that remains after both. SimuMax counts .06 (its ``mem_factor`` is .94)."""
     gradient_dtype: Annotated[
-        str | None, Option(help="Precision of gradients where not that of numbers.", choices=BYTES_PER_ELEMENT)
+        str | None,
+        Option(
+            help="Precision in which gradients are kept and sent; the job's dtype if omitted.",
+            choices=BYTES_PER_ELEMENT,
+        ),
     ] = None
     """The dtype in which gradients are kept and exchanged. Megatron-LM uses fp32: with half-precision parameters this
     makes 18 bytes per parameter, 2 + 4 + 12 (its table of the distributed optimizer)."""
     optimizer: Annotated[
-        str, Option(help="Adam with moments of 4 bytes (adam) or of one (adam-8bit).", choices=OPTIMIZERS)
+        str, Option(help="Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit).", choices=OPTIMIZERS)
     ] = "adam"
     """With adam-8bit each moment takes one byte (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
     Its scale, 4 bytes per 2048 moments, is not counted. The fp32 copy of a half-precision parameter stays."""
     frozen_weights: Annotated[
         str,
         Option(
-            help="What the weights beside adapters are kept in: as the job's numbers are (same), int8 or nf4.",
+            help="Precision of the frozen weights when adapters are trained: the job's dtype (same), int8 or nf4.",
             choices=FROZEN_BYTES,
         ),
     ] = "same"
@@ -223,12 +242,17 @@ class SystemOptions:
     and .127 bits for its scales (Dettmers et al. 2023, "QLoRA", section 3). With ``memory_traffic``, restoring a
     weight takes the time to read and write it in memory."""
     memory_traffic: Annotated[
-        bool, Option(help="Count the time of norms, activations and optimiser's step by the memory they move.")
+        bool,
+        Option(
+            help="Also count the seconds of norms, activation functions and the optimizer's step, from the "
+            "memory they move."
+        ),
     ] = False
     block_launch_s: Annotated[
         float,
         Option(
-            help="Least time of a block's forward and backward together, in which a host launches its kernels.",
+            help="Minimum time of a block's forward and backward pass together: the time in which the host launches "
+            "their kernels.",
             unit="seconds",
             least=0,
         ),
@@ -238,7 +262,8 @@ class SystemOptions:
     the size of a block. It takes several times as long if blocking sends between hosts keep launches from running
     ahead (Hugging Face, "Ultra-Scale Playbook", 2025, its sweep of 1 to 64 hosts of H100s)."""
     flush_every: Annotated[
-        int | None, Option(help="Micro-batches after which gpipe empties its pipeline; all where not given.", least=1)
+        int | None,
+        Option(help="Micro-batches after which gpipe flushes its pipeline; all of them if omitted.", least=1),
     ] = None
 
 
@@ -253,29 +278,33 @@ class PipelineOptions:
     """How a job is cut, scheduled, averaged and compressed. Every field has a default."""
 
     name: Annotated[str, Option(help="Name of the job.", varies=False)] = "job"
-    dtype: Annotated[str, Option(help="Precision of numbers: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT)] = (
-        "fp16"
-    )
+    dtype: Annotated[
+        str,
+        Option(help="Precision of parameters and activations: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT),
+    ] = "fp16"
     schedule: Annotated[
         str | None,
-        Option(help="Pipeline schedule, looked up when used; chosen by the planner where not given.", varies=False),
+        Option(help="Name of the pipeline schedule; chosen by the planner if omitted.", varies=False),
     ] = None
     """If neither the job nor a planner names one, ``schedule_name`` is the paper's."""
     warmups: Annotated[
         tuple[int, ...] | None,
         Option(
-            help="Forwards that each stage runs ahead with adaptive-1f1b; chosen for the network where not given.",
+            help="Warm-up forward passes of each stage under adaptive-1f1b; chosen for the network if omitted.",
             varies=False,
         ),
     ] = None
     synchronisation: Annotated[
         Choice,
-        Option(
-            help="How replicas average their gradients; chosen by the planner where null.", choices=synchronisations
-        ),
+        Option(help="How replicas average their gradients; chosen by the planner if null.", choices=synchronisations),
     ] = "sharded"
     synchronise_every: Annotated[
-        int, Option(help="Iterations; between two, replicas step alone.", unit="iterations", least=1)
+        int,
+        Option(
+            help="Iterations from one synchronisation to the next. In between, each replica steps alone.",
+            unit="iterations",
+            least=1,
+        ),
     ] = 1
     """With 1, replicas average their gradients before each step. With H > 1, each replica takes its steps alone (local
     updates). After the step of every H-th iteration, replicas average how much their parameters have changed since they
@@ -283,29 +312,35 @@ class PipelineOptions:
     Compression rounds the changes. Each replica keeps its own optimizer state. The two ends of a tied embedding
     exchange its gradient in every iteration."""
     compression: Annotated[
-        str, Option(help="What messages are rounded to on their way, where that is smaller.", choices=COMPRESSIONS)
+        str,
+        Option(help="Precision to which messages are compressed, if that makes them smaller.", choices=COMPRESSIONS),
     ] = "none"
     gradient_compression: Annotated[
-        str | None, Option(help="Compression of synchronisation alone, if not that of all.", choices=COMPRESSIONS)
+        str | None,
+        Option(
+            help="Compression of synchronisation messages; the same as of all messages if omitted.",
+            choices=COMPRESSIONS,
+        ),
     ] = None
     codec_bytes_per_s: Annotated[
-        float, Option(help="Bytes that a device rounds, or restores, in a second.", unit="bytes/s", above=0)
+        float,
+        Option(help="Uncompressed bytes that a device compresses or restores per second.", unit="bytes/s", above=0),
     ] = 100e9
     """Counted in uncompressed bytes. The default is a guess: a fused kernel reads and writes memory once, and shares
     its bandwidth with everything else."""
     recompute: Annotated[
-        bool, Option(help="Keep a stage's input only, and repeat its forward before its backward.")
+        bool, Option(help="Keep only a stage's input, and repeat its forward pass before its backward pass.")
     ] = False
-    stages_per_device: Annotated[int, Option(help="Stages of a device where the schedule interleaves.", least=1)] = 2
+    stages_per_device: Annotated[int, Option(help="Stages per device when the schedule interleaves.", least=1)] = 2
     blocks_per_stage: Annotated[
         tuple[int, ...] | None,
-        Option(help="Blocks of each stage, first stage first; even where not given.", varies=False),
+        Option(help="Blocks of each stage, first stage first; an even cut if omitted.", varies=False),
     ] = None
     """Interleaved schedules cut the model into more stages, always evenly. They are refused if this field gives an
     uneven cut."""
     microbatches_per_replica: Annotated[
         tuple[int, ...] | None,
-        Option(help="Micro-batches of each pipeline; as even as they divide where not given.", varies=False),
+        Option(help="Micro-batches of each replica; split as evenly as possible if omitted.", varies=False),
     ] = None
 
 
@@ -319,8 +354,7 @@ class JobOptions(SystemOptions, PipelineOptions):
     n_stages: Annotated[
         Count,
         Option(
-            help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not "
-            "given.",
+            help="Number of pipeline stages (D_PP in the paper); chosen by the planner if omitted.",
             least=1,
             flag="stages",
             varies=False,
@@ -329,7 +363,7 @@ class JobOptions(SystemOptions, PipelineOptions):
     n_replicas: Annotated[
         Count,
         Option(
-            help="Data-parallel replicas: the paper's D_DP; chosen by the planner where not given.",
+            help="Number of data-parallel replicas (D_DP in the paper); chosen by the planner if omitted.",
             least=1,
             flag="replicas",
             varies=False,
@@ -337,7 +371,7 @@ class JobOptions(SystemOptions, PipelineOptions):
     ] = None
     microbatch: Annotated[
         Count,
-        Option(help="Sequences per pipeline step; chosen by the planner where not given.", unit="sequences", least=1),
+        Option(help="Sequences per micro-batch; chosen by the planner if omitted.", unit="sequences", least=1),
     ] = None
 
     @property
@@ -408,12 +442,14 @@ class JobChanges(JobOptions):
 
     model: Annotated[
         ModelSpec | str | os.PathLike[str] | None,
-        Option(help="A preset's name, or a Hugging Face config.json or its folder."),
+        Option(help="A preset by name, or the path of a Hugging Face config.json or of its folder."),
     ] = None
-    seq_len: Annotated[int | None, Option(help="Tokens per sequence, where not the model's.", unit="tokens")] = None
+    seq_len: Annotated[int | None, Option(help="Tokens per sequence; the model's own if omitted.", unit="tokens")] = (
+        None
+    )
     adapters: Annotated[
         int | None,
-        Option(help="Rank of the adapters that are trained in place of the model's weights (LoRA).", least=1),
+        Option(help="Rank of the LoRA adapters that are trained instead of the model's weights.", least=1),
     ] = None
     global_batch: Annotated[int | None, BATCH] = None
     gradient_bytes: Annotated[float | None, GRADIENT] = None
@@ -510,7 +546,7 @@ def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     if context * experts == 1:
         return
     if model is None or model.source:
-        found = "no model" if model is None else "a module of one's own"
+        found = "no model" if model is None else "your own module"
         yield f"context_parallel is {context} and expert_parallel {experts} with {found}; wanted 1 and 1"
         return
     if job.sharding in PASSED_ON:

@@ -21,7 +21,7 @@ EXTENSION = Extension(
         ),
         "calibrate": (
             "dtfm_lab.extensions.machines.commands:calibrate_command",
-            "Measure this machine, so that predictions are calibrated and not guessed.",
+            "Measure this machine, to calibrate predictions.",
         ),
     },
     went={"probe": "dtfm-lab network probe"},

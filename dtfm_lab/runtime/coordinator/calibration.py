@@ -1,17 +1,17 @@
 """Expected duration of each computation of a run, and the scale of the paced clock, from the calibration iterations.
 
-A calibration iteration runs the same program, with the same messages, on a copy of each stage. Timed alone in a loop,
-the same computations come out 5 to 10 % cheaper: caches stay warm and cores idle.
+A calibration iteration runs the same program, with the same messages, on a copy of each stage. Timing each computation
+alone in a loop would give 5 to 10 % less, because caches stay warm and other cores idle.
 
-The coordinator simulates of a run what workers cannot know while they compute: arrivals, or their order. Where messages
-queue at the receiver's NIC, the arrival of one depends on all others that are sent to it. On the virtual clock
-all times follow from the CPU seconds of the computations. So the workers measure these, without regard to links, and
-the coordinator simulates the iteration with them, event by event (``replay``).
+The coordinator simulates what workers cannot know while they compute: when messages arrive, or in which order. If
+messages queue at the receiver's NIC, the arrival of one depends on all others sent to it. On the virtual clock all
+times follow from the CPU seconds of the computations. So the workers measure these, ignoring the links, and the
+coordinator then simulates the iteration event by event (``replay``).
 
-Where the two directions between two devices take turns (transport ``blocking``), whether a message of the other end
-comes first depends on what that end has yet to compute. So the order is fixed before the first iteration, as the
-simulator has it with the profile of the run (``turns_of``). A prediction from that profile has the same order. Both
-ends of a pair see all its messages, so no coordinator is asked in between.
+If the two directions between two devices alternate (transport ``blocking``), a send may have to wait for a message from
+the other end, which depends on what that end still has to compute. So the order is fixed before the first iteration:
+the simulator derives it from the run's profile (``turns_of``), and a prediction from that profile has the same order.
+Both ends of a pair see all its messages, so they need not ask the coordinator.
 """
 
 import math
@@ -35,25 +35,26 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.engine import PlacedTasks, simulate_iteration
 
 WARM_UPS = 2
-"""First calibration iterations, which are not counted; only one where an iteration takes longer than LONG_S."""
+"""Number of first calibration iterations that are not counted. Only 1 if an iteration takes longer than LONG_S."""
 LONG_S = 0.5
 FEWEST, MOST = 3, 6
-"""Calibration iterations that are counted: more than the fewest only while these took less than LONG_S together."""
+"""Minimum and maximum number of calibration iterations that are counted. More than the minimum are run only while they
+took less than LONG_S together."""
 PADDING = 5.0
-"""Paced clock: least ratio of a computation's padded time to the wall time that nine of ten calibration runs took."""
+"""Paced clock: minimum ratio of a computation's padded time to its wall time in calibration (the 90th percentile)."""
 LARGEST_SCALE = 40.0
-"""Paced clock: most wall seconds per second of the run, on a network of equal devices. Where they are so much faster
-than this machine that this scale is too small, their computations are stretched to what the machine can keep, and the
-profile reports how many."""
+"""Paced clock: maximum wall seconds per second of the run, on a network of equal devices. If the devices are so much
+faster than this machine that this scale is too small, their computations are stretched to what the machine can keep up
+with. The profile reports how many were."""
 LONGEST_S = 10.0
-"""Paced clock, on a network of unequal devices: most wall seconds of an iteration in which these keep their ratio."""
+"""Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06
-"""Virtual clock: spread of an iteration where computing threads wait for a core nearly all the time. CPU seconds grow
-as caches are shared: by up to 8 % on a machine where three quarters of the time were others'."""
+"""Virtual clock: spread of an iteration if computing threads wait for a core nearly all the time. CPU seconds grow when
+caches are shared: by up to 8 % on a machine where other processes used three quarters of the time."""
 HALVINGS = 20
-"""Steps of the search for the seconds of a message: to a millionth of the iteration."""
+"""Steps of the bisection for the seconds of a message. 20 halvings reach a millionth of the iteration."""
 UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
-"""Computations of which replicas of one stage may have different amounts."""
+"""Computations whose amount may differ between replicas of one stage."""
 
 Work = tuple[int, int, Kind]
 """A kind of computation of one worker: (stage, replica, kind)."""
@@ -63,23 +64,24 @@ class MeasuredDurations(NamedTuple):
     """Durations of one kind of computation of one worker."""
 
     cpu_s: float
-    """Mean CPU seconds of the computing thread; the mean, because an iteration is a sum of slow and fast ones."""
+    """Mean CPU seconds of the computing thread. It is the mean because an iteration is a sum of slow and fast ones."""
     wall_s: float
     """Mean wall seconds, which the real clock counts."""
     crowded_wall_s: float
-    """Wall seconds that nine of ten took at most, with all workers busy at once."""
+    """90th percentile of wall seconds, with all workers busy at the same time."""
 
 
 class RunCalibration(NamedTuple):
-    """What the workers and the predictions are given before the first iteration."""
+    """What the workers and the predictions get before the first iteration."""
 
     profile: list[ComputeTime]
     time_scale: float
     """Wall seconds per second of the run; 1 unless the clock is paced."""
     stretched: int
-    """Number of profile rows that are longer than on the device of the network."""
+    """Number of profile rows that take longer than on the network's device."""
     message_s: float = 0.0
-    """Seconds from a computation's end to the beginning of one on another worker that waits for it (real clock)."""
+    """Seconds from a computation's end to the start of a computation on another worker that waits for it (real
+    clock)."""
     compute_spread: float = 0.0
     """One standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
 
@@ -87,8 +89,11 @@ class RunCalibration(NamedTuple):
 def calibrate(
     spec: RunSpec, measured: Mapping[Work, MeasuredDurations], iterations_s: Sequence[float] = ()
 ) -> RunCalibration:
-    """Return the expected duration of every computation of the run, given how long whole iterations took."""
-    # Replicas of a stage compute the same on the same machine, so their mean is steadier than each of them.
+    """Return the expected duration of every computation of the run.
+
+    ``iterations_s``: seconds that whole calibration iterations took.
+    """
+    # Replicas of a stage compute the same on the same machine, so their mean is steadier than each duration.
     alike: dict[Work, list[float]] = defaultdict(list)
     group = {key: key if key[2] in UNEQUAL else (key[0], -1, key[2]) for key in measured}
     for key, figures in measured.items():
@@ -100,7 +105,7 @@ def calibrate(
         if spec.clock == "virtual":
             return RunCalibration(rows, 1.0, 0, compute_spread=SPREAD_UNDER_LOAD * waiting)
         n, spread = len(iterations_s), 0.0
-        if n > 1 and min(iterations_s) > 0:  # of one more iteration like these
+        if n > 1 and min(iterations_s) > 0:  # spread of the next iteration, predicted from these
             spread = float(np.std(np.log(iterations_s), ddof=1)) * (1 + 1 / n) ** 0.5
         return RunCalibration(rows, 1.0, 0, _message_s(spec, rows, iterations_s), spread)
     seconds = _device_seconds(spec, seconds)
@@ -118,10 +123,10 @@ def calibrate(
 
 
 def _message_s(spec: RunSpec, rows: list[ComputeTime], iterations_s: Sequence[float]) -> float:
-    """Return how long every message must be under way for an iteration to take as long as those of the calibration.
+    """Return the seconds per message with which a simulated iteration takes as long as the measured ones.
 
-    On real links that is what a worker does between computations, and how long it waits for a core where there are
-    more workers than cores, or where others use them. 0 where computations alone take as long, or nothing is sent.
+    On real links these seconds cover what a worker does between computations, and its waiting for a core when workers
+    or other processes share it. 0 if the computations alone take as long, or if nothing is sent.
     """
     if not iterations_s:
         return 0.0
@@ -141,11 +146,11 @@ def _message_s(spec: RunSpec, rows: list[ComputeTime], iterations_s: Sequence[fl
 
 
 def _in_proportion(spec: RunSpec, seconds: Mapping[Work, float], enough: float) -> RunCalibration | None:
-    """Return the calibration in which unequal devices keep the ratio of their speeds, though they outrun this machine.
+    """Return a calibration in which unequal devices keep the ratio of their speeds, although they outrun this machine.
 
-    ``enough`` is the scale at which all computations fit. Links are slowed down with them if an iteration is short
-    enough; else all computations are stretched alike, and links take less. None where both take too long, or where all
-    devices are equal.
+    ``enough`` is the scale at which all computations fit. If an iteration is then short enough, the links are slowed
+    down by the same scale. Otherwise all computations are stretched by the same factor, and links take relatively less
+    time. None if both take too long, or if all devices are equal.
     """
     if len(set(speeds_of(spec.plan.job, spec.plan.topology.devices))) == 1:
         return None
@@ -161,10 +166,10 @@ def _rows(seconds: Mapping[Work, float]) -> list[ComputeTime]:
 
 
 def _device_seconds(spec: RunSpec, cpu_s: Mapping[Work, float]) -> dict[Work, float]:
-    """Return the durations on the devices of the network.
+    """Return the durations on the network's devices.
 
-    Passes take their FLOP over the device's peak. FLOP do not describe averaging and the optimiser step: these are
-    slower than on this machine by the same factor as the forward pass.
+    A pass takes its FLOP divided by the device's speed. Averaging and the optimizer step are not described by FLOP.
+    They are slower than on this machine by the same factor as the forward pass.
     """
     analytic_rows = analytic(spec.plan, spec.programs(synchronise=True))
     device_s = {(row.stage, row.replica, row.kind): row.seconds for row in analytic_rows}
@@ -183,9 +188,9 @@ Row = list[Any]
 
 
 def replay(spec: RunSpec, iteration: int, rows: Iterable[Row]) -> list[Row]:
-    """Return the spans of a whole iteration on the links of the run, given those that all workers reported.
+    """Return the spans of a whole iteration on the run's links, given the spans that all workers reported.
 
-    Of ``rows`` only the durations of computations count; their times, and all messages, are simulated anew.
+    Only the durations of computations are taken from ``rows``. Their times, and all messages, are simulated again.
     """
     tasks = _placed_tasks(spec, spec.synchronises(iteration))
     graph = tasks.graph
@@ -208,14 +213,14 @@ def _placed_tasks(spec: RunSpec, synchronises: bool) -> PlacedTasks:
 
 
 Turns = list[list[int]]
-"""Of one worker's program, pairs of positions: a send, and the receive of the message that goes before it."""
+"""Pairs of positions in one worker's program: a send, and the receive of the message that goes before it."""
 
 
 def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Turns]]:
-    """By rank, the turns in an iteration that does not synchronise, and in one that does.
+    """Return, by rank, the turns in an iteration that does not synchronise, and in one that does.
 
-    A send that follows one of its own device's is left out, as it waits for that one's arrival in any case. Empty
-    where messages take no turns, or the coordinator replays them.
+    A send that follows another send of the same device is left out, because it waits for that message's arrival in any
+    case. Empty if messages do not alternate, or if the coordinator replays them.
     """
     turns: dict[int, list[Turns]] = {rank: [[], []] for rank in range(len(spec.workers))}
     if spec.plan.job.transport != "blocking" or spec.replays:
@@ -233,7 +238,7 @@ def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Tu
 
 
 def train_orders(spec: RunSpec, calibration: RunCalibration) -> dict[int, Train]:
-    """By rank, the order to build the stages that are trained: expected durations, time scale and turns."""
+    """Return, by rank, the order to build the stages that are trained: expected durations, time scale and turns."""
     turns = turns_of(spec, calibration.profile)
     orders: dict[int, Train] = {}
     for rank, (position, replica) in enumerate(spec.workers):
@@ -245,7 +250,7 @@ def train_orders(spec: RunSpec, calibration: RunCalibration) -> dict[int, Train]
 
 
 def still_counted(n_counted: int, counted_s: float) -> int:
-    """Return how many more calibration iterations will be counted, if they go on taking as long."""
+    """Return how many more calibration iterations will be counted, if each takes as long as those so far."""
     if not n_counted:
         return FEWEST
     enough = math.ceil(LONG_S * n_counted / counted_s) if counted_s > 0 else MOST

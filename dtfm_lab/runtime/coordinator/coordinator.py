@@ -1,13 +1,13 @@
-"""A run from its first connection to its last iteration: keeps the workers in step and recovers from their loss.
+"""A run from its first connection to its last iteration: keeps the workers in step and recovers from losing them.
 
-An iteration counts once every worker has finished it. Where a worker is lost before that, the others return to the
-beginning of that iteration, a replacement gets its state from a replica (or all workers read a checkpoint), and the
-iteration is repeated: losses are those of an undisturbed run.
+An iteration counts once every worker has finished it. If a worker is lost before that, the others return to the
+beginning of the iteration. A replacement gets its state from a replica, or all workers read a checkpoint. Then the
+iteration is repeated, so the losses are those of an undisturbed run.
 
-A device that has left for good is not replaced: a new plan is waited for. It may come at any time, and is followed
-between two iterations, or in place of one that was broken off: one replica of each stage writes its state, workers
-whose devices are in both plans take their new places, others end or are started, all are calibrated anew, and read it.
-Where it is the same plan without those who left, whose work others share, all keep their stages and the calibration.
+A device that has left for good is not replaced: the run waits for a new plan. A new plan may come at any time, and is
+followed between two iterations, or instead of an interrupted one. One replica of each stage writes its state. Workers
+whose devices are in both plans take their new places; others end or are started. All are calibrated again, and read the
+state. If a plan only lacks devices that left, the remaining workers keep their stages and the calibration.
 """
 
 import time
@@ -42,42 +42,42 @@ from dtfm_lab.runtime.protocol.processes import CommandReader, emit, warn
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
-"""Time between the order to begin an iteration and its moment 0."""
+"""Seconds from the order to begin an iteration to its moment 0."""
 PROMPT = "It is a truth "
-"""The text that a model trained on the lab's own text is asked to continue."""
+"""The prompt for a model trained on the lab's own text."""
 MOST_LOSSES = 3
-"""The run fails when one device is lost more often than this in one iteration."""
+"""Maximum number of times that one device may be lost in one iteration. The run fails at the next loss."""
 FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
-"""Numbers that no training iteration has: calibrations count upwards from the first, evaluations downwards."""
+"""Iteration numbers that training never uses: calibrations count up from the first, evaluations down."""
 
 
 class Coordinator:
-    """One run: ``run`` carries it out, and ``end`` leaves no process behind."""
+    """One run. ``run`` carries it out, and ``end`` leaves no process behind."""
 
     def __init__(self, spec: RunSpec, commands: CommandReader, start_worker: StartWorker) -> None:
         self._spec = spec
         self._checkpoints = CheckpointPolicy(spec)
         self._done = spec.first_iteration
-        """Number of iterations that are done, those before a resumed checkpoint included."""
+        """Number of iterations done, including those before a resumed checkpoint."""
         self._losses: list[float] = []
         self._measured: dict[Work, MeasuredDurations] = {}
         self._calibration: RunCalibration | None = None
         self._calibrated_s: list[float] = []
-        """Seconds of each calibration iteration that counts and synchronises."""
+        """Seconds of each calibration iteration that is counted and synchronises."""
         self._train_orders: dict[int, orders.Train] | None = None
-        """By rank, the order to build the stages that are trained; None before the calibration is over."""
+        """By rank, the order to build the stages that are trained. None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
-        """Ranks whose new worker has no state yet: how the one before was lost, and when."""
+        """Ranks whose new worker has no state yet: how the previous worker was lost, and when."""
         self._handed: Recovery | None = None
-        """What all read until the first iteration under a new plan is done."""
+        """The state that all workers read until the first iteration under a new plan is done."""
         self._span_rows: list[list[Any]] = []
-        """The spans of this iteration, where they are replayed before they are emitted."""
+        """The spans of this iteration, if they are replayed before they are emitted."""
         self._n_losses: Counter[tuple[int | None, int]] = Counter()
-        """How often each (rank, iteration) was lost; rank None counts broken connections."""
+        """How often each (rank, iteration) was lost. Rank None counts broken connections."""
         self._late_messages = self._overruns = self._n_evaluations = 0
         self._time_scale = 1.0
         self._moment_s = self._ready_s = 0.0
-        """Moment 0 of the last iteration; since when the next could have begun: what is between is told with it."""
+        """Moment 0 of the last iteration, and since when the next could begin. The gap is reported."""
         self._pool = WorkerPool(
             spec, commands, start_worker, self._checkpoints, self._is_replaceable, self._collect_spans
         )
@@ -92,7 +92,7 @@ class Coordinator:
         emit("ready", workers=len(self._spec.workers), torch=pool.workers[0].torch_version)
         self._calibrate_and_build()
         answers: list[Answer] = []
-        while self._done < last or not answers:  # a loss after the last iteration may take the run back
+        while self._done < last or not answers:  # losing a worker after the last iteration may set the run back
             while self._done < last:
                 self._train_iteration(last)
             pool.phase = "while leaving"
@@ -124,7 +124,7 @@ class Coordinator:
             self._until_done(partial(self._generate_text, done))
 
     def _until_done(self, phase: Callable[[], Any]) -> Any:
-        """Return the result of ``phase``, which is repeated after every loss of workers."""
+        """Return the result of ``phase``. It is repeated after every loss of workers."""
         lost: WorkersLost | None = None
         while True:
             try:
@@ -148,7 +148,7 @@ class Coordinator:
             self._pool.slow(*self._spec.slow_worker)
 
     def _calibrate(self) -> dict[Work, MeasuredDurations]:
-        """Run iterations on copies of the stages; return what each computation took."""
+        """Run iterations on copies of the stages, and return the durations of each computation."""
         n_counted, counted_s, number, warm_ups = 0, 0.0, FIRST_CALIBRATION, WARM_UPS
         self._calibrated_s.clear()
         while n_counted < MOST and (n_counted < FEWEST or counted_s < LONG_S):
@@ -170,7 +170,7 @@ class Coordinator:
         }
 
     def _tell_calibration(self, calibration: RunCalibration) -> dict[int, orders.Train]:
-        """Tell the expected durations and the time scale; returns the orders by which workers build the stages."""
+        """Report the expected durations and the time scale. Return the orders to build the stages."""
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
         emit("profile", rows=calibration.profile, **of_run)
         self._time_scale, self._train_orders = calibration.time_scale, train_orders(self._spec, calibration)
@@ -199,7 +199,7 @@ class Coordinator:
         self._handed = None
 
     def _evaluate(self, done: int) -> None:
-        if self._done != done:  # a loss took the run back, and the evaluation will be due again
+        if self._done != done:  # a lost worker set the run back, and the evaluation will be due again
             return
         self._n_evaluations += 1
         answers = self._pool.order_all(orders.Evaluate(number=FIRST_EVALUATION - self._n_evaluations))
@@ -218,14 +218,14 @@ class Coordinator:
                     digests |= answer.get("digests", {})
                 if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
                     raise FileError(unwritten[0])
-        except FileError as error:  # what was trained is worth more than the folder
+        except FileError as error:  # a folder that cannot be written must not end the training
             warn(f"no checkpoint after iteration {done - 1}, training goes on: {error}")
             return
         if self._spec.checkpoint_folder is not None:
             emit("checkpoint", iteration=done, folder=str(folder))
 
     def _generate_text(self, done: int) -> None:
-        """Let one worker generate text with the trained model."""
+        """Make one worker generate text with the trained model."""
         newest = self._checkpoints.newest
         if self._done != done or newest is None or newest[0] != done:
             return
@@ -234,8 +234,8 @@ class Coordinator:
         emit("text", prompt=prompt, text=answers[0]["text"])
 
     def _next_moment_s(self) -> float:
-        """Moment 0 of the iteration that is ordered now."""
-        # an order takes its time to arrive: moment 0 is later by as much for all workers
+        """Return moment 0 of the iteration that is ordered now."""
+        # an order takes time to arrive, so moment 0 is later by the longest round trip
         head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
         self._moment_s = time.monotonic() + head_start_s
         return self._moment_s
@@ -256,7 +256,7 @@ class Coordinator:
         return find_recovery(self._spec, lost, self._done, self._checkpoints.newest)
 
     def _replace(self, lost: dict[int, str]) -> None:
-        """Start new workers for the lost ones, and bring all to a state from which the run can go on."""
+        """Start new workers for the lost ones, and bring all workers to a state from which the run can continue."""
         pool = self._pool
         for rank, how in lost.items():
             emit("lost", device=pool.device(rank), iteration=self._done, how=how, gone=rank in pool.gone)
@@ -276,13 +276,13 @@ class Coordinator:
         for rank, how in lost.items():
             self._without_state[rank] = how, time.monotonic()
             pool.replace(rank)
-        if not lost:  # no ``recovered`` will say that what was measured of this iteration is void
+        if not lost:  # no ``recovered`` event will say that this iteration's measurements are void
             report = f"connections between workers broke {pool.phase} ({pool.connection_error}) and were made again"
             emit("reconnected", iteration=self._done, message=report)
         self._join()
 
     def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
-        """Return how to go on without the memory of these ranks; None before training. Raises RunFailed."""
+        """Return how to continue without the memory of these ranks, or None before training. Raises RunFailed."""
         if self._train_orders is None:
             return None
         damaged: list[str] = []
@@ -299,7 +299,7 @@ class Coordinator:
         return found
 
     def _join(self) -> None:
-        """Make all connections anew; once training has begun, bring every worker's state to one version."""
+        """Make all connections again. Once training has begun, also bring every worker's state to one version."""
         pool = self._pool
         pool.epoch += 1
         pool.wait_until_listening()
@@ -322,14 +322,14 @@ class Coordinator:
         }
         try:
             pool.order_each(orders.Join, each.__getitem__)
-        except WorkersLost as loss:  # workers that answered have their state
+        except WorkersLost as loss:  # workers that answered have their state already
             self._report_recovered(self._without_state.keys() & loss.answered, found)
             raise
         pool.send_slowdowns_again(self._without_state)
         self._report_recovered(set(self._without_state), found)
 
     def _follow(self) -> None:
-        """Go on by the new plan, from the newest state that is left."""
+        """Continue with the new plan, from the newest state that is left."""
         pool, before, began_s = self._pool, self._spec, time.monotonic()
         assert pool.new_plan is not None, "it was sent"
         command, pool.new_plan = pool.new_plan, None
@@ -360,7 +360,7 @@ class Coordinator:
         if not shares:
             self._calibrate_and_build()
             if self._handed is not None:
-                self._until_done(self._join)  # and read it
+                self._until_done(self._join)  # all read the state
         paced = self._time_scale if spec.clock == "paced" else 0.0
         left_s = command["pause_s"] * paced - (time.monotonic() - began_s)
         if left_s > 0:
@@ -369,7 +369,7 @@ class Coordinator:
         emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
 
     def _state_for_all(self, *, from_checkpoint: bool) -> Recovery:
-        """What all workers of a new plan read: what the living have, else the newest checkpoint, if there is one."""
+        """Return what all workers of a new plan read: the live workers' state, or else the newest checkpoint."""
         if not from_checkpoint:
             folder = self._pool.hand_over(self._checkpoints.hand_over_folder, self._done, self._without_state)
             if folder is not None:
@@ -379,7 +379,7 @@ class Coordinator:
         return Recovery(self._spec.first_iteration) if newest is None else Recovery(newest[0], checkpoint=newest[1])
 
     def _keep_calibration(self) -> None:
-        """Go on with what was measured of those who are left."""
+        """Continue with the measured durations of the remaining workers."""
         n, workers = self._spec.plan.job.n_stages, set(self._spec.workers)
         left = {work: took for work, took in self._measured.items() if (work[0] % n, work[1]) in workers}
         self._pool.limits.calibrated(left)

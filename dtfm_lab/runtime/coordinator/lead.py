@@ -17,10 +17,10 @@ def lead(
     starter: Callable[[RunSpec], StartWorker],
     on_end: Callable[[int, str], None] = lambda status, why: None,
 ) -> None:
-    """Carry out one run and emit how it ended: done, stopped or failed.
+    """Carry out one run and report how it ended: done, stopped or failed.
 
     ``starter`` is called after the first event is emitted, and may wait for workers of other hosts. ``on_end`` is
-    called with an exit status and why it is not 0, while the workers are still there.
+    called with an exit status, and the reason if it is not 0, while the workers still exist.
     """
     coordinator = None
     status, why = 1, "the coordinator broke down"

@@ -1,4 +1,4 @@
-"""The losses of a run: the mean over its replicas, and what is said where they cease to be numbers."""
+"""The losses of a run: their mean over replicas, and warnings if they are no longer finite."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,15 @@ DIVERGED = "the training diverged or began from damaged numbers; wanted a smalle
 
 
 def mean_loss(answers: Sequence[Mapping[str, Any]], n_replicas: int) -> float:
-    """Return the mean over all replicas, some of whose losses are among those of others where devices are absent."""
+    """Return the mean loss over all replicas.
+
+    If devices are absent, a worker's loss may include those of other replicas.
+    """
     return float(sum(answer["loss"] for answer in answers if answer["loss"] is not None) / n_replicas)
 
 
 def why_warned(losses: Sequence[float], what: str) -> str:
-    """Return a warning where the last loss is no finite number and the one before it is; empty otherwise.
+    """Return a warning if the last loss is not finite and the one before is. Empty otherwise.
 
     ``what`` names the last one: ``the loss of iteration 3``.
     """
@@ -25,7 +28,7 @@ def why_warned(losses: Sequence[float], what: str) -> str:
 
 
 def summary_of_diverged(losses: Sequence[float], first_iteration: int) -> str:
-    """Return how many losses are no finite numbers, and the first of these; empty where all are."""
+    """Return how many losses are not finite, and which is the first. Empty if all are finite."""
     lost = [first_iteration + i for i, loss in enumerate(losses) if not math.isfinite(loss)]
     if not lost:
         return ""

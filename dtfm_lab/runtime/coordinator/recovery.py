@@ -1,4 +1,4 @@
-"""What a run can go back to: the state of a data-parallel peer, or a checkpoint; and when checkpoints are written."""
+"""What a run can return to, the state of a data-parallel peer or a checkpoint, and when checkpoints are written."""
 
 import shutil
 import tempfile
@@ -18,14 +18,14 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 @dataclass(frozen=True)
 class Recovery:
-    """A state from which all workers can go on."""
+    """A state from which all workers can continue."""
 
     version: int
-    """Number of iterations that are done in this state."""
+    """Number of iterations done in this state."""
     donors: dict[int, int] = field(default_factory=dict)
-    """Rank that lacks its state -> rank that sends it."""
+    """Rank without a state -> rank that sends it."""
     checkpoint: str | None = None
-    """Folder that all workers read; None where donors send the state."""
+    """Folder that all workers read. None if donors send the state."""
 
     def describe_source(self, spec: RunSpec, rank: int) -> str:
         """Return where this rank's state comes from, for people."""
@@ -37,14 +37,15 @@ class Recovery:
 def find_recovery(
     spec: RunSpec, lost: Collection[int], done: int, checkpoint: tuple[int, str] | None
 ) -> Recovery | None:
-    """Return how to go on after ``done`` iterations without the memory of the lost ranks; None if it is lost.
+    """Return how to continue after ``done`` iterations without the memory of the lost ranks. None if their state is
+    lost.
 
-    ``checkpoint`` is (iterations, folder) of the newest. With local updates each replica has an optimiser state, and
-    between two averages parameters, that no other replica has, and where replicas split the optimiser's states each has
-    a shard of its own: only a checkpoint brings the same losses.
+    ``checkpoint`` is (iterations, folder) of the newest. With local updates, each replica has its own optimizer
+    state and, between two averages, its own parameters. With sharding, each replica has its own shard of the
+    optimizer states. In both cases only a checkpoint leads to the same losses.
     """
     if done == spec.first_iteration:
-        return Recovery(done)  # every worker makes the first state by itself, from the seed or the resumed checkpoint
+        return Recovery(done)  # each worker makes the first state from the seed or the resumed checkpoint
     if not lost or not _why_alone(spec):
         donors = {rank: _living_peer(spec, rank, lost) for rank in lost}
         if all(donor is not None for donor in donors.values()):
@@ -53,10 +54,10 @@ def find_recovery(
 
 
 def holders(spec: RunSpec, living: Collection[int]) -> set[int] | None:
-    """Return the ranks that hand their state over to a new plan, among those that are left; None where a part of the
-    state is left with nobody, and only a checkpoint has it.
+    """Return which of the remaining ranks hand their state over to a new plan.
 
-    One replica of each stage does, where all are equal; otherwise every one has to.
+    One replica of each stage if all replicas are equal, otherwise every rank. None if no remaining rank has some part
+    of the state, so that only a checkpoint has it.
     """
     if _why_alone(spec):
         return set(living) if len(living) == len(spec.workers) else None
@@ -75,14 +76,14 @@ def why_unrecoverable(spec: RunSpec, rank: int) -> str:
 
 
 def _why_alone(spec: RunSpec) -> str:
-    """Return why no replica has the state of another one; empty where all are equal, or where there is only one."""
+    """Return why no replica has the state of another. Empty if all are equal, or if there is only one."""
     job = spec.plan.job
     if job.n_replicas == 1:
         return ""
     if job.synchronise_every > 1:
         return "with local updates no other replica has the same state"
     if job.sharding != "none":
-        return f"with {job.sharding} no other replica holds its shard of the optimiser's states"
+        return f"with {job.sharding} no other replica holds its shard of the optimizer states"
     return ""
 
 
@@ -102,21 +103,22 @@ def _living_peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
 
 
 HANDED = "handed-"
-"""How names of folders begin whose state goes to a new plan."""
+"""Prefix of folders whose state goes to a new plan."""
 
 
 class CheckpointPolicy:
-    """Checkpoints go to the folder that the user named, or to a temporary one that ``close`` removes.
+    """Decides when and where checkpoints are written: to the user's folder, or to a temporary one that ``close``
+    removes.
 
-    The user's folder is locked from the first moment until ``close``, so that no other run writes to it.
+    The user's folder stays locked until ``close``, so that no other run writes to it.
     """
 
     def __init__(self, spec: RunSpec) -> None:
-        """Raises FileError where another run has the folder."""
+        """Lock the folder. Raises FileError if another run uses it."""
         self._spec = spec
         self._every = spec.checkpoint_every
         self._latest = spec.first_iteration - spec.first_iteration % max(1, self._every)
-        """Iterations at the newest, or at what stands for it before there is one."""
+        """Iterations at the newest checkpoint, or the value that stands for it before the first one."""
         self._after_next = False
         self._temporary: str | None = None
         self._n_handed = 0
@@ -124,7 +126,7 @@ class CheckpointPolicy:
         self._written: list[Path] = []
         self._earlier_losses: tuple[float, ...] = ()
         self._states: list[tuple[int, str]] = []
-        """(iterations done, folder) of every state to which the run can go back, the newest last."""
+        """(iterations done, folder) of every state to which the run can return, the newest last."""
         if spec.resume_from is not None:
             self._earlier_losses = checkpoint_folders.read(Path(spec.resume_from), contents=False).losses
             self._states = [(spec.first_iteration, spec.resume_from)]
@@ -134,7 +136,7 @@ class CheckpointPolicy:
 
     @property
     def why_unlocked(self) -> str:
-        """Why another run could write to the folder at the same time; empty where it cannot."""
+        """Why another run could write to the folder at the same time. Empty if it cannot."""
         return "" if self._lock is None else self._lock.unsupported
 
     def is_due(self, done: int, last: int) -> bool:
@@ -145,25 +147,28 @@ class CheckpointPolicy:
         return self._spec.checkpoint_folder is not None and over
 
     def change_interval(self, every: int, after_next: bool) -> None:
-        """So many iterations are between two from now on; ``after_next``: one more after the next iteration."""
+        """Write a checkpoint every ``every`` iterations from now on. With ``after_next``, also write one after the next
+        iteration."""
         self._every, self._after_next = every, self._after_next or after_next
 
     @property
     def newest(self) -> tuple[int, str] | None:
-        """(iterations done, folder) of the newest state to which the run can go back, whole or damaged; None without
-        any."""
+        """(iterations done, folder) of the newest state to which the run can return, whole or damaged. None if there is
+        none."""
         return self._states[-1] if self._states else None
 
     def forget_damaged(self) -> list[str]:
-        """Make ``newest`` one whose contents are as they were written; return why each newer one is not used.
+        """Drop states until the contents of ``newest`` are intact. Return why each dropped one is not used.
 
-        Those are written again when their turn comes.
+        Dropped checkpoints are written again when their turn comes.
         """
         found: list[str] = []
         while self._states:
             _, folder = self._states[-1]
             try:
-                if not Path(folder).name.startswith(HANDED):  # it has no description, and lives for a moment
+                if not Path(folder).name.startswith(
+                    HANDED
+                ):  # a handed-over folder has no description, and is short-lived
                     checkpoint_folders.read(Path(folder))
                 break
             except FileError as error:
@@ -177,16 +182,16 @@ class CheckpointPolicy:
         return [why + instead for why in found]
 
     def handed_over(self, done: int, folder: str) -> None:
-        """Go back to this folder from now on, which the workers have written for a new plan."""
+        """Return to this folder from now on. The workers have written it for a new plan."""
         self._states.append((done, folder))
 
     @contextmanager
     def writing(self, done: int, losses: Sequence[float], digests: Mapping[str, str] | None = None) -> Iterator[Path]:
-        """Yield the folder for every stage's tensors; it becomes a checkpoint when the block ends without an error.
+        """Yield the folder for every stage's tensors. It becomes a checkpoint when the block ends without an error.
 
-        ``digests``: SHA-256 of the files by name, which may be added within the block.
+        ``digests``: SHA-256 of the files by name. The block may add to it.
 
-        Raises FileError where it cannot be written: nothing of it is left then, and earlier ones are as they were.
+        Raises FileError if it cannot be written. Nothing of it is left then, and earlier checkpoints are unchanged.
         """
         spec = self._spec
         self._latest, self._after_next = done, False
@@ -217,9 +222,9 @@ class CheckpointPolicy:
         self._states = [state for state in self._states if state[1] in kept] + [(done, str(folder))]
 
     def hand_over_folder(self) -> Path:
-        """A folder for the state that goes to a new plan; those before are removed.
+        """Return a new folder for the state that goes to a new plan. Earlier ones are removed.
 
-        Raises FileError where none can be made.
+        Raises FileError if it cannot be made.
         """
         parent = Path(self._temporary_folder())
         self._n_handed += 1
@@ -232,11 +237,11 @@ class CheckpointPolicy:
         return folder
 
     def follow(self, spec: RunSpec) -> None:
-        """Checkpoints are of another plan from now on."""
+        """Write checkpoints of another plan from now on."""
         self._spec = spec
 
     def close(self) -> None:
-        """Remove the temporary folder, if there is one, and unlock the user's."""
+        """Remove the temporary folder, if any, and unlock the user's."""
         if self._lock is not None:
             self._lock.release()
         if self._temporary is not None:

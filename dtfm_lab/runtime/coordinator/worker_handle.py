@@ -1,15 +1,15 @@
 """The coordinator's handle of one worker: it sends orders, receives answers and observes the worker's process.
 
-A worker of another host may fall silent, come back, or be taken over. A silent one is waited for: its link may come
-back, and then nothing is lost. Where another process knocks for its rank, the silent one is lost at once. One that
-speaks after the knock lives, and the other process is refused, so a rank is never held twice.
+A worker on another host may fall silent, come back, or be taken over. The coordinator waits for a silent worker: its
+link may come back, and then nothing is lost. If another process asks for its rank (knocks), the silent worker is lost
+at once. If it speaks after the knock, it is alive, and the other process is refused. So a rank is never held twice.
 
-A worker may live and send heartbeats, and be stuck. A computation may take the longer of ``LEAST_S`` and ``TIMES``
-times the longest one that the calibration timed on that worker, in wall seconds with all workers busy at once (nine of
-ten took less). Padding of the paced clock, ordered slowdowns, links and waiting for a shared GPU do not count, as they
-come before or after the computation itself. Before the calibration is over, and in orders that are not computations
-(making connections, reading and writing a checkpoint), ``UNKNOWN_S`` is the limit. The same limits hold for a worker
-whose heartbeats stop: a call in C that holds Python's lock stops them, too.
+A worker may send heartbeats and still be stuck. A computation may take ``LEAST_S``, or ``TIMES`` times the longest one
+that the calibration timed on that worker, whichever is longer. Calibration counts wall seconds with all workers busy
+(the 90th percentile). Padding of the paced clock, ordered slowdowns, links and waiting for a shared GPU do not count,
+because they come before or after the computation itself. Before the calibration is over, and in orders that are not
+computations (making connections, reading and writing a checkpoint), the limit is ``UNKNOWN_S``. The same limits apply
+if heartbeats stop, because a C call that holds Python's lock stops them too.
 """
 
 import contextlib
@@ -29,29 +29,29 @@ from dtfm_lab.runtime.protocol.orders import Evaluate, Exit, Iterate, Order, Wri
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 LEAST_S = 30.0
-"""A computation may always take so long: machines swap, and others use them, too."""
+"""Seconds that a computation may always take, because machines swap and have other users."""
 TIMES = 20.0
-"""A computation may take so many times what the longest one took in calibration."""
+"""Maximum duration of a computation, as a multiple of the longest one in calibration."""
 UNKNOWN_S = 300.0
-"""Limit of what nobody has timed before."""
+"""Limit in seconds for anything that has not been timed."""
 GAP_S = 2.0
-"""Where the coordinator itself has not looked for so long, because it was stopped, that time counts for no worker."""
+"""From this gap between two checks on, the coordinator itself was stopped. The gap then counts against no worker."""
 OF_COMPUTATIONS = (Iterate.do, Evaluate.do)
-"""Orders in which a worker without heartbeats must be computing."""
+"""Orders during which a worker without heartbeats must be computing."""
 
 
 class ReportedWork:
-    """What one worker said last that it works at."""
+    """What one worker last reported to be working on."""
 
     def __init__(self) -> None:
         self.at = ""
-        """In words; empty where it waits, sleeps, or has said nothing yet."""
+        """The work, in words. Empty if the worker waits, sleeps, or has not reported yet."""
         self.computes = False
         self.since_s = time.monotonic()
-        """Since when, by the coordinator's monotonic clock; of a worker that waits, when it said so."""
+        """When the work began, by the coordinator's monotonic clock. For a waiting worker, when it reported that."""
 
     def heard(self, message: Mapping[str, Any]) -> None:
-        """Take in a message of the worker."""
+        """Take in a message from the worker."""
         self.at, self.computes, self.since_s = "", False, time.monotonic()
         if message.get("event") == "alive" and message.get("at"):
             self.at, self.computes = message["at"], message["computes"]
@@ -75,7 +75,7 @@ class WorkLimits:
         self._computing_s = [max(LEAST_S, TIMES * each_s) for each_s in longest_s]
 
     def look(self, all_progress: Iterable[ReportedWork]) -> None:
-        """To be called before each round of checks."""
+        """Note a round of checks. Call it before each round."""
         now_s = time.monotonic()
         if (gap_s := now_s - self._looked_s) > GAP_S:
             for progress in all_progress:
@@ -83,7 +83,8 @@ class WorkLimits:
         self._looked_s = now_s
 
     def overdue(self, rank: int, progress: ReportedWork, do: str) -> str | None:
-        """Return what the worker has been at for too long while ``do`` is ordered, a predicate; None if nothing."""
+        """Return what the worker has been doing for too long while ``do`` is ordered, as a predicate. None if
+        nothing."""
         limit_s = self._limit_s(rank, progress, do)
         if time.monotonic() - progress.since_s <= limit_s:
             return None
@@ -94,27 +95,28 @@ class WorkLimits:
         computes = progress.computes or (not progress.at and do in OF_COMPUTATIONS)
         if computes and self._computing_s is not None:
             return self._computing_s[rank]
-        if do == Write.do:  # text, a model's forward for each byte
+        if do == Write.do:  # text takes one forward pass per byte
             return UNKNOWN_S + self._spec.sample_bytes
         return UNKNOWN_S
 
 
 STOPPED_S = 1.0
-"""A worker of this machine whose process has been stopped for so long is stuck."""
+"""A worker on this machine whose process has been stopped for longer than this is stuck."""
 
 
 class WorkerHandle:
-    """One worker; ``process`` is None where it runs on another host: see ``RemoteWorker``."""
+    """One worker. ``process`` is None if it runs on another host: see ``RemoteWorker``."""
 
     round_trip_s = 0.0
-    """Seconds that an order and its answer are on their way."""
+    """Seconds that an order and its answer travel."""
     is_silent = False
-    """Whether nothing is known of it, as its link may be down: what it works at is not held against it."""
+    """True if nothing is known of the worker because its link may be down. It is then not judged by what it works
+    on."""
 
     def __init__(self, rank: int, connection: MessageConnection, process: BaseProcess | None) -> None:
         self.rank, self.connection, self.process = rank, connection, process
         self.address: list[Any] | None = None
-        """Host and port at which the worker listens for its peers; None until it has reported them."""
+        """Host and port at which the worker listens for its peers. None until it has reported them."""
         self.torch_version = ""
         self.last_message_s = time.monotonic()
         self.progress = ReportedWork()
@@ -122,7 +124,7 @@ class WorkerHandle:
         self._stopped_since_s: float | None = None
 
     def order(self, order: Order, epoch: int | None = None) -> None:
-        """Send an order. Raises OSError where the worker is gone."""
+        """Send an order. Raises OSError if the worker is gone."""
         self.connection.send_bytes(to_line(order, epoch))
 
     def receive(self) -> list[dict[str, Any]]:
@@ -139,18 +141,18 @@ class WorkerHandle:
 
     @property
     def is_open(self) -> bool:
-        """Whether messages may still arrive."""
+        """True if messages may still arrive."""
         return not self._closed
 
     def why_gone(self) -> str | None:
-        """Return how the worker ended; None while it lives."""
+        """Return how the worker ended, or None while it lives."""
         code = None if self.process is None else self.process.exitcode
         if code is None:
             return None
         return f"was killed by {_signal_name(-code)}" if code < 0 else "ended without a word"
 
     def is_stuck(self) -> bool:
-        """Return whether the worker has been stopped for too long."""
+        """Return True if the worker has been stopped for too long."""
         now_s = time.monotonic()
         if not self.is_stopped():
             self._stopped_since_s = None
@@ -159,7 +161,7 @@ class WorkerHandle:
         return self._stopped_since_s is not None and now_s - self._stopped_since_s > STOPPED_S
 
     def is_stopped(self) -> bool:
-        """Return whether its process, if on this machine, is stopped at this moment (SIGSTOP)."""
+        """Return True if its process runs on this machine and is stopped at this moment (SIGSTOP)."""
         if self.process is None or self.process.exitcode is not None:
             return False
         try:
@@ -168,7 +170,7 @@ class WorkerHandle:
             return False
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its process; nothing happens where that has ended or is not on this machine."""
+        """Send a signal to its process. Does nothing if the process has ended or is on another machine."""
         if self.process is not None and self.process.exitcode is None:
             with contextlib.suppress(psutil.Error):
                 psutil.Process(self.process.pid).send_signal(number)
@@ -182,7 +184,7 @@ class WorkerHandle:
 
 
 StartWorker = Callable[[RunSpec, int], WorkerHandle]
-"""Starts a new worker for a rank of a run, whose plan may be another one by then."""
+"""Starts a new worker for a rank of a run. The run's plan may have changed by then."""
 
 
 def _signal_name(number: int) -> str:
@@ -193,29 +195,30 @@ def _signal_name(number: int) -> str:
 
 
 SILENT_S = 5.0
-"""A worker that sent nothing for so long is silent; heartbeats come every half second."""
+"""A worker that has sent nothing for this many seconds is silent. Heartbeats come every half second."""
 PROOF_S = 1.0
-"""A message that comes so long after a knock was sent after it."""
+"""A message that arrives this many seconds after a knock was sent after it."""
 
 
 class RemoteWorker(WorkerHandle):
     """One worker on another host."""
 
     def __init__(self, rank: int, stream: MessageStream, round_trip_s: float, own_address: str, await_s: float) -> None:
-        """``await_s``: how long a silent worker is waited for; ``own_address``: of its host, as others reach it."""
+        """``await_s``: seconds to wait for a silent worker. ``own_address``: its host's address, as others reach it."""
         super().__init__(rank, stream, None)
         self.round_trip_s, self.own_address = round_trip_s, own_address
         self.knocked_s: Callable[[], float | None] = lambda: None
-        """When another process knocked for this rank; None where none does."""
+        """Returns when another process knocked for this rank, or None."""
         self.refuse: Callable[[], None] = lambda: None
-        """Turns that other process away."""
+        """Turns the other process away."""
         self.heard_exit = False
-        """Whether its process has said that it exits as ordered."""
+        """True if its process has reported that it exits as ordered."""
         self._stream, self._await_s = stream, await_s
         self._unread: list[dict[str, Any]] = []
 
     def pump(self) -> None:
-        """Read what has come, for a later ``receive``, so that its silence is noticed while others are waited for."""
+        """Read what has arrived, for a later ``receive``, so that silence is noticed while the coordinator waits for
+        others."""
         messages = super().receive()
         self.heard_exit = self.heard_exit or any(message["event"] == "exits" for message in messages)
         self._unread += messages
@@ -234,7 +237,8 @@ class RemoteWorker(WorkerHandle):
         return time.monotonic() - self.last_message_s
 
     def is_stuck(self) -> bool:
-        """Return whether it is silent and another process wants its rank, which is refused where it is not."""
+        """Return True if the worker is silent and another process wants its rank. Refuses that process if it is not
+        silent."""
         if (knocked_s := self.knocked_s()) is None:
             return False
         if self.last_message_s > knocked_s + PROOF_S:
@@ -248,7 +252,7 @@ class RemoteWorker(WorkerHandle):
         return f"was silent for {self._await_s:g} s" if self.silent_for_s > self._await_s else None
 
     def dismiss(self, status: int, why: str) -> None:
-        """Order its process to exit and its host not to start it again."""
+        """Order the process to exit, and its host not to start it again."""
         with contextlib.suppress(OSError):
             self._stream.send_bytes(to_line(Exit(status=status, why=why)))
         self._stream.finish_sending()

@@ -1,4 +1,4 @@
-"""The workers of a run by rank: orders go to all of them, answers are gathered, and losses are detected."""
+"""The workers of a run by rank. Sends orders to all of them, gathers their answers and detects losses."""
 
 import contextlib
 import signal
@@ -16,13 +16,13 @@ from dtfm_lab.runtime.protocol.processes import CommandReader, emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 CHECK_EVERY_S = 0.2
-"""Longest time between two checks that every worker is alive."""
+"""Maximum seconds between two checks that every worker is alive."""
 BLAME_S = 1.0
-"""After a broken connection: time to find the lost worker, before all connections are made again without one."""
+"""Seconds to find the lost worker after a connection broke. If none is found, all connections are made again."""
 TIMEOUT_S = 300.0
-"""The run fails when no worker has made progress for so long."""
+"""The run fails if no worker makes progress for this many seconds."""
 STUCK_TIMEOUT_S = 30.0
-"""The run fails when a worker that cannot be replaced has been stuck for so long."""
+"""The run fails if a worker that cannot be replaced is stuck for this many seconds."""
 STOOD_STILL = "stood still"
 """``Fault.how`` of a worker that was stopped or silent."""
 
@@ -31,11 +31,11 @@ SIGNALS = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIG
 
 
 class RunFailed(Exception):
-    """The run cannot go on; the message is for the user."""
+    """The run cannot continue. The message is for the user."""
 
 
 class WorkersLost(Exception):
-    """Workers are gone or stuck; with no rank in ``how``, connections broke for no known reason."""
+    """Workers are gone or stuck. If ``how`` has no rank, connections broke for an unknown reason."""
 
     def __init__(self, how: dict[int, str], answered: Collection[int] = ()) -> None:
         self.how = how
@@ -56,22 +56,22 @@ class WorkerPool:
         replaceable: Callable[[Collection[int]], bool],
         on_spans: Callable[[list[Any]], None],
     ) -> None:
-        """Start all workers. ``replaceable`` returns whether the run can go on without the memory of these ranks."""
+        """Start all workers. ``replaceable`` returns True if the run can continue without the memory of these ranks."""
         self._spec, self._commands, self._start_worker = spec, commands, start_worker
         self._checkpoints, self._replaceable, self._on_spans = checkpoints, replaceable, on_spans
         self.limits = WorkLimits(spec)
         self.phase = "while starting"
         """What the run is doing, as a phrase for error messages: ``in iteration 3``."""
         self.connection_error = ""
-        """The last message of a worker about broken connections that no lost worker explains."""
+        """The last message of a worker about broken connections, if no lost worker explains them."""
         self.epoch = 0
         """Number of the newest join order. Answers to earlier orders are ignored."""
         self.workers: dict[int, WorkerHandle] = {rank: start_worker(spec, rank) for rank in range(len(spec.workers))}
-        """By rank; without those that have left, until a new plan says how to go on."""
+        """By rank. Workers that have left are missing until a new plan says how to continue."""
         self.gone: set[int] = set()
-        """Ranks whose devices have left for good: nobody is started in their place."""
+        """Ranks whose devices have left for good. They get no replacement."""
         self.new_plan: dict[str, Any] | None = None
-        """The newest command to follow another plan, until it is carried out."""
+        """The newest command to follow another plan, until it has been carried out."""
         self._slowdowns: dict[int, float] = {}
         self._unsent_slowdowns: set[int] = set()
 
@@ -80,16 +80,16 @@ class WorkerPool:
         self._gather("listening", lambda: all(worker.address is not None for worker in self.workers.values()))
 
     def order_all(self, order: Order) -> list[Answer]:
-        """Send an order to every worker, return their answers by rank. Raises WorkersLost and RunFailed."""
+        """Send an order to every worker and return their answers by rank. Raises WorkersLost and RunFailed."""
         return self.order_each(type(order), lambda rank: order)
 
     def order_each(self, kind: type[Order], order_of: Callable[[int], Order]) -> list[Answer]:
-        """Send every worker the order of its rank, which is of one kind, and return their answers by rank.
+        """Send every worker the order for its rank and return their answers by rank. All orders are of one kind.
 
         Raises WorkersLost and RunFailed.
         """
         for rank, worker in self.workers.items():
-            with contextlib.suppress(OSError):  # a worker that is gone is detected while gathering
+            with contextlib.suppress(OSError):  # _gather detects a worker that is gone
                 worker.order(order_of(rank), self.epoch)
         return self._gather(kind.do)
 
@@ -99,26 +99,27 @@ class WorkerPool:
         self.workers[rank] = self._start_worker(self._spec, rank)
 
     def drop(self, ranks: Collection[int]) -> None:
-        """End the workers of these ranks, and start none in their place."""
+        """End the workers of these ranks without replacing them."""
         for rank in ranks:
             if worker := self.workers.pop(rank, None):
                 worker.end()
 
     def await_plan(self) -> None:
-        """Wait for a command to follow a new plan. Raises RunFailed where none comes."""
+        """Wait for a command to follow a new plan. Raises RunFailed if none comes."""
         names = name_words(sorted(map(self.device, self.gone)))
         until_s = time.monotonic() + TIMEOUT_S
         while self.new_plan is None:
             if time.monotonic() > until_s:
-                raise RunFailed(f"{names} left {self.phase}, and no plan without followed within {TIMEOUT_S:.0f} s")
+                raise RunFailed(f"{names} left {self.phase}, and no plan without it followed within {TIMEOUT_S:.0f} s")
             self._receive()
 
     def hand_over(self, folder: Callable[[], Path], done: int, stateless: Collection[int]) -> str | None:
-        """Let the living write the state after ``done`` iterations for a new plan; those that are lost meanwhile leave.
+        """Make the live workers write the state after ``done`` iterations for a new plan. Workers lost meanwhile are
+        dropped.
 
         The state goes through files in the layout of a checkpoint, which any cut can read. Returns their folder, or
-        None where a part of the state is left with nobody. ``folder`` makes one; ``stateless`` are the ranks whose
-        workers have not got their state yet.
+        None if no live worker has some part of the state. ``folder`` makes a folder. ``stateless`` are the ranks whose
+        workers have not received their state yet.
         """
         while (givers := holders(self._spec, self.workers.keys() - set(stateless))) is not None:
             written, unlike = str(folder()), len(givers) > self._spec.plan.job.n_stages
@@ -138,7 +139,7 @@ class WorkerPool:
         return None
 
     def only_loses(self, spec: RunSpec, stateless: Collection[int]) -> bool:
-        """Return whether a plan is the one under way without devices that have left; ``stateless`` as in
+        """Return True if the plan is the current one without devices that have left. ``stateless`` as in
         ``hand_over``."""
         before = self._spec
         as_before = (before.plan.stages, before.plan.job) == (spec.plan.stages, spec.plan.job)
@@ -147,17 +148,19 @@ class WorkerPool:
         return before.orders == spec.orders and as_before and named <= living
 
     def rest(self, seconds: float) -> None:
-        """Let time pass, with an eye on the workers. Raises WorkersLost."""
+        """Let time pass while checking the workers. Raises WorkersLost."""
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0:
             self._receive(left_s)
             self._check_alive((), "rest")
 
     def regroup(self, spec: RunSpec, keeps: int | None = None) -> tuple[int, set[int]]:
-        """Give the workers that live the ranks that a new plan has for their devices; end those of devices that it does
-        not use, and start those that are missing. Returns how many went on, and the ranks of those that were started.
+        """Give the live workers the ranks that a new plan has for their devices. End unused workers and start missing
+        ones.
 
-        ``keeps``: the version in which those that go on keep their stages, as they have the same in both plans.
+        Returns how many workers continue, and the ranks of those that were started.
+
+        ``keeps``: the version in which continuing workers keep their stages, if both plans give them the same.
         """
         ranks = {spec.device_name(*worker): rank for rank, worker in enumerate(spec.workers)}
         living = {self.device(rank): worker for rank, worker in self.workers.items()}
@@ -187,12 +190,12 @@ class WorkerPool:
         return n_kept, started
 
     def send_slowdowns_again(self, ranks: Collection[int]) -> None:
-        """Order the slowdowns of these ranks again, because a replacement must be as slow as the worker before it."""
+        """Order the slowdowns of these ranks again. A replacement must be as slow as the worker before it."""
         self._unsent_slowdowns |= set(ranks) & self._slowdowns.keys()
         self._send_slowdowns()
 
     def slow(self, rank: int, factor: float) -> None:
-        """Let a worker compute so many times slower from now on."""
+        """Make a worker compute ``factor`` times slower from now on."""
         self._slowdowns[rank] = factor
         self._unsent_slowdowns.add(rank)
         self._send_slowdowns()
@@ -252,8 +255,8 @@ class WorkerPool:
         return [answers[rank] for rank in sorted(answers)]
 
     def _receive(self, most_s: float = CHECK_EVERY_S) -> list[tuple[WorkerHandle, Answer]]:
-        """Wait up to CHECK_EVERY_S for messages and return them; commands of the client are carried out."""
-        self._carry_out(self._commands.complete())  # these may have come in one piece with an earlier line
+        """Wait up to CHECK_EVERY_S for messages and return them. Also carry out the client's commands."""
+        self._carry_out(self._commands.complete())  # they may have arrived together with an earlier line
         self._send_slowdowns()
         active: dict[Any, WorkerHandle] = {one.connection: one for one in self.workers.values() if one.is_open}
         sentinels = [worker.process.sentinel for worker in self.workers.values() if worker.process is not None]
@@ -266,7 +269,7 @@ class WorkerPool:
         return messages
 
     def _check_alive(self, answered: Collection[int], do: str) -> None:
-        """Raise WorkersLost where a worker is gone, or is stuck and can be replaced."""
+        """Raise WorkersLost if a worker is gone, or is stuck and can be replaced."""
         workers = self.workers.values()
         self.limits.look(worker.progress for worker in workers)
         lost = {worker.rank: how for worker in workers if (how := worker.why_gone()) is not None}
@@ -302,7 +305,7 @@ class WorkerPool:
                     self.workers[rank].signal(SIGNALS[what])
 
     def _leave(self, name: str) -> None:
-        """A device is gone for good, and so is a plan that was to be followed with it."""
+        """Note that a device has left for good. A new plan that uses it is discarded."""
         if self.new_plan is not None and name in self.new_plan["devices"]:
             self.new_plan = None
         for rank, worker in self.workers.items():
@@ -311,7 +314,7 @@ class WorkerPool:
                 worker.signal(signal.SIGKILL)
 
     def _send_slowdowns(self) -> None:
-        """Send those that are due, except to stopped workers: what these do not read would fill their pipes."""
+        """Send the slowdowns that are due, except to stopped workers: unread orders would fill their pipes."""
         due = self._unsent_slowdowns & self.workers.keys()
         for rank in [rank for rank in due if not self.workers[rank].is_stopped()]:
             self._unsent_slowdowns.remove(rank)

@@ -1,4 +1,4 @@
-"""A worker's GPU: streams and pinned memory, codec kernels by CuPy, and what of all that is installed.
+"""A worker's GPU: streams and pinned memory, codec kernels in CuPy, and a probe of what is installed.
 
-Import modules one by one: a run on CPUs does not load CuPy.
+Import these modules one by one, so that a run on CPUs does not load CuPy.
 """

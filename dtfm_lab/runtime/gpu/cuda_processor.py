@@ -1,13 +1,13 @@
 """A GPU as a worker's processor: streams for receiving, computing and sending, and events between them.
 
-The three streams are those of DT-FM, section 5. An H200 has run it; tests prove the order of copies, waits and the
-release of memory by vector clocks (``tests/runtime/cuda_order.py``).
+The three streams are those of DT-FM, section 5. This code has run on an H200. Tests prove the order of copies, waits
+and the release of memory with vector clocks (``tests/runtime/cuda_order.py``).
 
-Sums have a fixed order, because an iteration repeated after a loss must give the same bits. Of
-scaled_dot_product_attention's backwards, flash attention's and memory-efficient attention's take their deterministic
-form only where ``warn_only`` is False, and cuDNN's has none and is not chosen then (torch 2.13:
+Sums have a fixed order, because an iteration repeated after a loss must give the same bits. For
+scaled_dot_product_attention, the backward passes of flash attention and memory-efficient attention are deterministic
+only if ``warn_only`` is False. cuDNN's has no deterministic form and is not chosen then (torch 2.13:
 ``aten/src/ATen/native/transformers/cuda/attention_backward.cu`` and ``sdp_utils.cpp``, ``check_cudnn_deterministic``).
-cuBLAS reads its workspaces' sizes once, when CUDA starts (cuBLAS, "Results reproducibility").
+cuBLAS reads the sizes of its workspaces once, when CUDA starts (cuBLAS, "Results reproducibility").
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from dtfm_lab.runtime.protocol.locks import open_lock
 
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 WORKSPACES = (":4096:8", ":16:8")
-"""The settings with which cuBLAS always sums in the same order."""
+"""Settings with which cuBLAS always sums in the same order."""
 NO_FORM = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 class CudaProcessor:
-    """Made by the computing thread: all that this thread does from then on is on the compute stream.
+    """The computing thread creates it. From then on, everything that this thread does is on the compute stream.
 
     Busy seconds are those between two events on that stream. Memory of torch's caching allocator belongs to the stream
-    on which it was allocated: use on another stream is declared (``record_stream``) or ends before the host goes on.
+    on which it was allocated. Use on another stream is declared (``record_stream``), or ends before the host continues.
     """
 
     def __init__(self, index: int, *, shares: bool) -> None:
-        """``shares``: whether other workers compute on the same GPU, one at a time."""
+        """``shares``: True if other workers compute on the same GPU, one at a time."""
         self.device = torch.device("cuda", index)
         make_deterministic()
         torch.cuda.set_device(self.device)
@@ -53,7 +53,7 @@ class CudaProcessor:
         """Held while this worker computes on a shared GPU."""
 
     def timed(self, work: Callable[[], None]) -> tuple[float, float]:
-        """As ``CpuProcessor.timed``. Waiting for the lock counts as wall time, not as busy time."""
+        """Time work as ``CpuProcessor.timed`` does. Waiting for the lock counts as wall time, not as busy time."""
         wall_s = time.monotonic()
         with self.lock.held() if self.lock else contextlib.nullcontext():
             self._began.record(self._compute)
@@ -64,7 +64,8 @@ class CudaProcessor:
         return time.monotonic() - wall_s, self._began.elapsed_time(self._ended) / 1e3
 
     def host_buffer(self, n_bytes: int) -> torch.Tensor:
-        """Pinned, so that copies are asynchronous. torch pools pinned memory and reuses none that a copy needs."""
+        """Return pinned memory, so that copies are asynchronous. torch pools it and never reuses memory that a copy
+        still needs."""
         return torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True)
 
     def send_buffer(self, content: torch.Tensor) -> CudaSendBuffer:
@@ -86,12 +87,12 @@ def new_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def new_event(*, timing: bool = False, blocking: bool = True) -> torch.cuda.Event:
-    """``blocking``: whether a host that waits for the event sleeps instead of spinning."""
+    """``blocking``: True if a host that waits for the event sleeps instead of spinning."""
     return torch.cuda.Event(enable_timing=timing, blocking=blocking)  # type: ignore[no-untyped-call]  # as above
 
 
 class CudaSendBuffer:
-    """A copy on the GPU and the event after which it is complete. The copy is kept until it has been sent."""
+    """A copy on the GPU, and the event after which it is complete. The copy is kept until it has been sent."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class CudaReceiveBuffer:
 
 
 class GpuLock:
-    """A lock among the processes of this user, for one GPU. The system releases it if its holder dies."""
+    """A lock on one GPU among this user's processes. The system releases it if its holder dies."""
 
     def __init__(self, name: str) -> None:
         self.path = Path(tempfile.gettempdir()) / f"dtfm_lab-{os.getuid()}-{name}.lock"
@@ -150,7 +151,7 @@ class GpuLock:
 
 
 def make_deterministic() -> None:
-    """Let torch take deterministic operations only, in this process. Raises RunError where that comes too late.
+    """Let torch use only deterministic operations in this process. Raises RunError if that comes too late.
 
     Must run before CUDA is initialised.
     """
@@ -168,7 +169,7 @@ def make_deterministic() -> None:
 
 @contextlib.contextmanager
 def deterministic_or_refused() -> Iterator[None]:
-    """Raise RunError, in one line, in place of torch's error about an operation that has no deterministic form."""
+    """Raise RunError, in one line, instead of torch's error about an operation without a deterministic form."""
     try:
         yield
     except RuntimeError as error:

@@ -1,8 +1,8 @@
-"""The codec's GPU kernels: numbers to bytes and back in one pass over them, where torch needs seven.
+"""The codec's GPU kernels. They turn numbers into bytes and back in one pass, for which torch needs seven.
 
-The bytes are those of ``codec``, bit for bit: tests compile this very source for a CPU, and it ran on an H200. Only
-infinities and NaN may differ in bits: a half-precision NaN stays a NaN, and an int8 block with either of them decodes
-to NaN throughout.
+The bytes equal those of ``codec``, bit for bit. Tests compile this very source for a CPU, and it has run on an H200.
+Only infinities and NaN may differ in bits: a half-precision NaN stays a NaN, and an int8 block with either of them
+decodes to NaN throughout.
 """
 
 import functools
@@ -16,11 +16,11 @@ import torch
 from dtfm_lab.domain.job import INT8_BLOCK
 
 THREADS = 256
-"""Threads of a block of the grid: eight warps."""
+"""Threads per block of the grid: eight warps."""
 MOST_BLOCKS = 1 << 16
-"""Most blocks of the grid, whose threads loop with a stride of the whole grid."""
+"""Maximum number of blocks of the grid. Its threads loop with a stride of the whole grid."""
 PER_THREAD = INT8_BLOCK // 32
-"""Numbers that a thread codes at a time: a warp shares a block of int8, and as many numbers of fp16."""
+"""Numbers that a thread codes at a time. A warp shares one block of int8, or as many fp16 numbers."""
 
 # The primitives name their instructions because CuPy compiles with -ftz=true, which flushes the denormal numbers that
 # torch keeps. A test that compiles this source for a CPU defines KERNEL and its own primitives.
@@ -29,12 +29,12 @@ SOURCE = Path(__file__).with_name("codec.cu").read_text(encoding="utf-8")
 
 @functools.cache
 def available() -> bool:
-    """Whether CuPy is installed."""
+    """Return True if CuPy is installed."""
     return importlib.util.find_spec("cupy") is not None
 
 
 def encode(how: str, numbers: torch.Tensor, n_bytes: int) -> torch.Tensor:
-    """(n_bytes,) uint8 of (n,) numbers on a GPU, computed on torch's current stream."""
+    """Return (n,) numbers on a GPU as (n_bytes,) uint8, computed on torch's current stream."""
     numbers = numbers.contiguous()
     coded = torch.empty(n_bytes, dtype=torch.uint8, device=numbers.device)
     _launch(f"encode_{how}", numbers.dtype, numbers, coded, numbers.numel())
@@ -42,14 +42,14 @@ def encode(how: str, numbers: torch.Tensor, n_bytes: int) -> torch.Tensor:
 
 
 def decode(how: str, raw: torch.Tensor, n: int, dtype: torch.dtype) -> torch.Tensor:
-    """(n,) numbers of (bytes,) uint8 on a GPU, computed on torch's current stream."""
+    """Return (bytes,) uint8 on a GPU as (n,) numbers, computed on torch's current stream."""
     numbers = torch.empty(n, dtype=dtype, device=raw.device)
     _launch(f"decode_{how}", dtype, raw.contiguous(), numbers, n)
     return numbers
 
 
 def grid_for(n: int) -> int:
-    """The number of blocks of ``THREADS`` threads for n numbers."""
+    """Return the number of blocks of ``THREADS`` threads for n numbers."""
     return max(1, min(MOST_BLOCKS, -(-n // (THREADS * PER_THREAD))))
 
 
@@ -66,7 +66,7 @@ def _launch(name: str, dtype: torch.dtype, source: torch.Tensor, to: torch.Tenso
 
 @functools.cache
 def compiled_kernel(name: str, dtype: torch.dtype) -> Any:
-    """A kernel of ``SOURCE``, compiled at its first use."""
+    """Return a kernel of ``SOURCE``. It is compiled at its first use."""
     import cupy
 
     return cupy.RawKernel(SOURCE, name, options=("-DDOUBLE",) if dtype == torch.float64 else ())

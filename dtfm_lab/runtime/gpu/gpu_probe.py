@@ -1,7 +1,7 @@
 """Versions of torch and CuPy, and their GPUs, as JSON: ``python -m dtfm_lab.runtime.gpu.gpu_probe``.
 
-It is a process of its own because the kernel loads neither library, and because a library that crashes or waits for a
-broken driver must not stop the kernel. As in a worker, torch is loaded first.
+It runs as a separate process because the kernel loads neither library. A library that crashes or waits for a broken
+driver must not stop the kernel. As in a worker, torch is loaded first.
 """
 
 import importlib
@@ -36,12 +36,12 @@ def cupy_seen() -> dict[str, Any]:
 
 
 def from_code(version: int) -> str:
-    """``13.2`` from CUDA's 13020."""
+    """Return ``13.2`` for CUDA's 13020."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def nccl_from_code(version: int) -> str:
-    """``2.27.7`` from NCCL's 22707."""
+    """Return ``2.27.7`` for NCCL's 22707."""
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
@@ -53,7 +53,7 @@ def _or_zero(count: Callable[[], int]) -> int:
 
 
 def _compiles(cupy: Any) -> bool:
-    """Whether kernels can be compiled: NVRTC is a separate library, which CuPy's wheels do not bring."""
+    """Return True if kernels can be compiled. NVRTC is a separate library that CuPy's wheels do not include."""
     try:
         return bool(cupy.cuda.nvrtc.getVersion())
     except Exception:

@@ -38,7 +38,7 @@ LARGEST_SEED = 2**40
 """Largest seed. A generator's 64-bit seed combines it with a layer's or iteration's number and large factors."""
 
 AnyPath = str | os.PathLike[str]
-ITERATIONS = Option(help="Iterations to train: 20 where not given, 5 on the paced clock, which waits.", least=1)
+ITERATIONS = Option(help="Iterations to train: 20 by default, 5 on the paced clock, which runs in real time.", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +52,25 @@ class RunSettings:
     clock: Annotated[
         str,
         Option(
-            help="How seconds are counted: virtual (each worker's logical clock adds its own CPU time, without "
-            "sleeping), paced (real time, computations padded to their device's) or real (wall time, real links).",
+            help="How seconds are counted: virtual (each worker adds its own CPU time to a logical clock and never "
+            "sleeps), paced (real time, in which each computation is padded to its device's duration) or real "
+            "(wall time over real links).",
             choices=RUN_CLOCKS,
         ),
     ] = "virtual"
     seed: Annotated[int, Option(help="Seed of parameters and batches.", least=0, most=LARGEST_SEED)] = 0
     learning_rate: Annotated[float, Option(help="Learning rate of AdamW.", above=0)] = 2e-3
     text: Annotated[
-        AnyPath | None, Option(help="File to train on, its last tenth held out; the lab's own text where not given.")
+        AnyPath | None,
+        Option(
+            help="Text file to train on, without its last tenth, which is held out. By default a "
+            "text that comes with the lab."
+        ),
     ] = None
     time_scale: Annotated[
         float | None,
         Option(
-            help="Paced clock: wall seconds per second of the run; chosen from the profile where not given.",
+            help="Paced clock: wall seconds per second of the run; chosen from the profile if omitted.",
             unit="wall seconds a second",
             above=0,
         ),
@@ -73,49 +78,58 @@ class RunSettings:
     queueing: Annotated[
         str,
         Option(
-            help="Which messages wait for each other: pairs (each directed pair of devices is a link) or, on the "
-            "virtual clock, nics (each device has one NIC).",
+            help="Which messages wait for each other: pairs (each directed pair of devices has its own link) or, on "
+            "the virtual clock only, nics (each device has one NIC).",
             choices=QUEUEING,
         ),
     ] = "pairs"
     emulated: Annotated[
         AnyPath | Topology | None,
         Option(
-            help="Another network of as many devices, by name, file or Topology, whose links are emulated in place of "
-            "the plan's; predictions do not consider it."
+            help="Emulate the links of another network instead of the plan's: a name, file or Topology with as many "
+            "devices. Predictions still use the plan's network."
         ),
     ] = None
     stand_in: Annotated[
         AnyPath | ModelSpec | None,
         Option(
-            help="A model by name, config.json or ModelSpec that is trained in fp32 in place of the job's; messages, "
-            "and on the paced clock computations, keep the job's sizes. Where not given: a small one, if the job's own "
+            help="Train this model in fp32 instead of the job's: a name, config.json or ModelSpec. Messages keep the "
+            "job's sizes, and so do computations on the paced clock. By default a small model, if the job's own "
             "cannot be trained here."
         ),
     ] = None
-    runs_on: Annotated[str, Option(help="What workers compute on: cpu or cuda.", choices=RUNS_ON)] = "cpu"
+    runs_on: Annotated[str, Option(help="Where workers compute: cpu or cuda.", choices=RUNS_ON)] = "cpu"
     carrier: Annotated[
         str | None,
         Option(
-            help="What contents of messages cross: sockets, or groups (torch.distributed process groups of two: gloo, "
-            "or NCCL on GPUs on the real clock). Where not given: groups on GPUs on the real clock, sockets else.",
+            help="How the contents of messages travel: sockets, or groups (torch.distributed process groups of two "
+            "workers: gloo, or NCCL for GPUs on the real clock). By default groups for GPUs on the real clock, "
+            "otherwise sockets.",
             choices=CARRIERS,
         ),
     ] = None
-    checkpoint_folder: Annotated[AnyPath | None, Option(help="Folder for checkpoints.", flag="checkpoint")] = None
+    checkpoint_folder: Annotated[AnyPath | None, Option(help="Folder to write checkpoints to.", flag="checkpoint")] = (
+        None
+    )
     checkpoint_every: Annotated[
-        int, Option(help="Iterations between checkpoints; 0: only after the last.", unit="iterations")
+        int,
+        Option(help="Iterations between checkpoints; 0 writes one only after the last iteration.", unit="iterations"),
     ] = 0
     resume_from: Annotated[
         AnyPath | None,
         Option(
-            help="Folder of a checkpoint, or of several, the newest of which the run continues. The model must be the "
-            "checkpoint's; the cut and the placement are free; another text, seed, batch or rate gives a warning.",
+            help="Continue from this checkpoint folder, or from the newest checkpoint in it. The model must match; "
+            "the cut and the placement may differ. A different text, seed, batch or learning rate gives a "
+            "warning.",
             flag="resume",
         ),
     ] = None
     evaluate_every: Annotated[
-        int, Option(help="Iterations between evaluations on held-out text; 0: only after the last.", unit="iterations")
+        int,
+        Option(
+            help="Iterations between evaluations on held-out text; 0 evaluates only after the last iteration.",
+            unit="iterations",
+        ),
     ] = 0
     sample_bytes: Annotated[
         int, Option(help="Bytes of text that the trained model writes at the end.", unit="bytes", flag="sample")
@@ -132,9 +146,9 @@ class RunOptions(RunSettings):
     workers: Annotated[
         int | Sequence[int] | None,
         Option(
-            help="How much of the plan runs: at most so many workers, or (stages, pipelines). Where not given: all of "
-            "a plan of up to 32, and 8 of a larger one. All stages and as many pipelines as fit run, or else the first "
-            "stages of two; devices, links, layers and micro-batches are the plan's."
+            help="Run only part of the plan: at most N workers, or (stages, pipelines). By default all of a plan of "
+            "up to 32 workers, and 8 workers of a larger one. All stages and as many pipelines as fit run, or "
+            "else the first stages of two pipelines. Devices, links, layers and micro-batches stay the plan's."
         ),
     ] = None
 

@@ -1,11 +1,12 @@
-"""Forwards and backwards of one stage, as operations on tensors, without times and messages.
+"""Forward and backward passes of one stage, as operations on tensors, without times and messages.
 
-A split backward first computes the gradient of the stage's inputs and saves, for each layer with weights, the gradient
-of its output; the second half computes the weights' gradients from those. Autograd computes only the requested
-gradients, so the halves share no work: together they cost a whole backward, plus walking the graph twice. What the
-forward saved is kept until the second half. Weights shared by two layers of a stage (a tied embedding in a pipeline of
-one stage) get their gradients in the first half: autograd reaches the lower layer from the upper layer's output and
-would count it twice.
+A split backward pass has two halves. The first computes the gradient of the stage's inputs and saves, for each layer
+with weights, the gradient of its output. The second computes the weights' gradients from those. Autograd computes only
+the requested gradients, so the halves share no work: together they cost a whole backward pass, plus walking the graph
+twice. What the forward pass saved is kept until the second half.
+
+Weights shared by two layers of a stage (a tied embedding in a pipeline of one stage) get their gradients in the first
+half. Otherwise autograd would reach the lower layer from the upper layer's output and count it twice.
 """
 
 from collections import Counter
@@ -20,21 +21,21 @@ from dtfm_lab.runtime.worker.exported_module import StageOfModule
 from dtfm_lab.runtime.worker.stages import TransformerBlock, next_token_loss
 
 Batch = list[tuple[torch.Tensor, ...]]
-"""(inputs, targets) of each micro-batch, each (microbatch, seq_len) tokens; or what a module of one's own takes."""
+"""(inputs, targets) of each micro-batch, each (microbatch, seq_len) tokens, or what your own module takes."""
 
 
 class SavedForward(NamedTuple):
-    """What a stage saves of a micro-batch from its forward to its backward."""
+    """What a stage saves of a micro-batch from its forward to its backward pass."""
 
     inputs: torch.Tensor
     outputs: torch.Tensor | None
-    """The outputs with their autograd graph; None if the forward will be recomputed."""
+    """The outputs with their autograd graph. None if the forward pass will be recomputed."""
     layer_outputs: list[tuple[nn.Module, torch.Tensor]]
-    """Layers with weights of their own and their outputs, for a split backward."""
+    """Layers that have weights, with their outputs, for a split backward pass."""
 
 
 class WeightWork(NamedTuple):
-    """What the second half of a split backward needs for one layer."""
+    """What the second half of a split backward pass needs for one layer."""
 
     module: nn.Module
     output: torch.Tensor
@@ -57,9 +58,19 @@ class AutogradStage:
         recompute: bool,
         checkpoints_blocks: bool = False,
     ) -> None:
-        """``shape``: of one micro-batch's activations; ``loss_divisor``: what each micro-batch's loss is divided by;
-        ``split_backward``: whether backwards may have two halves; ``checkpoints_blocks``: whether a block of a whole
-        backward keeps its input only and is computed again."""
+        """Prepare to run a stage.
+
+        Parameters
+        ----------
+        shape
+            Shape of one micro-batch's activations.
+        loss_divisor
+            Each micro-batch's loss is divided by this.
+        split_backward
+            True if backward passes may have two halves.
+        checkpoints_blocks
+            True if each block keeps only its input and is recomputed in the backward pass.
+        """
         assert not (split_backward and checkpoints_blocks), "check_job refuses it"
         self._checkpoints_blocks = checkpoints_blocks
         self._module, self._shape, self._loss_divisor = module, shape, loss_divisor
@@ -68,7 +79,7 @@ class AutogradStage:
         self._weight_work: dict[int, list[WeightWork]] = {}
         self._layer_outputs: list[tuple[nn.Module, torch.Tensor]] = []
         self.losses: dict[int, float] = {}
-        """The loss of each micro-batch, divided by ``loss_divisor``; filled on the last stage."""
+        """Loss of each micro-batch, divided by ``loss_divisor``. Filled on the last stage."""
         layers = list(module.modules()) if split_backward else []
         holders = Counter(p for layer in layers for p in layer.parameters(recurse=False))
         self._shared = [p for p, count in holders.items() if count > 1]
@@ -79,9 +90,9 @@ class AutogradStage:
     def forward(
         self, microbatch: int, received: torch.Tensor | None, batch: Batch, *, saves: bool = True
     ) -> torch.Tensor | None:
-        """The activations to send to the next stage; None on the last stage, which computes the loss.
+        """Return the activations to send to the next stage. None on the last stage, which computes the loss.
 
-        ``saves``: whether what a backward needs is kept.
+        ``saves``: True if what a backward pass needs is kept.
         """
         inputs = batch[microbatch][0] if received is None else received.view(self._shape).requires_grad_(saves)
         with torch.set_grad_enabled(saves and not self._recompute):
@@ -95,19 +106,19 @@ class AutogradStage:
         return outputs.detach()
 
     def discard(self) -> None:
-        """Free what forwards have saved."""
+        """Free what forward passes have saved."""
         self._saved.clear()
         self._weight_work.clear()
         self._layer_outputs = []
 
     def backward(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
-        """The gradient of the inputs, to send to the stage before; None on the first stage."""
+        """Return the gradient of the inputs, to send to the previous stage. None on the first stage."""
         inputs, outputs, _ = self._restore(microbatch, batch)
         torch.autograd.backward(outputs, None if received is None else received.view(self._shape))
         return inputs.grad
 
     def backward_input(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
-        """The first half of a backward: as ``backward``, but saves the gradients of the layers' outputs."""
+        """Run the first half of a backward pass: as ``backward``, but save the gradients of the layers' outputs."""
         inputs, outputs, layer_outputs = self._restore(microbatch, batch)
         wanted = [output for _, output in layer_outputs] + self._shared + ([inputs] if inputs.requires_grad else [])
         gradient = None if received is None else received.view(self._shape)
@@ -120,7 +131,8 @@ class AutogradStage:
         return found[-1] if inputs.requires_grad else None
 
     def backward_weight(self, microbatch: int) -> None:
-        """The second half of a backward: the gradients of the weights, each from its layer's output alone."""
+        """Run the second half of a backward pass: compute the weights' gradients, each from its layer's output
+        alone."""
         for module, output, gradient in self._weight_work.pop(microbatch):
             own = self._own_weights(module)
             _add_gradients(own, torch.autograd.grad(output, own, gradient))
@@ -148,7 +160,7 @@ class AutogradStage:
         return inputs, outputs, layer_outputs
 
     def _own_weights(self, layer: nn.Module) -> list[nn.Parameter]:
-        """The weights that no other layer shares."""
+        """Return the layer's weights that no other layer shares."""
         return [p for p in layer.parameters(recurse=False) if not any(p is shared for shared in self._shared)]
 
     def _save_layer_output(self, module: nn.Module, _: Any, output: torch.Tensor) -> None:

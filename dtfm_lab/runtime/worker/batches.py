@@ -1,4 +1,5 @@
-"""Text for a model and from it: batches of byte tokens, of which every worker takes its share, and generated text."""
+"""Text for a model and from it: batches of byte tokens, which the workers divide among themselves, and generated
+text."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,38 +20,38 @@ from dtfm_lab.runtime.worker.stages import DTYPES, build_stages
 
 
 class TextBatches:
-    """Training batches, drawn from the training text by seed and step, and one fixed batch of the held-out text."""
+    """Training batches, sampled from the training text by seed and step, and one fixed batch of the held-out text."""
 
     def __init__(self, text: Corpus | str | None, seq_len: int, global_batch: int, seed: int) -> None:
-        """``text``: an open corpus, or the path of a file; None for the text that comes with the lab."""
+        """``text``: an open corpus, or the path of a file. None for the text that comes with the lab."""
         self.corpus = text if isinstance(text, Corpus) else Corpus.of(text, seq_len)
         self._global_batch, self._seed = global_batch, seed
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(inputs, targets) of all replicas, each (global_batch, seq_len)."""
+        """Return (inputs, targets) for all replicas, each (global_batch, seq_len)."""
         starts = _sampled(len(self.corpus.training) - self.corpus.seq_len, self._global_batch, self._seed, step)
         return _pair(self.corpus.windows(self.corpus.training, starts.numpy()))
 
     def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
-        """One replica's micro-batches of ``batch``, which is cut into ``counts`` micro-batches for each replica."""
+        """Return one replica's micro-batches of ``batch``. ``counts``: number of micro-batches of each replica."""
         return _cut(self.batch(step), replica, counts)
 
     def held_out_batch(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """(inputs, targets) of sequences spread over the held-out text, each (global_batch, seq_len)."""
+        """Return (inputs, targets) of sequences spread over the held-out text, each (global_batch, seq_len)."""
         return _pair(self.corpus.windows(self.corpus.held_out, self.corpus.held_out_starts(self._global_batch)))
 
     def held_out(self, replica: int, counts: Sequence[int]) -> Batch:
-        """One replica's micro-batches of ``held_out_batch``, cut as ``share`` cuts."""
+        """Return one replica's micro-batches of ``held_out_batch``, divided as in ``share``."""
         return _cut(self.held_out_batch(), replica, counts)
 
     @cached_property
     def unigram_entropy(self) -> float:
-        """Entropy of the held-out batch's targets in nats a byte; see ``Corpus.unigram_entropy``."""
+        """Entropy of the held-out batch's targets in nats per byte; see ``Corpus.unigram_entropy``."""
         return self.corpus.unigram_entropy(self._global_batch)
 
 
 class OwnBatches:
-    """Batches of the rows of one's own data, drawn by seed and step; the last tenth of ten rows or more is held out."""
+    """Batches of rows of your own data, sampled by seed and step. Of ten rows or more, the last tenth is held out."""
 
     unigram_entropy = None
 
@@ -61,11 +62,12 @@ class OwnBatches:
         self._n_training = self._own.n_samples - self._own.n_samples // 10
 
     def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
-        """One replica's micro-batches of a step."""
+        """Return one replica's micro-batches of a step."""
         return self._rows(_sampled(self._n_training, self._global_batch, self._seed, step), replica, counts)
 
     def held_out(self, replica: int, counts: Sequence[int]) -> Batch:
-        """One replica's micro-batches of rows that are held out, all of them in turn; of all rows where none is."""
+        """Return one replica's micro-batches of the held-out rows, which are cycled. Uses all rows if none is held
+        out."""
         first = self._n_training % self._own.n_samples
         rows = first + torch.arange(self._global_batch) % (self._own.n_samples - first)
         return self._rows(rows, replica, counts)
@@ -77,7 +79,7 @@ class OwnBatches:
 
 
 def batches_of(job: Job, corpus: Corpus, seed: int) -> TextBatches | OwnBatches:
-    """Batches of the text, or of the data that belong to a module of one's own."""
+    """Return batches of the text, or of the data of your own module."""
     if job.modelled().source:
         return OwnBatches(job, seed)
     return TextBatches(corpus, job.modelled().seq_len, job.global_batch, seed)
@@ -89,23 +91,23 @@ def _pair(windows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _sampled(n: int, global_batch: int, seed: int, step: int) -> torch.Tensor:
-    """Which of n samples the batch of a step has."""
+    """Return which of n samples are in the batch of a step."""
     return torch.randint(0, n, (global_batch,), generator=torch.Generator().manual_seed(seed * 1_000_003 + step))
 
 
 def _cut(batch: Sequence[torch.Tensor], replica: int, counts: Sequence[int]) -> Batch:
-    """Replica after replica takes its number of micro-batches, in the order of the batch."""
+    """Return one replica's micro-batches. Replicas take theirs one after another, in the order of the batch."""
     before, own = sum(counts[:replica]), counts[replica]
     return list(zip(*(part.chunk(sum(counts))[before : before + own] for part in batch), strict=True))
 
 
 BYTE_VALUES = 256
 EMPTY_PROMPT = b"\n"
-"""The prompt that is used for an empty one."""
+"""The prompt that replaces an empty one."""
 
 
 def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
-    """The whole model of a checkpoint, or of the newest one below a folder, and its job as a single stage."""
+    """Return the whole model of a checkpoint, or of the newest one below a folder, and its job as a single stage."""
     from dtfm_lab.runtime.client.run_checks import why_not_built
     from dtfm_lab.runtime.worker.checkpoint_tensors import read_parameters  # safetensors is loaded where it is used
 
@@ -128,7 +130,7 @@ def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
 def generate(
     model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: int = 0, temperature: float = 0.8
 ) -> str:
-    """Generate ``n_bytes`` after the prompt, each drawn from the model's distribution given the last ``seq_len``.
+    """Generate ``n_bytes`` after the prompt, each sampled from the model's distribution given the last ``seq_len``.
 
     Temperature 0 takes the most likely byte. Bytes that are not UTF-8 become U+FFFD.
     """

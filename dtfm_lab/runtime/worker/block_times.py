@@ -1,7 +1,7 @@
-"""What this machine computes: seconds of transformer blocks, of launches, and the memory of a training step.
+"""Measures what this machine computes: seconds of transformer blocks and of launches, and memory of a training step.
 
-``python -m dtfm_lab.runtime.worker.block_times QUESTION`` is a process of its own, because only workers load torch. It
-prints a line of JSON for each thing that it has measured, and ends when its standard input does, or after ``ends_s``.
+``python -m dtfm_lab.runtime.worker.block_times QUESTION`` runs as a separate process, because only workers load torch.
+It prints one line of JSON per measurement. It ends when its standard input does, or after ``ends_s``.
 """
 
 import json
@@ -22,12 +22,13 @@ from dtfm_lab.runtime.worker.stages import TransformerBlock
 Measured = TypeVar("Measured")
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 WARM_UPS, LEAST_REPEATS, MOST_REPEATS = 1, 3, 50
-"""Passes that are not timed, and timed ones of a block; their median counts."""
+"""Number of passes that are not timed, and minimum and maximum number of timed passes of a block. Their median
+counts."""
 LAUNCHES, LAUNCHED_BLOCKS = 2000, 20
 SMALL = {"d_model": 64, "n_heads": 1, "seq_len": 16, "microbatch": 1}
-"""A block that computes next to nothing: its passes take what its kernels' launches take."""
+"""A block that computes next to nothing, so its passes take as long as launching its kernels."""
 PRODUCT = {"cuda": 8192, "cpu": 1024}
-"""Side of the square matrices whose product tells the peak of a processor that is not in the table of hardware."""
+"""Side of the square matrices whose product measures the peak of a processor that the hardware table lacks."""
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
     deadline.start()
     runs_on, dtype = question["runs_on"], question["dtype"] or _usual_dtype(question["runs_on"])
     _say(what="processor", dtype=dtype, **_processor(runs_on))
-    # first, as memory that is freed is taken again and would not count
+    # First, because memory that was freed earlier would be reused and not counted.
     for shape in reversed(question["shapes"]):
         if (n_bytes := _if_it_fits(lambda of=shape: _step_bytes(of, runs_on))) is not None:  # type: ignore[misc]
             break
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def _if_it_fits(measure: Callable[[], Measured]) -> Measured | None:
-    """What is measured; None where the GPU has too little memory for it."""
+    """Return the measurement, or None if the GPU has too little memory for it."""
     try:
         return measure()
     except torch.OutOfMemoryError:
@@ -62,7 +63,7 @@ def _if_it_fits(measure: Callable[[], Measured]) -> Measured | None:
 
 
 def _end_with_input() -> None:
-    """Leave nothing behind where whoever asked has ended."""
+    """End this process when the process that asked has ended."""
     sys.stdin.read()
     os._exit(1)
 
@@ -89,7 +90,7 @@ def _processor(runs_on: str) -> dict[str, Any]:
 
 
 def _block(shape: dict[str, int], runs_on: str, dtype: torch.dtype) -> tuple[TransformerBlock, torch.Tensor]:
-    """A block with its weights, and its input."""
+    """Return a block with its weights, and its input."""
     sizes: dict[str, Any] = {name: shape[name] for name in ("d_model", "n_heads", "seq_len")}
     block = TransformerBlock(gpt(name="block", n_layers=1, vocab_size=1, **sizes)).to(runs_on, dtype)
     inputs = torch.randn(shape["microbatch"], shape["seq_len"], shape["d_model"], device=runs_on).to(dtype)
@@ -97,7 +98,7 @@ def _block(shape: dict[str, int], runs_on: str, dtype: torch.dtype) -> tuple[Tra
 
 
 def _block_s(shape: dict[str, int], runs_on: str, dtype: torch.dtype, seconds: float) -> tuple[float, float]:
-    """Median seconds of a forward and a backward; gradients add up, as over micro-batches."""
+    """Return median seconds of a forward and a backward pass. Gradients add up, as over micro-batches."""
     block, inputs = _block(shape, runs_on, dtype)
     gradient = torch.randn_like(inputs)
     forwards: list[float] = []
@@ -124,14 +125,15 @@ def _wait(runs_on: str) -> None:
 
 
 def _product_flop_per_s(runs_on: str, dtype: torch.dtype) -> float:
-    """The best of a few products of square matrices."""
+    """Return the best rate of five products of square matrices."""
     side = PRODUCT[runs_on]
     a, b = (torch.randn(side, side, device=runs_on).to(dtype) for _ in range(2))
     return 2.0 * side**3 / min(_seconds(lambda: a @ b, runs_on) for _ in range(5))
 
 
 def _block_launch_s(runs_on: str, dtype: torch.dtype) -> float:
-    """Seconds of a forward and a backward of a block that has nothing to compute, launched one after the other."""
+    """Return seconds of a forward and a backward pass of a block that has almost nothing to compute, launched in a
+    row."""
     block, inputs = _block(SMALL, runs_on, dtype)
     gradient = torch.randn_like(inputs)
 
@@ -144,7 +146,7 @@ def _block_launch_s(runs_on: str, dtype: torch.dtype) -> float:
 
 
 def _launch_s(runs_on: str) -> float:
-    """Seconds of one launch: of an addition of one number."""
+    """Return seconds of one launch: the addition of one number."""
     number = torch.zeros(1, device=runs_on)
 
     def launch_all() -> None:
@@ -156,7 +158,8 @@ def _launch_s(runs_on: str) -> float:
 
 
 def _step_bytes(shape: dict[str, int], runs_on: str) -> float:
-    """Peak memory of two training steps of a block with Adam, in fp32; 0 where the system does not tell it."""
+    """Return the peak memory of two training steps of a block with Adam, in fp32. 0 if the system does not report
+    it."""
     before = _reset_peak(runs_on)
     block, inputs = _block(shape, runs_on, torch.float32)
     optimizer = torch.optim.Adam(block.parameters())
@@ -169,7 +172,7 @@ def _step_bytes(shape: dict[str, int], runs_on: str) -> float:
 
 
 def _reset_peak(runs_on: str) -> float:
-    """Begin to count the peak; returns the bytes that are held by now."""
+    """Start counting the peak, and return the bytes held now."""
     if runs_on == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

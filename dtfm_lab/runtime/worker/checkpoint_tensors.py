@@ -1,12 +1,12 @@
-"""Reads and writes the tensors of a checkpoint: parameters and the optimiser's state.
+"""Reads and writes the tensors of a checkpoint: parameters and the optimizer's state.
 
 A tensor is named as in the whole model: ``3.mlp_in.weight``, with ``3.mlp_in.weight.first_moment`` and
-``.second_moment``, and ``.in_common`` after local updates. Every stage has a file of its own, so that every device
-writes alone; reading looks for a layer in all files, because the model may have been cut into other stages.
-Where replicas split the optimiser's states, each writes a file with its part of the moments, one after the other:
-``3.mlp_in.weight.first_moment.0-512`` are the first 512 elements. Readers put them together, so any number of replicas
-can go on from them.
-``checkpoint_folders`` describes the folder.
+``.second_moment``, and ``.in_common`` after local updates. Every stage has its own file, so that every device writes
+alone. Reading looks for a layer in all files, because the model may have been cut into other stages.
+
+If replicas split the optimizer states, each writes a file with its part of the moments.
+``3.mlp_in.weight.first_moment.0-512`` are the first 512 elements. Readers join the parts, so any number of replicas can
+continue from them. ``checkpoint_folders`` describes the folder.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ _PIECE = re.compile(r"(.+)\.(\d+)-(\d+)")
 
 
 def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> list[Path]:
-    """Write one file a stage, or one a stage and replica after local updates, or where replicas split the optimiser's
-    states, beside that of the parameters; otherwise one replica writes for all. Return the files.
+    """Write this replica's tensors and return the files.
+
+    There is one file per stage, and one replica writes it for all. After local updates there is one file per stage and
+    replica. If replicas split the optimizer states, each also writes a file with its part, beside that of the
+    parameters.
 
     Raises FileError if a file cannot be written.
     """
@@ -62,9 +65,9 @@ def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, 
 
 
 def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> None:
-    """Read into ``state``, whose vectors the modules' parameters are views of, and convert numbers to its dtype.
+    """Read into ``state`` and convert numbers to its dtype. The modules' parameters are views of its vectors.
 
-    With local updates replica r reads replica r modulo the number of saved ones; otherwise all read the first.
+    With local updates, replica r reads saved replica r modulo the number of saved ones. Otherwise all read the first.
     """
     with CheckpointTensors(folder, replica if state.synchronised is not None else 0) as found, torch.no_grad():
         for module in modules.values():
@@ -78,14 +81,15 @@ def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, r
 
 
 def read_parameters(folder: Path, module: nn.Module) -> None:
-    """Read into a module named as in the whole model; after local updates the parameters of the first replica."""
+    """Read into a module named as in the whole model. After local updates, these are the first replica's parameters."""
     with CheckpointTensors(folder, 0) as found, torch.no_grad():
         for name, parameter in module.named_parameters():
             parameter.copy_(found.get(name, parameter.shape))
 
 
 class CheckpointTensors:
-    """All tensors of one replica in a checkpoint's files. Files are memory-mapped: only requested tensors are read."""
+    """All tensors of one replica in a checkpoint's files. Files are memory-mapped, so only requested tensors are
+    read."""
 
     def __init__(self, folder: Path, replica: int) -> None:
         self._folder, self._replica = folder, replica
@@ -94,7 +98,7 @@ class CheckpointTensors:
         self._files = ExitStack()
         self._holders: dict[str, Any] = {}
         self._pieces: dict[str, dict[int, tuple[int, str]]] = {}
-        """Of a tensor that is written in pieces: first element -> (the one after the last, name of the piece)."""
+        """For a tensor written in pieces: first element -> (the element after the last, name of the piece)."""
         steps = {}
         for path in self._own_files():
             with self._one_line(path.name):
@@ -122,7 +126,7 @@ class CheckpointTensors:
         return name in self._holders
 
     def get(self, name: str, shape: torch.Size) -> torch.Tensor:
-        """The tensor of this name. Raises FileError if there is none or it has another shape."""
+        """Return the tensor of this name. Raises FileError if it is missing or has another shape."""
         if name in self._pieces and name not in self._holders:
             return self._put_together(name, shape)
         if name not in self._holders:
@@ -135,7 +139,7 @@ class CheckpointTensors:
         return tensor
 
     def _put_together(self, name: str, shape: torch.Size) -> torch.Tensor:
-        """The tensor of which files hold pieces. Raises FileError if they are not all of it."""
+        """Return a tensor whose pieces are in several files. Raises FileError if a piece is missing."""
         stop, pieces = 0, []
         while stop in self._pieces[name]:
             stop, piece = self._pieces[name][stop]
@@ -153,7 +157,7 @@ class CheckpointTensors:
 
     @contextmanager
     def _one_line(self, what: str) -> Iterator[None]:
-        """Raise FileError for anything that goes wrong in the block: a damaged file fails in many ways."""
+        """Raise FileError for any error in the block, because a damaged file fails in many ways."""
         try:
             yield
         except Exception as error:
@@ -169,13 +173,13 @@ class CheckpointTensors:
 
 
 def _vectors(state: TrainingState) -> list[tuple[str, torch.Tensor]]:
-    """The saved vectors, by the suffix that names of their tensors have."""
+    """Return the saved vectors, each with the suffix of its tensors' names."""
     saved = [("", state.parameters), (".first_moment", state.first_moments), (".second_moment", state.second_moments)]
     return saved if state.synchronised is None else [*saved, (".in_common", state.synchronised)]
 
 
 def _held(state: TrainingState, parameter: nn.Parameter, kind: str) -> tuple[slice, slice]:
-    """Which elements of a parameter's vector of this kind a replica holds, and where these are in the vector."""
+    """Return which elements of a parameter's vector of this kind a replica holds, and where they are in the vector."""
     where = state.slice_of(parameter)
     if kind not in MOMENTS or not state.splits_states:
         return slice(0, where.stop - where.start), where
@@ -186,7 +190,7 @@ def _held(state: TrainingState, parameter: nn.Parameter, kind: str) -> tuple[sli
 
 
 def _pieces(named: Mapping[str, nn.Parameter], state: TrainingState) -> dict[str, torch.Tensor]:
-    """The moments that this replica holds, by name and elements."""
+    """Return the moments that this replica holds, by name and elements."""
     found = {}
     for name, parameter in named.items():
         for kind, vector in _vectors(state):
@@ -197,7 +201,7 @@ def _pieces(named: Mapping[str, nn.Parameter], state: TrainingState) -> dict[str
 
 
 def _save(path: Path, tensors: dict[str, torch.Tensor], state: TrainingState, replica: int) -> Path:
-    """Write a file, which is there whole or not at all; return its path. Raises FileError if it cannot be written."""
+    """Write a file completely or not at all, and return its path. Raises FileError if it cannot be written."""
     partial = path.with_name(f".{path.name}.{replica}.partial")
     metadata = {"format": "pt", "steps": str(state.steps), "dtype": str(state.parameters.dtype)}
     try:

@@ -1,4 +1,4 @@
-"""How a worker measures time: the only module in which virtual, paced and real runs differ.
+"""How a worker measures time. Virtual, paced and real runs differ only in this module.
 
 All times are seconds of the recorded trace, counted from the start of the iteration.
 """
@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 
 LONGEST_SLEEP_S = 0.2
-"""Longest sleep between two calls of ``check``."""
+"""Maximum seconds of sleep between two calls of ``check``."""
 
 
 class Clock:
     """Turns computations and messages into times of the trace."""
 
     overruns = 0
-    """Number of computations that took longer than their device would have."""
+    """Number of computations that took longer than they would on their device."""
     late_messages = 0
     """Number of messages that arrived after their emulated link would have delivered them."""
 
@@ -28,16 +28,16 @@ class Clock:
         self._now_s = 0.0
 
     def begin(self, ready_s: float) -> float:
-        """The start of a computation whose inputs are available at ``ready_s``."""
+        """Return the start of a computation whose inputs are available at ``ready_s``."""
         self._now_s = max(self._now_s, ready_s)
         return self._now_s
 
     def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
-        """The end of a computation that used ``cpu_s`` here and takes ``specified_s`` in the profile."""
+        """Return the end of a computation that used ``cpu_s`` here and takes ``specified_s`` in the profile."""
         raise NotImplementedError
 
     def arrive(self, delivered_s: float, arrived_monotonic_s: float) -> float:
-        """The arrival of a message that the emulated link delivers at ``delivered_s``."""
+        """Return the arrival of a message that the emulated link delivers at ``delivered_s``."""
         return delivered_s
 
     def _sleep_until(self, moment_monotonic_s: float) -> None:
@@ -56,7 +56,7 @@ class VirtualClock(Clock):
 
 
 class PacedClock(Clock):
-    """Sleeps until the specified device would be done, ``time_scale`` wall seconds for each of its seconds.
+    """Sleeps until the specified device would be done. Each second of the device takes ``time_scale`` wall seconds.
 
     A late wake-up is absorbed, because the next computation is planned from the planned end of the last one. What
     cannot be absorbed is counted: computations that overran, and messages that arrived late.
@@ -109,7 +109,7 @@ class RealClock(Clock):
         return arrived_monotonic_s - self._began_s
 
     def elapsed_s(self) -> float:
-        """Seconds since the iteration began."""
+        """Return seconds since the iteration began."""
         return time.monotonic() - self._began_s
 
     def delay(self, seconds: float) -> None:
@@ -118,7 +118,7 @@ class RealClock(Clock):
 
 
 def clock_of(name: str, time_scale: float, check_aborted: Callable[[], None]) -> Clock:
-    """The clock of this name; ``check_aborted`` raises where waiting has become useless."""
+    """Return the clock of this name. ``check_aborted`` raises if waiting has become useless."""
     match name:
         case "virtual":
             return VirtualClock()

@@ -1,7 +1,7 @@
-"""Encodes numbers as the bytes of messages: unchanged, in half precision, or as int8 in blocks with a scale each.
+"""Encodes numbers as the bytes of messages: unchanged, in half precision, or as int8 in blocks with one scale each.
 
 Sizes are those that ``domain.job`` computes. Encoding a whole vector equals encoding its parts, cut at multiples of a
-block, and joining the bytes. On a GPU with CuPy one kernel computes the same bits as torch's several steps here. An
+block, and joining the bytes. On a GPU with CuPy, one kernel computes the same bits as torch's several steps here. An
 infinity or NaN makes its whole int8 block NaN.
 """
 
@@ -12,32 +12,32 @@ from dtfm_lab.domain.job import COMPRESSIONS, INT8_BLOCK
 from dtfm_lab.runtime.gpu import cupy_codec
 
 SCALE_BYTES = 4
-"""Bytes of a block's scale, a float32."""
+"""Bytes of a block's scale, which is a float32."""
 LARGEST = 127
-"""The largest int8 that a number is rounded to."""
+"""Largest int8 to which a number is rounded."""
 
 
 class Codec:
     """Encodes and decodes numbers of one dtype."""
 
     def __init__(self, how: str, dtype: torch.dtype) -> None:
-        """``how``: one of ``COMPRESSIONS``; ``dtype``: of the numbers."""
+        """``how``: one of ``COMPRESSIONS``. ``dtype``: of the numbers."""
         assert how in COMPRESSIONS
         self._how, self._dtype = how, dtype
 
     @property
     def is_lossy(self) -> bool:
-        """Whether decoded numbers are rounded."""
+        """True if decoded numbers are rounded."""
         return self._how != "none"
 
     def n_bytes(self, n_elements: int) -> int:
-        """The encoded size of ``n_elements`` numbers."""
+        """Return the encoded size of ``n_elements`` numbers."""
         if self._how == "int8":
             return n_elements + SCALE_BYTES * -(-n_elements // INT8_BLOCK)
         return n_elements * (2 if self._how == "fp16" else self._dtype.itemsize)
 
     def encode(self, numbers: torch.Tensor) -> torch.Tensor:
-        """(bytes,) uint8 on the same device; a view of ``numbers`` if there is no compression."""
+        """Return (bytes,) uint8 on the same device. It is a view of ``numbers`` if nothing is compressed."""
         numbers = numbers.detach().reshape(-1)
         if self._how == "none":
             return numbers.view(torch.uint8)
@@ -49,7 +49,7 @@ class Codec:
         return self._encode_int8(numbers)
 
     def decode(self, raw: torch.Tensor) -> torch.Tensor:
-        """(numbers,) of the codec's dtype, on the same device."""
+        """Return (numbers,) of the codec's dtype, on the same device."""
         if self._how == "none":
             return raw.view(self._dtype)
         if raw.is_cuda and cupy_codec.available():
@@ -81,7 +81,7 @@ class Codec:
         return numbers.view(-1)[: self._n_elements(raw.numel())]
 
     def _n_elements(self, n_bytes: int) -> int:
-        """The inverse of ``n_bytes``."""
+        """Return the number of elements in ``n_bytes``: the inverse of ``n_bytes(n_elements)``."""
         if self._how == "int8":
             return n_bytes - SCALE_BYTES * -(-n_bytes // (SCALE_BYTES + INT8_BLOCK))
         return n_bytes // 2

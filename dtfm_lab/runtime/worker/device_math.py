@@ -1,4 +1,5 @@
-"""What each action of a device's program does to its tensors: forwards, backwards, all-reduce and optimiser steps."""
+"""What each action of a device's program does to its tensors: forward and backward passes, all-reduce, optimizer
+steps."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,10 +19,10 @@ from dtfm_lab.runtime.worker.training_state import TrainingState, learning_rate_
 class AllReduce:
     """One device's part in averaging a vector: ``begin`` with it, then a method for each step of the program, in order.
 
-    Sums have a fixed order: that of the replicas, or in a ring that in which the shard passes them. Every shard is
-    averaged by one replica and sent on as that replica encoded it, so all replicas hold the same bits afterwards; with
-    compression the averaging replica uses the rounded average, too. Where replicas split the optimiser's states, each
-    steps the shard that it averaged, and sends on the parameters of that shard instead, never compressed.
+    Sums have a fixed order: by replica, or in a ring the order in which the shard passes them. One replica averages
+    each shard, and its encoding is sent on unchanged, so all replicas hold the same bits afterwards. With compression,
+    the averaging replica uses the rounded average too. If replicas split the optimizer states, each steps the shard
+    that it averaged. It then sends on that shard's parameters instead, never compressed.
     """
 
     def __init__(
@@ -34,22 +35,31 @@ class AllReduce:
         codec: Codec,
         uncompressed: Codec,
     ) -> None:
-        """``members``: the replicas that average, which are all but those whose device is absent; ``codec``: of
-        gradients and their averages; ``uncompressed``: of parameters."""
+        """Prepare to average.
+
+        Parameters
+        ----------
+        members
+            The replicas that average: all whose device is present.
+        codec
+            Encodes gradients and their averages.
+        uncompressed
+            Encodes parameters.
+        """
         self._steps, self._replica, self._n_replicas, self._codec = steps, replica, n_replicas, codec
         self._shards = shards_of(steps, synchronisation, replica, members, n_replicas)
         sent_after = {need for step in steps if step.action.kind is Kind.SEND_P for need in step.needs}
         before_steps = {i for at in sent_after if steps[at].action.kind is Kind.STEP for i in steps[at].needs}
-        summed = [i for i in before_steps if steps[i].action.kind is Kind.REDUCE]  # none where steps are local
+        summed = [i for i in before_steps if steps[i].action.kind is Kind.REDUCE]  # none if replicas step locally
         self._needs_of_averages = {*sent_after, *summed}
         self.splits_states = bool(summed)
-        """Whether parameters are sent on in place of averages."""
+        """True if parameters are sent on instead of averages."""
         self._codec_onward = uncompressed if self.splits_states else codec
         self.stepped = self._summed_by(steps[summed[0]]) if summed else WHOLE
-        """The shard that this replica's optimiser steps."""
+        """The shard that this replica's optimizer steps."""
 
     def begin(self, vector: torch.Tensor) -> None:
-        """``vector`` is this replica's own; the average overwrites it."""
+        """Start averaging ``vector``, which belongs to this replica. The average overwrites it."""
         self._vector = vector
         self._encoded: dict[Action, torch.Tensor] = {}
         self._averaged: dict[Shard, torch.Tensor] = {}
@@ -62,7 +72,10 @@ class AllReduce:
         self._received[action] = raw
 
     def pack(self, at: int) -> None:
-        """Encode, if that rounds, the shards that wait for this step and for no further sum before they are sent."""
+        """Encode the shards that wait for this step, and for no other sum, before they are sent.
+
+        Does nothing if encoding does not round.
+        """
         if not self._codec.is_lossy:
             return
         for step in self._steps:
@@ -71,7 +84,7 @@ class AllReduce:
                 self._encoded[step.action] = self._codec.encode(self._elements_of(self._shards[step.action]))
 
     def reduce(self, at: int) -> None:
-        """Sum what this step needs; the last sum of a shard is averaged and encoded for sending."""
+        """Sum what this step needs. After its last sum, a shard is averaged and encoded for sending."""
         shard = self._summed_by(self._steps[at])
         received = self._received_by(self._steps[at])
         own = self._elements_of(shard)
@@ -93,11 +106,11 @@ class AllReduce:
             self.pack(at)
 
     def send_parameters(self, vector: torch.Tensor) -> None:
-        """Send on the stepped shard of ``vector``, the parameters, from now on."""
+        """From now on, send the stepped shard of ``vector``, the parameters."""
         self._averaged[self.stepped] = self._codec_onward.encode(vector[self.stepped.bounds(vector.numel())])
 
     def content(self, action: Action) -> torch.Tensor:
-        """The bytes of a message to send."""
+        """Return the bytes of a message to send."""
         shard = self._shards[action]
         if action.kind is Kind.SEND_G:
             encoded = self._encoded.pop(action, None)
@@ -113,7 +126,7 @@ class AllReduce:
                 vector[self._shards[action].bounds(vector.numel())] = self._codec_onward.decode(raw)
 
     def _received_by(self, step: Step) -> list[Action]:
-        """The peers' gradients that a step sums."""
+        """Return the receives of the peers' gradients that a step sums."""
         needed = (self._steps[need].action for need in step.needs)
         return [action for action in needed if action.kind is Kind.RECV_G]
 
@@ -126,14 +139,15 @@ class AllReduce:
 
 CPU = torch.device("cpu")
 OWN_SHARE = 0.5
-"""Of its own parameters in the mix with a delayed average: alpha of Streaming DiLoCo (Douillard et al. 2025)."""
+"""Share of a replica's own parameters in the mix with a delayed average: alpha of Streaming DiLoCo (Douillard et al.
+2025)."""
 
 
 class DeviceMath:
-    """The stages of one device. The gradients of all of them are one vector, for one optimiser.
+    """The stages of one device. All their gradients are one vector, for one optimizer.
 
-    The plan's job determines what replicas average, when and with which compression; the model that is computed may be
-    a proxy for the job's.
+    The plan's job determines what replicas average, when, and with which compression. The model that is computed may be
+    a proxy for the job's model.
     """
 
     def __init__(self, spec: RunSpec, position: int, replica: int, device: torch.device = CPU) -> None:
@@ -145,12 +159,12 @@ class DeviceMath:
         for module in self.modules.values():
             module.to(device)
         self.holds_last = last in self.modules
-        # of a module of one's own one vector crosses, at each cut another
+        # for your own module one vector crosses each cut, and its length differs by cut
         shape = (-1,) if model.source else (job.microbatch, model.seq_len, model.d_model)
         split = {action.stage for action in schedule.programs[position] if action.kind is Kind.BACKWARD_INPUT}
         self._local_updates = local_updates = planned.synchronise_every > 1
-        # What replicas average is the mean over all micro-batches, also where some replicas have more of them: either
-        # each loss counts as much as any, or each replica steps on its own mean and its change is weighted.
+        # Replicas average over all micro-batches, even if some replicas have more of them. So either all micro-batches'
+        # losses have equal weight, or each replica steps on its own mean and its change is weighted.
         own, mean = job.microbatch_counts[replica], job.mean_microbatches
         self._weight = own / mean if local_updates else 1.0
         self._stages = {
@@ -181,7 +195,8 @@ class DeviceMath:
         self._tied = slice(0, 0) if tied is None else self.state.slice_of(tied)
 
     def follow(self, spec: RunSpec, position: int, replica: int) -> None:
-        """Average as the programs of this run say: its first one, or one of the same plan without some devices."""
+        """Average as the programs of this run say. It is the first run, or one of the same plan without some
+        devices."""
         planned, members = spec.plan.job, spec.members(position)
         steps = spec.programs(synchronise=True).of(position, replica)
         if planned.averaged_share < 1:
@@ -190,7 +205,8 @@ class DeviceMath:
             steps, planned.synchronisation, replica, members, planned.n_replicas, self._codec, self._uncompressed
         )
         self._sums_of = planned.n_replicas if len(members) == 1 else 1
-        """Replicas whose gradients are in this device's, as all others of the stage are absent; 1 where any is left."""
+        """Number of replicas whose gradients are in this device's. It is 1 unless all other replicas of the stage are
+        absent."""
         for stage in self._stages.values():
             stage.losses.clear()
 
@@ -206,7 +222,7 @@ class DeviceMath:
             self._average_change()
 
     def discard(self) -> None:
-        """Free what an iteration that was broken off has saved."""
+        """Free what an interrupted iteration has saved."""
         for stage in self._stages.values():
             stage.discard()
 
@@ -221,17 +237,19 @@ class DeviceMath:
 
     @property
     def loss(self) -> float:
-        """The losses of this replica's micro-batches over the mean number of micro-batches of a replica, so that the
-        mean over replicas is the mean loss; 0 on devices without the last stage."""
+        """Sum of the losses of this replica's micro-batches, divided by the mean number of micro-batches per replica.
+
+        So the mean over replicas is the mean loss. 0 on devices without the last stage.
+        """
         own = sum(loss for stage in self._stages.values() for _, loss in sorted(stage.losses.items()))
         return own * self._weight
 
     def run(
         self, action: Action, received: torch.Tensor | None, batch: Batch, *, saves: bool = True
     ) -> torch.Tensor | None:
-        """Run a forward or backward on what another stage sent; return what to send to the next.
+        """Run a forward or backward pass on what another stage sent, and return what to send to the next.
 
-        ``saves``: whether a forward keeps what its backward needs.
+        ``saves``: True if a forward pass keeps what its backward pass needs.
         """
         assert action.microbatch is not None
         stage, m = self._stages[action.stage], action.microbatch
@@ -246,8 +264,10 @@ class DeviceMath:
         return None
 
     def embedding_gradient(self) -> torch.Tensor:
-        """The gradient of a tied embedding as bytes for the other stage; averaged if each replica steps all of it with
-        an average."""
+        """Return the gradient of a tied embedding as bytes for the other stage.
+
+        It is averaged if each replica steps all of it with an average.
+        """
         gradients = self.state.gradients
         if self._synchronises and not self._local_updates and not self.all_reduce.splits_states:
             gradients = gradients.clone()
@@ -264,8 +284,11 @@ class DeviceMath:
             self.all_reduce.receive(action, raw)
 
     def reduce(self, at: int, *, sums: bool) -> None:
-        """Sum what was received. When no sum is left, apply the averaged change of parameters after local updates, or
-        take the parameters that other replicas stepped."""
+        """Sum what was received.
+
+        When no sum is left, apply the averaged change of parameters after local updates, or take over the parameters
+        that other replicas stepped.
+        """
         if sums:
             self.all_reduce.reduce(at)
             return
@@ -282,7 +305,7 @@ class DeviceMath:
             here.copy_(equal)
 
     def step(self) -> None:
-        """Take the optimiser's step with the averaged gradients, or begin to average what local updates changed."""
+        """Take the optimizer's step with the averaged gradients, or begin to average what local updates changed."""
         splits_states = self.all_reduce.splits_states
         if self._sums_of > 1:
             self.state.gradients.div_(self._sums_of)
@@ -297,7 +320,7 @@ class DeviceMath:
             self.all_reduce.send_parameters(self.state.parameters)
 
     def _average_change(self) -> None:
-        """Begin to average what local updates have changed in the fragment whose turn it is."""
+        """Begin to average what local updates have changed in the current fragment."""
         assert self.state.synchronised is not None
         part = self._fragment
         self._change = (self.state.parameters[part] - self.state.synchronised[part]).mul_(self._weight)

@@ -23,10 +23,10 @@ from dtfm_lab.runtime.worker.transport import Transport
 
 
 class ProgramExecutor:
-    """Executes one worker's program, iteration by iteration, and reports a span for every action."""
+    """Executes one worker's program, iteration by iteration, and reports one span per action."""
 
     slowdown = 1.0
-    """Factor by which computations are made slower than they are. Set from another thread."""
+    """Factor by which computations are slowed down. Set from another thread."""
 
     def __init__(
         self,
@@ -52,8 +52,9 @@ class ProgramExecutor:
         report
             Takes each span.
         turns
-            Of the program of an iteration that does not synchronise and of one that does, pairs of positions: a send
-            that waits until the message of a receive of this device has arrived.
+            Pairs of positions in the program: a send, and the receive whose message must have arrived before it.
+            One list for
+            an iteration that does not synchronise, one for an iteration that does.
         """
         job, (position, replica) = spec.plan.job, where
         self._processor = CpuProcessor() if processor is None else processor
@@ -65,13 +66,13 @@ class ProgramExecutor:
         self._one_device = spec.built.n_devices == 1
         self.math, self.clock, self.transport = math, clock, transport
         self.activity = Activity()
-        """Of this worker; the one that its heartbeats tell of."""
+        """The activity of this worker. Heartbeats report it."""
         self._specified_s, self._report, self._log = specified_s, report, log
         self._links = OutgoingLinks(spec.links, spec.device(position, replica))
         self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
 
     def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
-        """Execute one iteration; return ``DeviceMath.loss``."""
+        """Execute one iteration and return ``DeviceMath.loss``."""
         synchronises = self._spec.synchronises(iteration)
         self._iteration, self._batch = iteration, batch
         self._program = self._programs[synchronises]
@@ -96,9 +97,9 @@ class ProgramExecutor:
         return self.math.loss
 
     def evaluate(self, number: int, batch: Batch) -> float:
-        """Execute the forwards alone, without spans; return the loss as ``iteration`` does.
+        """Execute only the forward passes, without spans, and return the loss as ``iteration`` does.
 
-        ``number`` takes the place of the iteration's number in messages.
+        ``number`` replaces the iteration's number in messages.
         """
         self._iteration, self._batch = number, batch
         self._program = self._programs[False]
@@ -132,7 +133,7 @@ class ProgramExecutor:
         self._record_span(at, action, start_s, end_s)
 
     def _work(self, at: int, step: Step) -> None:
-        self.activity.begin(step.action)  # here, and not before a shared GPU is this worker's
+        self.activity.begin(step.action)  # only here does this worker have a shared GPU
         match step.action.kind:
             case Kind.PACK:
                 self.math.all_reduce.pack(at)
@@ -145,7 +146,7 @@ class ProgramExecutor:
                 self._keep_result(step.action, result)
 
     def _received(self, step: Step) -> torch.Tensor | None:
-        """The activations or gradient that a forward or backward takes from another stage."""
+        """Return the activations or gradient that a forward or backward pass takes from another stage."""
         received = None
         for action in self._needed(step):
             if action.kind in RECEIVES:
@@ -210,13 +211,14 @@ class ProgramExecutor:
         return [self._program[need].action for need in step.needs]
 
     def _ready_s(self, step: Step) -> float:
-        arrived_s = (self._delivered_s.get(sent, 0.0) for sent in step.arrivals)  # on the real clock it has waited
+        # on the real clock no delivery is noted, because the transport has already waited for it
+        arrived_s = (self._delivered_s.get(sent, 0.0) for sent in step.arrivals)
         return max((*(self._ends_s[need] for need in step.needs), *arrived_s), default=0.0)
 
     def _turn_s(self, at: int, ready_s: float) -> float:
-        """When the message that goes before this send, of the other direction, has arrived, but not before it is ready.
+        """Return when this send may start: when it is ready and the message that goes before it has arrived.
 
-        Waits until it is there.
+        That message comes from the other direction. Waits until it is there.
         """
         before = self._goes_after.get(at)
         if before is None:
@@ -231,9 +233,10 @@ class ProgramExecutor:
 
 
 def _in_order(steps: tuple[Step, ...]) -> list[int]:
-    """Positions of the steps in the order of their execution: the program's, but a delayed average leaves at once.
+    """Return the positions of the steps in the order of their execution.
 
-    Its compression and the messages that need no other replica come before the passes that run beside it.
+    It is the program's order, except that a delayed average leaves at once. Its compression, and the messages that need
+    no other replica, come before the passes that overlap with it.
     """
     first = next((i for i, step in enumerate(steps) if step.bucket is not None), len(steps))
     moved: dict[int, int] = {}

@@ -1,10 +1,10 @@
 """The graph of a torch module, divided into stages between its blocks.
 
 ``torch.export`` writes what the module and its loss do to a batch as a graph of operators. A value that depends on no
-parameter (masks, positions, the batch itself) is computed again by every stage that needs it, in the graph's order, so
-that what is changed in place is changed where it was. Any other value that is made before a cut and used after it
-crosses it, through every stage between. Operators are the module's own, in its own order: losses are those of the
-unsplit module to the last digit.
+parameter (masks, positions, the batch itself) is computed again by every stage that needs it. This happens in the
+graph's order, so that in-place changes come at the right moment. Any other value that is made before a cut and used
+after it crosses the cut, through every stage between. The operators are the module's own, in its own order, so losses
+equal those of the unsplit module to the last digit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPUTED = ("call_function", "call_method", "call_module")
 
 
 class _WithLoss(nn.Module):
-    """A module and its loss as one, from a batch to a number."""
+    """A module and its loss as one module, from a batch to a number."""
 
     def __init__(self, own: OwnModule) -> None:
         super().__init__()
@@ -47,14 +47,14 @@ class _WithLoss(nn.Module):
 
 @dataclass(frozen=True)
 class ExportedModule:
-    """The graph of a module, with the places at which it may be cut."""
+    """The graph of a module, with the places where it may be cut."""
 
     graph: fx.GraphModule
     where: str
 
     @classmethod
     def of(cls, own: OwnModule, n_samples: int, dtype: torch.dtype, where: str) -> ExportedModule:
-        """Export the module for batches of so many samples. Raises JobError."""
+        """Export the module for batches of ``n_samples`` samples. Raises JobError."""
         args, keywords = call_of(own.batch([i % own.n_samples for i in range(n_samples)]), dtype)
         try:
             program = torch.export.export(_WithLoss(own), args, keywords, strict=False)
@@ -96,11 +96,11 @@ class ExportedModule:
 
     @cached_property
     def cuts(self) -> list[int]:
-        """Where all blocks but the first begin, as numbers of ``depends``.
+        """Where all blocks except the first begin, as numbers of ``depends``.
 
-        Blocks are the longest row of numbered parts, with what is computed before the next, if at least half of the
-        operators are between its ends; else the module's parts, in the order in which they compute, of which one with
-        more than half of the operators is divided again. Raises JobError where that leaves one block.
+        Blocks are the longest row of numbered parts, each with what is computed before the next, if that row spans at
+        least half of the operators. Otherwise blocks are the module's parts, in the order in which they compute. A part
+        with more than half of the operators is divided again. Raises JobError if that leaves one block.
         """
         rows: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for node, index in self.depends.items():
@@ -124,7 +124,8 @@ class ExportedModule:
         return cuts
 
     def _with_parameters(self, cuts: list[int]) -> list[int]:
-        """Those of the cuts between which there is something to train; a block with nothing joins the one before."""
+        """Return the cuts that have something to train on both sides. A block with nothing to train joins the previous
+        one."""
         uses = [any(before.op == "get_attr" for before in node.all_input_nodes) for node in self.depends]
         kept: list[int] = []
         for cut in cuts:
@@ -133,7 +134,7 @@ class ExportedModule:
         return kept
 
     def _parts(self, begin: int, end: int, depth: int) -> list[int]:
-        """Where the parts ``depth`` levels down begin in a range of operators, all but the first."""
+        """Return where the parts ``depth`` levels down begin in a range of operators, except the first."""
         parts = [_paths(node)[depth] if len(_paths(node)) > depth else "" for node in list(self.depends)[begin:end]]
         if not any(parts):
             return []
@@ -147,7 +148,7 @@ class ExportedModule:
         return found
 
     def crossing(self, cut: int) -> list[fx.Node]:
-        """The values that cross a cut, in the order in which they are made."""
+        """Return the values that cross a cut, in the order in which they are made."""
         return [node for node, index in self.depends.items() if index < cut <= self._last_use[node]]
 
     @cached_property
@@ -159,7 +160,7 @@ class ExportedModule:
         }
 
     def stage(self, begin: int, end: int, most_elements: int) -> StageOfModule:
-        """The part from one cut to another, which passes on so many numbers."""
+        """Return the part between two cuts. It passes on ``most_elements`` numbers."""
         wanted, found = {}, fx.Graph()
         for node in self.graph.graph.nodes:
             if node.op == "placeholder":
@@ -186,23 +187,25 @@ class ExportedModule:
         )
 
     def _checks(self, node: fx.Node) -> bool:
-        """Whether it only looks at the batch, as the guards that torch.export writes do."""
+        """Return True if the operator only inspects the batch, as the guards that torch.export writes do."""
         return node.op == "call_module" or node.target is operator.is_
 
 
 class StageOfModule(nn.Module):
-    """One stage: from what crossed the cut before it, and its micro-batch, to what crosses the next, or to the loss.
+    """One stage. It takes what crossed the previous cut and its micro-batch, and returns what crosses the next, or the
+    loss.
 
-    Several values cross as one vector, filled up with zeros to what the job says crosses there: values that no sample
-    has for itself count once for each. The first stage looks at its micro-batch only.
+    Several values cross as one vector, padded with zeros to the size that the job states for this cut. Values that are
+    not per sample count once per sample there. The first stage only looks at its micro-batch.
     """
 
     def __init__(self, part: fx.GraphModule, shapes: list[torch.Size], most_elements: int | None) -> None:
-        """``shapes``: of what comes; ``most_elements``: the length of what goes, None for the loss."""
+        """``shapes``: of the values that come in. ``most_elements``: length of the vector that goes out, None for the
+        loss."""
         super().__init__()
         self.part, self._shapes, self._most_elements = part, shapes, most_elements
         self.tied: nn.Parameter | None = None
-        """What the first and the last stage share."""
+        """The parameter that the first and the last stage share."""
 
     def forward(self, received: torch.Tensor, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         values = []
@@ -218,7 +221,8 @@ class StageOfModule(nn.Module):
 
 
 def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: torch.dtype) -> dict[int, StageOfModule]:
-    """The stages ``held`` by one device, of the job's module cut into ``n_stages``, for micro-batches of the job's."""
+    """Return the stages ``held`` by one device, of the job's module cut into ``n_stages``, for the job's
+    micro-batches."""
     source = job.modelled().source
     assert job.microbatch is not None, "a run has a shape"
     exported = _exported(source, job.microbatch, seed, dtype)
@@ -231,27 +235,30 @@ def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: to
     if n_stages > 1:
         tied = set(found[0].parameters()) & set(found[n_stages - 1].parameters())
         found[0].tied = found[n_stages - 1].tied = next(iter(tied), None)
-    return copy.deepcopy({stage: found[stage] for stage in held})  # they will be trained, what is kept will not
+    return copy.deepcopy(
+        {stage: found[stage] for stage in held}
+    )  # copies are trained; the cached stages stay untrained
 
 
 @lru_cache(maxsize=1)
 def _exported(source: str, microbatch: int, seed: int, dtype: torch.dtype) -> ExportedModule:
-    """The module as it is before training, kept as a worker builds its stages twice: to calibrate and to train."""
+    """Return the module before training. It is cached because a worker builds its stages twice: to calibrate and to
+    train."""
     return ExportedModule.of(build(source, seed, dtype), microbatch, dtype, source)
 
 
 def _paths(node: fx.Node) -> list[str]:
-    """The modules within which an operator is, outermost first."""
+    """Return the modules that contain an operator, outermost first."""
     return [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
 
 
 def shape_of(node: fx.Node) -> torch.Size:
-    """The shape of what an operator makes."""
+    """Return the shape of an operator's result."""
     return cast(torch.Size, node.meta["val"].shape)
 
 
 def _draws(node: fx.Node) -> bool:
-    """Whether an operator draws at random; a dropout that is off does not."""
+    """Return True if an operator is random. A dropout that is off is not."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False

@@ -1,25 +1,26 @@
 """Contents of messages by torch.distributed: a process group of two ranks for each directed pair of workers.
 
-The authenticated socket of the pair stays. It is the group's rendezvous, announces each content by its header,
-acknowledges it where that is asked for, and shows at once that the other end is gone. That settles four things which
-process groups leave open:
+The authenticated socket of the pair stays. It is the group's rendezvous, announces each content with its header,
+acknowledges it on request, and shows at once when the other end is gone. That settles four things which process groups
+leave open:
 
-- **Deadlock.** No schedule can deadlock a group. A sender announces a content only once it is computed and whole. The
+- **Deadlock.** No schedule can deadlock a group. A sender announces a content only once it is fully computed. The
   receiver waits only for an announced content, on a thread that does nothing else. So a posted send and its
-  posted receive always belong to each other, both can proceed at once, and neither depends on another message, on the
-  order of the program, or on the computing thread, which hands over copies and waits in the mailbox alone. A program
-  that runs in the simulator, where a receive waits for its own message only, therefore runs here.
-- **Loss.** A group is made anew after a loss, pair by pair, in milliseconds, while a stopped worker keeps its old ones.
-  All-rank groups want every rank and one order of creation.
-- **Abort.** gloo's ``abort`` wakes no waiting thread. A receive on another tag that times out at once does: gloo then
-  closes the whole group of two, and every operation on it ends (``UnboundBuffer::waitRecv``).
-- **Trust.** gloo's port asks nobody who connects. Both ends prove over the new group that they hold the run's secret
+  posted receive always belong together and both can proceed. Neither depends on another message, on the order of the
+  program, or on the computing thread, which only hands over copies and waits in the mailbox. So every program that runs
+  in the simulator, where a receive waits only for its own message, also runs here.
+- **Loss.** After a loss, groups are made again pair by pair, in milliseconds, while a stopped worker keeps its old
+  ones.
+  All-rank groups need every rank and one order of creation.
+- **Abort.** gloo's ``abort`` does not wake a waiting thread. A receive on another tag that times out at once does: gloo
+  then closes the whole group of two, and every operation on it ends (``UnboundBuffer::waitRecv``).
+- **Trust.** gloo's port does not ask who connects. Both ends prove over the new group that they hold the run's secret
   before any content crosses it.
 
-Two backends: gloo through host memory, and NCCL from GPU to GPU, which is not yet run on a GPU. A group of NCCL has its
-own communicator and stream. Its sender posts only what is computed, and its receiver only what was announced, so no
-kernel of NCCL waits on a GPU for a message that has yet to be computed: that would block whatever waits for the whole
-GPU (freeing memory, loading a kernel). Real clock only, a GPU for each worker.
+There are two backends: gloo through host memory, and NCCL from GPU to GPU, which has not yet run on a GPU. A group of
+NCCL has its own communicator and stream. Its sender posts only what is computed, and its receiver only what was
+announced. So no kernel of NCCL waits on a GPU for a message that is not computed yet, which would block whatever waits
+for the whole GPU (freeing memory, loading a kernel). NCCL needs the real clock and one GPU per worker.
 """
 
 from __future__ import annotations
@@ -51,22 +52,22 @@ SENDER, RECEIVER = 0, 1
 CONTENT, PROOF, INTERRUPTION = 0, 1, 2
 """Tags of a group's operations."""
 CONNECT_S = 20.0
-"""Longest time for a new group to connect and to be proved."""
+"""Maximum seconds for a new group to connect and to prove itself."""
 LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
-"""A content may take a minute, and what a link of 1 Mbit/s needs for it; then the pair counts as broken."""
+"""A content may take a minute, plus its time at 1 Mbit/s. After that the pair counts as broken."""
 PROOF_BYTES = 32
 LONGEST_VALUE = 2**14
-"""Most bytes of a value: gloo's are below 1 KiB, NCCL's unique id has 128."""
+"""Maximum bytes of a value. gloo's are below 1 KiB; NCCL's unique id has 128 bytes."""
 MOST_KEYS = 64
-"""Most keys that the other end may set."""
+"""Maximum number of keys that the other end may set."""
 
 
 class PairStore(Store):
     """The rendezvous of a group: what one end sets, the other end gets, over the authenticated socket of the pair.
 
-    torch's own stores listen on a port of their own and let in whoever connects (``TCPStore``), or want a file system
-    that both hosts see (``FileStore``). Read by one thread until ``close``, which leaves the socket to others. Methods
-    raise ConnectionLost where the other end is gone, silent for too long, or breaks the protocol.
+    torch's own stores either listen on their own port and let in anyone (``TCPStore``), or need a file system
+    that both hosts see (``FileStore``). One thread reads it until ``close``, which leaves the socket to others. Methods
+    raise ConnectionLost if the other end is gone, silent for too long, or breaks the protocol.
     """
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
@@ -92,7 +93,8 @@ class PairStore(Store):
                 self._receive(within_s)
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all are there already. NCCL's own threads may ask at any time, so nothing is read."""
+        """Return True if all keys are there already. Reads nothing, because NCCL's own threads may call it at any
+        time."""
         return all(key in self._values for key in keys)
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -102,7 +104,7 @@ class PairStore(Store):
         return self
 
     def close(self) -> None:
-        """Read and write no more of the socket: what follows on it are messages of the transport."""
+        """Stop using the socket. What follows on it are messages of the transport."""
         if self._channel is not None:
             self._channel.raw()
         self._channel = None
@@ -122,13 +124,13 @@ class PairStore(Store):
 
 
 ProcessGroup = Any
-"""ProcessGroupGloo, ProcessGroupNCCL, or what takes its place in tests."""
+"""ProcessGroupGloo, ProcessGroupNCCL, or their replacement in tests."""
 
 
 class GlooBackend:
-    """TCP by gloo, from host memory to host memory; it listens on one port of the given address only.
+    """TCP by gloo, from host memory to host memory. It listens on one port of the given address only.
 
-    A backend says how groups are made, interrupted and given memory; one for each worker, for all its groups.
+    A backend makes groups, interrupts them and gives them memory. A worker has one for all its groups.
     """
 
     def __init__(self, address: str, processor: Processor) -> None:
@@ -136,7 +138,7 @@ class GlooBackend:
         self._device = ProcessGroupGloo.create_device(hostname=address)
 
     def make(self, store: PairStore, rank: int, connect_s: float) -> ProcessGroup:
-        """A group of two, connected or to be connected by its first operation."""
+        """Return a group of two, which is connected or connects at its first operation."""
         options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices, options._timeout, options._threads = [self._device], timedelta(seconds=connect_s), 1
         return ProcessGroupGloo(store, rank, 2, options)
@@ -144,28 +146,28 @@ class GlooBackend:
     def interrupt(self, group: ProcessGroup) -> None:
         """End all operations of a group. Called from any thread, at most once, while no operation is being posted."""
         other = 1 - group.rank()
-        with contextlib.suppress(RuntimeError):  # the timeout is the point, or the group has ended already
+        with contextlib.suppress(RuntimeError):  # a timeout is intended, or the group has ended already
             group.recv([torch.empty(1, dtype=torch.uint8)], other, INTERRUPTION).wait(timedelta(milliseconds=1))
 
     def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
-        """Within it, operations of this pair are ordered by themselves alone."""
+        """Return a context in which this pair's operations are ordered only among themselves."""
         return contextlib.nullcontext()
 
     def whole(self, buffer: SendBuffer) -> torch.Tensor:
-        """(bytes,) uint8 to send, complete on return."""
+        """Return (bytes,) uint8 to send, complete on return."""
         return buffer.to_host()
 
     def empty(self, n_bytes: int) -> torch.Tensor:
-        """(n_bytes,) uint8 to receive into."""
+        """Return (n_bytes,) uint8 to receive into."""
         return self._processor.host_buffer(n_bytes)
 
     def received(self, content: torch.Tensor) -> ReceiveBuffer:
-        """What the computing thread waits for, of a content that has been received."""
+        """Return what the computing thread waits for when a content has been received."""
         return self._processor.receive_buffer(content)
 
 
 class GroupCarrier:
-    """Makes the wires of one worker, each in its pair's own thread: any number at once, in any order."""
+    """Makes the wires of one worker, each in its pair's thread. Any number may be made at once, in any order."""
 
     def __init__(
         self,
@@ -173,13 +175,14 @@ class GroupCarrier:
         name: Callable[[int], str] = "worker {}".format,
         connect_s: float = CONNECT_S,
     ) -> None:
-        """``name`` returns how a rank is called in messages."""
+        """``name`` returns what to call a rank in messages."""
         self._backend, self._name, self._connect_s = backend, name, connect_s
 
     def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> GroupWire:
-        """The wire of ``pair``, (sending rank, receiving rank), at the end that sends or at the one that receives.
+        """Return the wire of ``pair``, (sending rank, receiving rank), at the end that sends or at the one that
+        receives.
 
-        Raises ConnectionError where the other end fails, or does not hold the secret.
+        Raises ConnectionError if the other end fails, or does not hold the secret.
         """
         own, other = pair if sends else pair[::-1]
         names = self._name(own), self._name(other)
@@ -201,7 +204,7 @@ class GroupCarrier:
 
 
 class GroupWire:
-    """One end of a directed pair. One thread sends or receives; any thread may abort."""
+    """One end of a directed pair. One thread sends or receives. Any thread may abort."""
 
     def __init__(
         self,
@@ -217,7 +220,7 @@ class GroupWire:
         self._store = store  # the group calls its Python methods as long as it lives
         self._own, self._other, self._to = *names, 1 - rank
         self._posting = threading.Lock()
-        """Held while an operation is posted and while the group is interrupted: neither meets the other halfway."""
+        """Held while an operation is posted and while the group is interrupted, so that the two never overlap."""
         self._aborted = False
 
     def send(self, header: bytes, buffer: SendBuffer) -> None:
@@ -235,7 +238,7 @@ class GroupWire:
             return self._backend.received(content)
 
     def prove(self, secret: str, nonces: str, within_s: float) -> None:
-        """Prove over the group that this end holds the secret, and that the other one does. Raises ConnectionError."""
+        """Prove over the group that both ends hold the secret. Raises ConnectionError."""
 
         def proof(rank: int) -> bytes:
             return hmac.new(secret.encode(), f"group {rank} {nonces}".encode(), "sha256").digest()
@@ -278,26 +281,26 @@ class GroupWire:
 
 
 def make_carrier(spec: RunSpec, address: str, processor: Processor) -> GroupCarrier:
-    """The groups of a worker that listens at ``address``."""
+    """Return the carrier of a worker that listens at ``address``."""
     backend = NcclBackend(processor.device) if spec.uses_nccl else GlooBackend(address, processor)
     return GroupCarrier(backend, lambda rank: f"worker {spec.device_name(*spec.workers[rank])}")
 
 
 def _reason(error: BaseException) -> str:
-    """What torch says, without the line of its source before it and the advice after it."""
+    """Return torch's message, without the source line before it and the advice after it."""
     said = re.sub(r"^\[[^\]]*:\d+\] ", "", str(error).strip()) or type(error).__name__
     return re.split(r"\. This is typically|\n", said)[0].rstrip(".")
 
 
 STREAMS = 32
-"""Streams of one priority that torch makes. NCCL's are of high priority, those of computations and of this module of
-normal one; further groups would share one, and one pair could delay another."""
+"""Number of streams per priority that torch makes. NCCL's streams have high priority; computations and this module use
+normal priority. Further groups would have to share a stream, and one pair could delay another."""
 WATCHED_BY_US = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
-"""The watchdog of torch would end the process of a worker whose peer was lost; here the transport aborts groups."""
+"""Turns off torch's watchdog. It would end a worker's process when a peer is lost; here the transport aborts groups."""
 
 
 class NcclBackend:
-    """Groups over one GPU. ``make_group`` is ProcessGroupNCCL where it is not given."""
+    """Groups over one GPU. ``make_group`` is ProcessGroupNCCL by default."""
 
     def __init__(
         self, device: torch.device, make_group: Callable[[Store, int, int, timedelta], ProcessGroup] | None = None
@@ -308,13 +311,13 @@ class NcclBackend:
         self._uuid = str(torch.cuda.get_device_properties(device).uuid)
 
     def make(self, store: Store, rank: int, connect_s: float) -> ProcessGroup:
-        """Raises RunError where both ends are on one GPU, which NCCL refuses, or where torch has no NCCL."""
-        torch.cuda.set_device(self._device)  # of the pair's thread
+        """Return a group. Raises RunError if both ends are on one GPU, which NCCL refuses, or if torch has no NCCL."""
+        torch.cuda.set_device(self._device)  # the pair's thread has its own current device
         store.set(f"gpu {rank}", self._uuid)
         if store.get(f"gpu {1 - rank}").decode() == self._uuid:
             raise RunError(
-                f"two workers that send to each other are on one GPU, {self._uuid}; NCCL wants a GPU for each: "
-                "fewer workers, clock='virtual', where they take turns, or carrier='sockets'"
+                f"two workers that send to each other are on one GPU, {self._uuid}; NCCL needs one GPU for each; "
+                "wanted fewer workers, clock='virtual', with which they take turns, or carrier='sockets'"
             )
         return self._make_group(store, rank, 2, timedelta(seconds=connect_s))
 
@@ -323,8 +326,11 @@ class NcclBackend:
         group.abort()
 
     def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
-        """The group's stream waits for the current one and the other way round: one for each pair, or pairs that
-        have nothing to do with each other would wait for each other."""
+        """Return a context with this pair's stream.
+
+        The group's stream and the current one wait for each other. With a shared stream, unrelated pairs would do so
+        too.
+        """
         if pair not in self._streams:
             if len(self._streams) == STREAMS:
                 raise RunError(
@@ -335,7 +341,7 @@ class NcclBackend:
 
     def whole(self, buffer: Any) -> torch.Tensor:
         """``buffer`` is a CudaSendBuffer."""
-        buffer.written.synchronize()  # before it is announced
+        buffer.written.synchronize()  # only a complete content may be announced
         return cast(torch.Tensor, buffer.content)
 
     def empty(self, n_bytes: int) -> torch.Tensor:

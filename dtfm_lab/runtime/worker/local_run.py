@@ -1,17 +1,18 @@
-"""The process of a run on this machine: it coordinates the workers, which are forks of itself.
+"""The process of a run on this machine. It coordinates the workers, which are its forks.
 
 ``python -m dtfm_lab.runtime.worker.local_run`` reads a RunSpec as its first line of standard input, then commands, and
-writes events as JSON lines. It loads torch once, which saves each worker the import; it computes nothing, because a
-fork copies one thread only. The end of its input means that the client is gone: then every worker is killed.
+writes events as JSON lines. It loads torch once, so workers need not import it. It computes nothing, because a fork
+copies only one thread. If its input ends, the client is gone, and every worker is killed.
 
-``... local_run FD IDLE_S ahead`` is a fork server: it has loaded torch, and forks such a process for each run from
-itself. ``ahead`` says that nobody waits for it: it loads at the lowest priority, so that a hand that moves something
-meanwhile has the processor; ``now`` at that of everything else. It serves the Unix socket FD, one JSON message a
-datagram. The client sends a number, an environment and a folder, with three descriptors. The server sends ``started``
-with a process id, ``refused`` where the system had no process left, and ``ended`` with the exit status. It stays
-single-threaded, too. It exits when the client has closed its end, or when nothing has run for IDLE_S seconds. Runs do
-not depend on it once they are started: they watch their own standard input. One that is stopped cannot do so, and is
-killed by the server when the client is gone.
+``... local_run FD IDLE_S ahead`` is a fork server: it has loaded torch, and forks such a process from itself for each
+run. ``ahead`` says that nothing waits for it yet: it loads at the lowest priority, so that a user who moves something
+in the meantime has the processor. ``now`` loads at normal priority.
+
+The server uses the Unix socket FD, with one JSON message per datagram. The client sends a number, an environment and a
+folder, with three descriptors. The server sends ``started`` with a process id, ``refused`` if the system had no process
+left, and ``ended`` with the exit status. It stays single-threaded, too. It exits when the client has closed its end, or
+when nothing has run for IDLE_S seconds. Once started, runs do not depend on it: they watch their own standard input. A
+stopped run cannot do so, and is killed by the server when the client is gone.
 """
 
 import contextlib
@@ -36,14 +37,14 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 LONGEST_MESSAGE = 1 << 20
 STREAMS = 3
-"""Descriptors of a run: standard input, output and error."""
+"""Number of descriptors of a run: standard input, output and error."""
 LOWEST_PRIORITY = 19
 PATIENCE_S = 5.0
-"""Longest time that runs take to end when their client is gone; one that is stopped takes for ever."""
+"""Maximum seconds for runs to end when their client is gone. A stopped run would never end."""
 
 
 def forked_workers(spec: RunSpec) -> StartWorker:
-    """Return a function that forks a worker from this process; where the system cannot fork, it spawns one."""
+    """Return a function that forks a worker from this process, or spawns one if the system cannot fork."""
     from dtfm_lab.runtime.worker import worker  # torch
 
     forks = sys.platform == "linux"
@@ -62,10 +63,10 @@ def forked_workers(spec: RunSpec) -> StartWorker:
 
 
 def prepare_to_fork(spec: RunSpec | None = None) -> None:
-    """Load torch and all that a worker needs, so that forks of this process begin with as little work as possible.
+    """Load torch and everything that a worker needs, so that forks of this process start with little work.
 
-    Modules of one's own are exported, and blocks computed again, by what loads torch's compiler at its first call: for
-    a run of such a spec it is loaded here, as every worker would spend seconds on it, all at once.
+    Your own modules, and recomputed blocks, load torch's compiler at their first call. For a run with such a spec it is
+    loaded here. Otherwise every worker would spend seconds on it, all at the same time.
     """
     import torch
     import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
@@ -76,34 +77,34 @@ def prepare_to_fork(spec: RunSpec | None = None) -> None:
         import torch.export._trace
     torch.set_num_threads(1)
     gc.collect()
-    gc.freeze()  # the garbage collectors of the forks need not look through what was imported
+    gc.freeze()  # so that the forks' garbage collectors skip what was imported
 
 
 def prepare_unhurried() -> None:
-    """Prepare at the lowest priority, in a thread of its own.
+    """Prepare at the lowest priority, in a separate thread.
 
-    Linux gives each thread its own priority, and nobody but root could raise that of the whole process again.
+    Linux has one priority per thread, and only root could raise the whole process's priority again.
     """
     os.nice(LOWEST_PRIORITY)
     prepare_to_fork()
 
 
 def lead_run() -> None:
-    """Carry out one run; does not return."""
+    """Carry out one run. Does not return."""
     commands = CommandReader()
 
     def starter(spec: RunSpec) -> StartWorker:
-        await_turn(commands)  # and load torch, which takes memory, only then
+        await_turn(commands)  # first, because loading torch takes memory
         prepare_to_fork(spec)
         return forked_workers(spec)
 
     lead(commands, lambda: RunSpec.from_line(commands.first_line()), starter)
-    os._exit(0)  # unloading torch takes time
+    os._exit(0)  # skip unloading torch, which takes time
 
 
 def serve(client: socket.socket, idle_s: float) -> None:
-    """Fork a run for every message and report when it ended; return when the client closed, or after idle time."""
-    numbers: dict[int, int] = {}  # of the runs that are going on, by process id
+    """Fork a run for every message and report when it ended. Returns when the client has closed, or after idle time."""
+    numbers: dict[int, int] = {}  # numbers of current runs, by process id
     woken, wake = socket.socketpair()
     for end in (woken, wake):
         end.setblocking(False)
@@ -143,7 +144,7 @@ def serve(client: socket.socket, idle_s: float) -> None:
 
 
 def end_runs(pids: Collection[int]) -> None:
-    """Wait until these runs, whose client is gone, have ended, and kill those that do not with their workers."""
+    """Wait until these runs, whose client is gone, have ended. Kill the ones that do not, with their workers."""
     left, deadline_s = set(pids), time.monotonic() + PATIENCE_S
     while left and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -160,12 +161,12 @@ def become_run(client: socket.socket, order: dict[str, Any], descriptors: list[i
     for stream, descriptor in enumerate(descriptors):
         os.dup2(descriptor, stream)
         os.close(descriptor)
-    # The run reports its start itself: then every run is known to the client, whenever the server dies.
+    # The run reports its own start, so that the client knows every run even if the server dies.
     send(client, event="started", number=order["number"], pid=os.getpid())
     client.close()
     os.environ.clear()
     os.environ.update(order["environment"])
-    with contextlib.suppress(OSError):  # the folder may be gone; no path of a run is relative to it
+    with contextlib.suppress(OSError):  # the folder may be gone; a run has no relative paths
         os.chdir(order["folder"])
     lead_run()
 
@@ -178,8 +179,8 @@ def main() -> None:
     if when == "ahead":
         loader = threading.Thread(target=prepare_unhurried)
         loader.start()
-        loader.join()  # a fork has the thread that forks alone
-    prepare_to_fork()  # after the loader, too: torch keeps the number of threads by thread
+        loader.join()  # a fork copies only the thread that forks
+    prepare_to_fork()  # again, because torch keeps a number of threads per thread
     serve(socket.socket(fileno=int(descriptor)), float(idle_s))
     os._exit(0)  # unloading torch takes time
 

@@ -1,8 +1,9 @@
-"""What a planner needs to know of a torch module of one's own; the process in which the lab looks at one.
+"""What a planner needs to know about your own torch module, and the process in which the lab inspects it.
 
-FLOP are those of torch's own counter, held numbers those that autograd saves for the backward, both of a forward of
-two samples. The counter knows products and convolutions only, and a device reaches another share of its peak in each
-block: where blocks are timed, each has the part of all FLOP that it has of all processor seconds.
+FLOP come from torch's own counter. Held numbers are those that autograd saves for the backward pass. Both are counted
+on a forward pass of two samples. The counter knows only matrix products and convolutions, and a device reaches a
+different share of its peak in each block. If blocks are timed, each gets the share of all FLOP that it has of all
+processor seconds.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from dtfm_lab.runtime.worker.own_module import build, leaves
 from dtfm_lab.runtime.worker.processors import keep_freed_memory
 
 EXAMPLES = 2
-"""Samples of the batch that is exported to look at a module: of a single one, batch norms have no statistics."""
+"""Samples in the batch that is exported to inspect a module. Batch norms have no statistics of a single sample."""
 FEWEST, LONG_S = 3, 0.1
-"""A block is computed so often at least, and for so many seconds, to time it."""
+"""To time a block, it is computed at least this often, and for at least this many seconds."""
 
 
 def described(source: str, *, timed: bool = False) -> dict[str, Any]:
-    """The layers of a module as a planner needs them, per sample; each block is one.
+    """Return the layers of a module as a planner needs them, per sample. Each block is one layer.
 
-    They are the same in every precision, so it is looked at in one that all operators know.
+    They are the same in every precision, so the module is inspected in fp32, which all operators support.
     """
     dtype = torch.float32
     own = build(source, 0, dtype)
@@ -50,7 +51,7 @@ def described(source: str, *, timed: bool = False) -> dict[str, Any]:
     layers, received, took_s = [], torch.empty(0), []
     uses: list[dict[int, int]] = []
     parts = pairwise([0, *cuts, len(exported.depends)])
-    for (begin, end), goes in zip(parts, [*crossing, 1], strict=True):  # behind the last is the loss
+    for (begin, end), goes in zip(parts, [*crossing, 1], strict=True):  # the last block is followed by the loss
         stage = exported.stage(begin, end, EXAMPLES * goes)
         held = dict.fromkeys((p.untyped_storage().data_ptr() for p in stage.parameters()), 0)
 
@@ -89,7 +90,8 @@ def described(source: str, *, timed: bool = False) -> dict[str, Any]:
 
 
 def _seconds(stage: torch.nn.Module, received: torch.Tensor, batch: list[torch.Tensor]) -> float:
-    """Processor seconds of a forward and its backward: the least of several, which other programs disturb the least."""
+    """Return processor seconds of a forward and its backward pass: the minimum of several, which other programs disturb
+    least."""
     took_s: list[float] = []
     while len(took_s) < FEWEST or sum(took_s) < LONG_S:
         stage.zero_grad()
@@ -101,7 +103,7 @@ def _seconds(stage: torch.nn.Module, received: torch.Tensor, batch: list[torch.T
 
 
 def _elements_of_a_sample(node: fx.Node) -> int:
-    """Numbers of one sample; all of a value that has none for each."""
+    """Return the numbers per sample, or all numbers of a value that is not per sample."""
     shape = shape_of(node)
     return shape.numel() // EXAMPLES if shape[:1] == (EXAMPLES,) else shape.numel()
 
@@ -109,10 +111,10 @@ def _elements_of_a_sample(node: fx.Node) -> int:
 def main() -> None:
     """Describe the module that the first argument names, as JSON in the file that the second names, or say why not.
 
-    With a third argument ``timed`` its blocks are timed.
+    With a third argument ``timed``, its blocks are timed.
     """
     source, answer = sys.argv[1], Path(sys.argv[2])
-    torch.set_num_threads(1)  # as a worker computes
+    torch.set_num_threads(1)  # as in a worker
     keep_freed_memory()
     try:
         found = described(source, timed=sys.argv[3:] == ["timed"])

@@ -1,4 +1,4 @@
-"""What a worker knows of the host that it runs on."""
+"""What a worker knows about its host."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from dtfm_lab.runtime.protocol.certificates import Certificates
 
 @dataclass(frozen=True, kw_only=True)
 class OwnHost:
-    """The host of a worker; the defaults are those of a run on one machine."""
+    """The host of a worker. The defaults are those of a run on one machine."""
 
     address: str = "127.0.0.1"
-    """At which other workers reach this one."""
+    """Address at which other workers reach this one."""
     local_rank: int | None = None
-    """Number of the worker on this host, by which GPUs are assigned; its rank if all workers are here."""
+    """Number of the worker on this host, by which GPUs are assigned. Its rank if all workers are here."""
     certificates: Certificates | None = None
-    """Of the run, by which connections between workers are encrypted; in clear without."""
+    """The run's certificates, which encrypt connections between workers. If None, they are not encrypted."""
     clock_offset_s: Callable[[], float] = lambda: 0.0
-    """Seconds to add to moments in orders, if the coordinator runs on another host."""
+    """Returns seconds to add to moments in orders, if the coordinator runs on another host."""
     on_exit: Callable[[orders.Exit], int] = lambda order: 0
-    """Called with the order to exit; returns the exit status."""
+    """Called with the order to exit. Returns the exit status."""
 
 
 ALONE = OwnHost()
-"""Of a run on one machine."""
+"""The host of a run on one machine."""

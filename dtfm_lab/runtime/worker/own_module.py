@@ -1,4 +1,4 @@
-"""A torch module of one's own as its function makes it, its data, and batches of them."""
+"""Your own torch module as its function makes it, its data, and batches of them."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from dtfm_lab.files.reading import reason_of
 from dtfm_lab.runtime.client.own_modules import SUFFIX, modules_folder
 
 LONGEST_REASON = 300
-"""Characters of what torch says of a module that are shown."""
+"""Maximum number of characters shown of what torch says about a module."""
 Row = Mapping[str, Any] | Sequence[Any]
 """A batch as the module takes it: keywords, or arguments in order."""
 
 
 class OwnModule(NamedTuple):
-    """What a function of one's own has built."""
+    """What your own function has built."""
 
     module: nn.Module
     data: Any
-    """A dataset with ``len`` and rows by index, or a batch, whose rows are the dataset."""
+    """A dataset with ``len`` and rows by index, or a batch whose rows are the dataset."""
     loss: Callable[[Any, Any], torch.Tensor] | None
-    """Of the module's output, and of the last part of the batch, or the whole of a mapping."""
+    """Takes the module's output and the last part of the batch, or the whole batch if it is a mapping."""
 
     @property
     def n_samples(self) -> int:
-        """Rows of the data."""
+        """Number of rows in the data."""
         return len(self._columns[0]) if self._columns else len(self.data)
 
     def batch(self, samples: Sequence[int]) -> Row:
-        """These rows as one batch."""
+        """Return these rows as one batch."""
         if self._columns:
             rows = [column[list(samples)] for column in self._columns]
             return dict(zip(self.data, rows, strict=True)) if isinstance(self.data, Mapping) else tuple(rows)
@@ -51,9 +51,9 @@ class OwnModule(NamedTuple):
 
 
 def build(source: str, seed: int, dtype: torch.dtype) -> OwnModule:
-    """What ``file.py:function`` makes, or a file that ``lab.load_job`` wrote, with numbers of this precision.
+    """Return what ``file.py:function`` makes, or what a file that ``lab.load_job`` wrote holds, in this precision.
 
-    Raises JobError in one line for whatever is wrong with it.
+    Raises JobError in one line for anything wrong with it.
     """
     path, _, name = (source, "", "") if source.endswith(SUFFIX) else source.rpartition(":")
     folder = modules_folder().resolve()
@@ -88,7 +88,7 @@ def build(source: str, seed: int, dtype: torch.dtype) -> OwnModule:
 
 
 def call_of(batch: Row, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments and keywords of the module for a batch, its numbers of this precision."""
+    """Return the module's arguments and keywords for a batch, with numbers in this precision."""
 
     def cast_to(one: Any) -> Any:
         return one.to(dtype) if torch.is_tensor(one) and one.is_floating_point() else one
@@ -99,5 +99,5 @@ def call_of(batch: Row, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, 
 
 
 def leaves(batch: Row, dtype: torch.dtype) -> list[torch.Tensor]:
-    """The tensors of a batch in the order in which an exported graph takes them."""
+    """Return the tensors of a batch in the order in which an exported graph takes them."""
     return cast(list[torch.Tensor], torch.utils._pytree.tree_leaves(call_of(batch, dtype)))

@@ -1,7 +1,7 @@
-"""The hardware that a worker computes on: how its work is timed, and how messages are copied to it and from it.
+"""The hardware that a worker computes on: how its work is timed, and how messages are copied to and from it.
 
-A CPU needs no copies; a GPU uses streams, events and pinned memory. Nothing here initialises CUDA before
-``make_processor`` does so in the worker itself: a process forked after CUDA was initialised could not use it.
+A CPU needs no copies. A GPU uses streams, events and pinned memory. Nothing here initialises CUDA before
+``make_processor`` does so in the worker itself, because a process forked after CUDA was initialised could not use it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from dtfm_lab.domain.errors import RunError
 from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor, CudaReceiveBuffer, CudaSendBuffer
 
 MALLOC = {-1: 2**31 - 1, -2: 2**26, -3: 2**25}
-"""Bytes of M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD of glibc; of the last no more are taken."""
+"""Bytes for glibc's M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD. glibc does not accept more for the last."""
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep memory that it frees, for its next tensors, where its allocator is glibc's.
+    """Make this process keep the memory that it frees for its next tensors, if its allocator is glibc's.
 
-    glibc else gives the end of its heap back to the system and takes fresh pages of it at the next tensor, or does not,
-    as other blocks happen to lie: the same computation took a fifth longer in some iterations than in others, and in
-    training than in calibration (mallopt(3); four workers of a small U-Net: 4,200 page faults an iteration, 80 so).
+    Otherwise glibc may return the end of its heap to the system and take fresh pages for the next tensor. Whether it
+    does depends on where other blocks happen to lie. The same computation then took a fifth longer in some iterations
+    than in others, and in training than in calibration (mallopt(3); four workers of a small U-Net: 4,200 page faults
+    per iteration, 80 with these settings).
     """
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
         for parameter, n_bytes in MALLOC.items():
@@ -35,23 +36,25 @@ def keep_freed_memory() -> None:
 class CpuProcessor:
     """One thread of this machine's CPU. Busy seconds are that thread's CPU time, which contention does not stretch.
 
-    A processor is used by the thread that computes, and by the threads that send and receive.
+    The thread that computes uses it, and so do the threads that send and receive.
     """
 
     device = torch.device("cpu")
 
     def timed(self, work: Callable[[], None]) -> tuple[float, float]:
-        """Do the work to its end; return its wall seconds and the seconds for which this processor was busy with it."""
+        """Do the work to its end. Return its wall seconds, and the seconds for which this processor was busy with
+        it."""
         wall_s, busy_s = time.monotonic(), time.thread_time()
         work()
         return time.monotonic() - wall_s, time.thread_time() - busy_s
 
     def host_buffer(self, n_bytes: int) -> torch.Tensor:
-        """(n_bytes,) uint8 in host memory, for one message."""
+        """Return (n_bytes,) uint8 in host memory, for one message."""
         return torch.empty(n_bytes, dtype=torch.uint8)
 
     def send_buffer(self, content: torch.Tensor) -> HostBuffer:
-        """Copy (bytes,) uint8 for sending: later computations do not change it. Called by the computing thread."""
+        """Copy (bytes,) uint8 for sending, so that later computations do not change it. Called by the computing
+        thread."""
         return HostBuffer(content.clone())
 
     def receive_buffer(self, host: torch.Tensor) -> HostBuffer:
@@ -60,7 +63,7 @@ class CpuProcessor:
 
 
 class HostBuffer:
-    """A message to send or received by a CPU, complete and in host memory from the start."""
+    """A message to send or received by a CPU. It is complete and in host memory from the start."""
 
     __slots__ = ("_content",)
 
@@ -68,11 +71,14 @@ class HostBuffer:
         self._content = content
 
     def to_host(self) -> torch.Tensor:
-        """(bytes,) uint8 in host memory, complete on return. Called by a sender thread."""
+        """Return (bytes,) uint8 in host memory, complete on return. Called by a sender thread."""
         return self._content
 
     def wait(self) -> torch.Tensor:
-        """(bytes,) uint8 on the processor, complete for all that the calling, computing thread computes next."""
+        """Return (bytes,) uint8 on the processor, complete for everything that the calling thread computes next.
+
+        The calling thread is the computing one.
+        """
         return self._content
 
 
@@ -82,16 +88,16 @@ ReceiveBuffer = HostBuffer | CudaReceiveBuffer
 
 
 def make_processor(runs_on: str, local_rank: int = 0, shares: bool = False) -> Processor:
-    """The processor of a worker; called by the thread that will compute.
+    """Return the processor of a worker. Called by the thread that will compute.
 
     Parameters
     ----------
     runs_on
         One of ``run_options.RUNS_ON``.
     local_rank
-        Number of the worker on this machine. Workers take the machine's GPUs in turn.
+        Number of the worker on this machine. Workers take the machine's GPUs in round-robin order.
     shares
-        Whether other workers compute on the same GPU and times are not wall times: then one computes at a time.
+        True if other workers compute on the same GPU and times are not wall times. Then one computes at a time.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Events from a worker to the coordinator: answers to orders, spans in batches, and heartbeats.
 
-Heartbeats come from a thread of their own, and say what the main thread works at and for how long.
+Heartbeats come from a separate thread. They say what the main thread is working on, and for how long.
 """
 
 import json
@@ -18,21 +18,21 @@ from dtfm_lab.runtime.coordinator.calibration import MeasuredDurations
 from dtfm_lab.runtime.protocol.channels import MessageConnection
 
 MOST_PER_BEAT_S = 1.0
-"""Longest time that counts between two heartbeats: seconds for which the process was stopped are not its work."""
+"""Maximum seconds of work counted between two heartbeats. Seconds for which the process was stopped are not work."""
 
 
 class Activity:
-    """The computation or the order that is being carried out; read by the thread that sends heartbeats."""
+    """The computation or order that is being carried out. The heartbeat thread reads it."""
 
     def __init__(self) -> None:
         self._now: tuple[Action | str] | None = None
-        """A new tuple for each piece of work, by which the reader knows whether it is still the same."""
+        """A new tuple for each piece of work, so that the reader knows whether it is still the same."""
         self._seen: tuple[Action | str] | None = None
         self._seen_s = 0.0
 
     @contextmanager
     def of(self, order: str | None) -> Iterator[None]:
-        """Be busy with an order's own work in the block; None where only its computations count."""
+        """Mark the block as an order's own work. None if only the order's computations count."""
         self._now = None if order is None else (order,)
         try:
             yield
@@ -40,11 +40,11 @@ class Activity:
             self._now = None
 
     def begin(self, action: Action) -> None:
-        """A computation begins; one on a shared GPU begins when it has the GPU."""
+        """Mark the start of a computation. On a shared GPU, it starts when the worker has the GPU."""
         self._now = (action,)
 
     def end(self) -> None:
-        """The computation is over."""
+        """Mark the end of the computation."""
         self._now = None
 
     def beat(self, works: bool, since_last_s: float) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Activity:
 
 
 def _in_words(work: Action | str) -> str:
-    """``forward of stage 1, micro-batch 3``; an order is named by what it does."""
+    """Return the work in words: ``forward of stage 1, micro-batch 3``. An order is named by what it does."""
     if isinstance(work, str):
         return f"the order to {work}"
     batch = "" if work.microbatch is None else f", micro-batch {work.microbatch}"
@@ -74,12 +74,12 @@ HEARTBEAT_S = 0.5
 
 
 class Reporter:
-    """Sends events; called from the computing thread and from sender threads."""
+    """Sends events. Called from the computing thread and from sender threads."""
 
     def __init__(self, connection: MessageConnection, rank: int) -> None:
         self._connection, self.rank = connection, rank
         self.is_busy: Callable[[], bool] = lambda: False
-        """Whether the computing thread is computing, rather than waiting for other workers."""
+        """Returns True if the computing thread is computing, not waiting for other workers."""
         self.activity = Activity()
         self._epoch = 0
         self._lock = threading.Lock()
@@ -125,12 +125,12 @@ class Reporter:
 
 
 class ComputeLog:
-    """Durations of every computation of one worker, by stage and kind; kept only while ``counts`` is true."""
+    """Durations of every computation of one worker, by stage and kind. Kept only while ``counts`` is true."""
 
     def __init__(self) -> None:
         self.counts = False
         self._seconds: defaultdict[tuple[int, Kind], list[tuple[float, float]]] = defaultdict(list)
-        """CPU and wall seconds of each."""
+        """CPU and wall seconds of each computation."""
 
     def clear(self) -> None:
         self._seconds.clear()

@@ -13,13 +13,14 @@ from dtfm_lab.runtime.worker.exported_module import StageOfModule, stages_of
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 WEIGHT_STD = 0.02
-"""Standard deviation of initial weights in GPT-2 (Radford et al. 2019). Those of ``RESIDUAL`` are divided by the root
-of the number of additions to the residual stream."""
+"""Standard deviation of initial weights in GPT-2 (Radford et al. 2019). The weights in ``RESIDUAL`` are divided by the
+square root of the number of additions to the residual stream."""
 RESIDUAL = ("attention_out.weight", "mlp_out.weight")
 """Weights whose outputs are added to the residual stream."""
 TOKEN_STD = 0.3
-"""Standard deviation of an embedding that is not tied. With GPT-2's value the first norm magnifies every step fifty
-times: ``small`` then stays at the text's unigram entropy for forty iterations; with this one it is below after ten."""
+"""Standard deviation of an embedding that is not tied. With GPT-2's value, the first norm magnifies every step fifty
+times. ``small`` then stays at the text's unigram entropy for forty iterations. With this value it is below after ten.
+"""
 
 
 class Embedding(nn.Module):
@@ -76,9 +77,9 @@ LAYERS = {LayerKind.EMBEDDING: Embedding, LayerKind.BLOCK: TransformerBlock, Lay
 
 
 def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dict[int, nn.Module]:
-    """The modules of the stages ``held`` by one device, of a model cut into ``n_stages``.
+    """Return the modules of the stages ``held`` by one device, of a model cut into ``n_stages``.
 
-    Children are named by their index in the whole model. A tied head starts as a copy of the embedding; in a pipeline
+    Children are named by their index in the whole model. A tied head starts as a copy of the embedding. In a pipeline
     of one device it shares the embedding itself.
     """
     if job.modelled().source:
@@ -101,7 +102,7 @@ def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dic
 
 
 def tied_weight(modules: Mapping[int, nn.Module], n_stages: int) -> nn.Parameter | None:
-    """A device's copy of the embedding that the first and the last stage share; None on devices with neither."""
+    """Return a device's copy of the embedding that the first and last stage share. None on devices with neither."""
     ends = [modules[stage] for stage in (0, n_stages - 1) if stage in modules]
     if not ends:
         return None
@@ -113,7 +114,7 @@ def tied_weight(modules: Mapping[int, nn.Module], n_stages: int) -> nn.Parameter
 
 
 def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy in nats per token."""
+    """Return the mean cross-entropy in nats per token."""
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
@@ -124,9 +125,9 @@ def _build_layer(job: Job, kind: LayerKind, index: int, seed: int) -> nn.Module:
 
 
 def _initialise(layer: nn.Module, model: ModelSpec, generator: torch.Generator) -> None:
-    """Set normal weights, zero biases and unit norms from ``generator``; torch's global one is not used.
+    """Set normal weights, zero biases and unit norms from ``generator``. torch's global generator is not used.
 
-    Weights are drawn in float64 and rounded, so that runs in float32 and float64 start alike.
+    Weights are sampled in float64 and rounded, so that runs in float32 and float64 start with the same weights.
     """
     with torch.no_grad():
         for name, parameter in layer.named_parameters():

@@ -1,4 +1,4 @@
-"""All that training changes on one device, as flat vectors: parameters, gradients and AdamW's moments.
+"""Everything that training changes on one device, as flat vectors: parameters, gradients and AdamW's moments.
 
 One vector for all parameters lets all-reduce work without packing, sends a replacement its state in one message, and
 makes an iteration reversible: each change saves a copy of the previous state, until the next iteration's change.
@@ -13,11 +13,11 @@ from torch.optim.adamw import adamw
 from dtfm_lab.runtime.protocol.gradient_shards import WHOLE, Shard
 
 WARM_UP = 5
-"""Steps over which the learning rate rises linearly: at first Adam estimates the size of gradients from few samples."""
+"""Steps over which the learning rate rises linearly. At first Adam estimates the size of gradients from few samples."""
 
 
 def learning_rate_at(learning_rate: float, iteration: int) -> float:
-    """The rate of the step that ends this iteration, counted from 0 over all resumed runs."""
+    """Return the learning rate of the step that ends this iteration, counted from 0 over all resumed runs."""
     return learning_rate * min(1.0, (iteration + 1) / WARM_UP)
 
 
@@ -27,20 +27,20 @@ class TrainingState:
     def __init__(
         self, modules: Iterable[nn.Module], *, local_updates: bool, version: int = 0, shard: Shard = WHOLE
     ) -> None:
-        """``local_updates``: whether replicas take steps alone between synchronisations; ``shard``: what this replica
-        steps, where replicas split the optimiser's states."""
+        """``local_updates``: True if replicas step alone between synchronisations. ``shard``: what this replica
+        steps, if replicas split the optimizer states."""
         self.list = list(dict.fromkeys(p for module in modules for p in module.parameters()))
         self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
         self.gradients = torch.zeros_like(self.parameters)
         self.splits_states = shard != WHOLE
-        """Whether the optimiser's states are split among the replicas, so that none has them all."""
+        """True if replicas split the optimizer states, so that none has them all."""
         self.stepped = shard.bounds(self.parameters.numel())
-        """The elements of the vectors that this replica steps; the moments are those of these elements."""
+        """The elements of the vectors that this replica steps. The moments cover only these elements."""
         self.first_moments, self.second_moments = (torch.zeros_like(self.parameters[self.stepped]) for _ in range(2))
         self.synchronised = self.parameters.clone() if local_updates else None
-        """Parameters at the last synchronisation, when all replicas were equal; None without local updates."""
+        """Parameters at the last synchronisation, when all replicas were equal. None without local updates."""
         self.version = version
-        """Number of iterations for which these parameters have been trained; -1 within an iteration's changes."""
+        """Number of iterations for which these parameters have been trained. -1 within an iteration's changes."""
         self._steps = torch.tensor(0.0)
         self._slices = {}
         offset = 0
@@ -53,12 +53,12 @@ class TrainingState:
         self._previous_version, self._previous_steps = version, 0
 
     def slice_of(self, parameter: nn.Parameter) -> slice:
-        """The parameter's elements in the vectors."""
+        """Return the parameter's elements in the vectors."""
         return self._slices[parameter]
 
     @property
     def steps(self) -> int:
-        """Steps that the optimiser has taken."""
+        """Number of steps that the optimizer has taken."""
         return int(self._steps)
 
     @steps.setter
@@ -66,12 +66,13 @@ class TrainingState:
         self._steps.fill_(steps)
 
     def step(self, learning_rate: float) -> None:
-        """Take one step of AdamW, with torch's default constants, on all parameters that this replica steps as one, and
-        zero all gradients.
+        """Take one step of AdamW, with torch's default constants, on all parameters that this replica steps. Zero all
+        gradients.
 
-        The function is used because making the first instance of the class loads a compiler, which takes a second.
-        On a CPU it is torch's fused form, one pass without temporary vectors: those would be fresh memory at one step
-        and used memory at the next, and a step of the run take up to a third longer than the same step in calibration.
+        The function is used because the first instance of the class loads a compiler, which takes a second. On a CPU it
+        is torch's fused form, one pass without temporary vectors. Temporary vectors would be fresh memory at one step
+        and used memory at the next, and a step of the run could take up to a third longer than the same step in
+        calibration.
         """
         self._save_previous()
         with torch.no_grad():
@@ -106,12 +107,13 @@ class TrainingState:
         self.version, self.steps = version, self._previous_steps
 
     def to_bytes(self) -> torch.Tensor:
-        """(bytes,) uint8 with everything but the gradients, for a replacement; the last 8 hold the number of steps."""
+        """Return everything except the gradients as (bytes,) uint8, for a replacement. The last 8 bytes hold the
+        number of steps."""
         steps = torch.tensor([self.steps], dtype=torch.float64).view(torch.uint8)
         return torch.cat([*(vector.view(torch.uint8) for vector in self._vectors), steps.to(self.parameters.device)])
 
     def load_bytes(self, raw: torch.Tensor, version: int) -> None:
-        """Become the state on which ``to_bytes`` was called."""
+        """Take over the state on which ``to_bytes`` was called."""
         start = 0
         for vector in self._vectors:
             stop = start + vector.numel() * vector.element_size()

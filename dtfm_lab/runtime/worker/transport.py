@@ -1,12 +1,12 @@
 """Connections between the workers of a run, and their messages, stamped with when an emulated link delivers them.
 
-A worker listens on one port for its whole life. After a worker is lost all connections are made anew: the number of
-that attempt, the epoch, and the rank of the worker that connects are the hello of every connection. The listening
-worker acknowledges it, or says why not; the other one tries again until its deadline.
+A worker listens on one port for its whole life. After a worker is lost, all connections are made again. Each such
+attempt has a number, the epoch. Every connection starts with a hello: the epoch, and the rank of the worker that
+connects. The listening worker acknowledges it, or says why not; the other one tries again until its deadline.
 
-Each directed pair has a socket and a sender or receiver thread that blocks on it. The computing thread waits only on a
-condition variable, so an error, a stop or the loss of a worker reaches it at once. Headers cross the socket; contents
-follow them there, or cross what a carrier opens beside it: ``group_pairs`` has process groups of torch.distributed.
+Each directed pair has a socket, and a sender or receiver thread that blocks on it. The computing thread waits only on a
+condition variable, so an error, a stop or the loss of a worker reaches it at once. Headers cross the socket. Contents
+follow them there, or cross what a carrier opens beside it, such as the process groups of ``group_pairs``.
 """
 
 import contextlib
@@ -30,18 +30,18 @@ from dtfm_lab.runtime.protocol.connections import Listener, authenticated, recei
 from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor, ReceiveBuffer, SendBuffer
 
 CONNECT_S = 20.0
-"""Seconds to connect to another worker, which listens before its address is published."""
+"""Maximum seconds to connect to another worker. That worker listens before its address is published."""
 
 Address = tuple[str, int]
 
 
 class PeerListener:
-    """Accepts the connections of other workers from the moment it is made; ``wait_for`` hands them out."""
+    """Accepts the connections of other workers as soon as it is made. ``wait_for`` hands them out."""
 
     def __init__(self, host: str, secret: str, certificates: Certificates | None = None) -> None:
         self._accepted: dict[tuple[int, int], socket.socket] = {}
         self._attempts: dict[tuple[int, int], str] = {}
-        """Which attempt of a peer each connection is, also of those that were handed out."""
+        """The attempt of a peer to which each connection belongs, including those already handed out."""
         self._changed = threading.Condition()
         self._oldest_epoch = 0
         self.certificates = certificates
@@ -49,7 +49,7 @@ class PeerListener:
         self.address: Address = listener.address
 
     def wait_for(self, epoch: int, rank: int) -> socket.socket | None:
-        """The connection from this rank, once it is there; None if the epoch has been abandoned."""
+        """Wait for the connection from this rank and return it. None if the epoch has been abandoned."""
         with self._changed:
             self._changed.wait_for(lambda: (epoch, rank) in self._accepted or epoch < self._oldest_epoch)
             return self._accepted.pop((epoch, rank), None)
@@ -76,7 +76,7 @@ class PeerListener:
                 refusal = f"rank {rank} has lost its connection of epoch {epoch}"
             else:
                 channel.acknowledge()
-                if key in self._accepted:  # the peer did not hear of it, and connects again
+                if key in self._accepted:  # the peer missed the acknowledgement, and connects again
                     self._accepted.pop(key).close()
                 self._attempts[key] = attempt
                 self._accepted[key] = channel.raw()
@@ -89,9 +89,9 @@ class PeerListener:
 def connect_to_peer(
     address: Address, secret: str, epoch: int, rank: int, certificates: Certificates | None = None
 ) -> socket.socket:
-    """A connection to another worker's listener, which has taken it, for messages of ``rank``.
+    """Return a connection to another worker's listener, which has accepted it, for messages of ``rank``.
 
-    Raises ConnectionLost after ``CONNECT_S``, and Refused where the other worker does not want it.
+    Raises ConnectionLost after ``CONNECT_S``, and Refused if the other worker does not want it.
     """
     attempt = secrets.token_hex(8)
     hello = {"epoch": epoch, "rank": rank, "attempt": attempt}
@@ -102,12 +102,12 @@ HEADER = struct.Struct("<dddqqqqqq?")
 """A Passage, the iteration, the receive action (stage, kind, micro-batch, peer), the content's size in bytes, and
 whether the receiver acknowledges it."""
 ACKNOWLEDGEMENT = b"\x06"
-"""What the receiver sends back, on the same connection, when the whole content is there."""
+"""What the receiver sends back, on the same connection, when the whole content has arrived."""
 KINDS = list(Kind)
 NONE = -(2**31)
 """Encodes a field of an action that is None."""
 SHORT = 1 << 14
-"""Bytes below which a content is copied behind its header, so that both leave at once."""
+"""Contents smaller than this many bytes are copied behind their header, so that both leave at once."""
 NO_DELAY = Passage(0.0, 0.0, 0.0)
 """The stamp of a message that no emulated link delays."""
 
@@ -141,24 +141,24 @@ class Wire(Protocol):
     """One end of a directed pair, used by the pair's thread. Methods raise ConnectionError or OSError."""
 
     def send(self, header: bytes, buffer: SendBuffer) -> None:
-        """Send a header and its content; return when the content may be overwritten."""
+        """Send a header and its content. Return when the content may be overwritten."""
 
     def receive(self, n_bytes: int) -> ReceiveBuffer:
         """Receive the content of a message, whose header has been received."""
 
     def abort(self) -> None:
-        """End what waits for more than the socket, which the caller closes. Called from any thread."""
+        """End every wait that does not depend on the socket, which the caller closes. Called from any thread."""
 
 
 class Carrier(Protocol):
     """Makes the wires that the contents of messages cross: sockets, or process groups."""
 
     def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> Wire:
-        """The wire of ``pair``, (sending rank, receiving rank), at the end that sends or at the other one."""
+        """Return the wire of ``pair``, (sending rank, receiving rank), at the sending or the receiving end."""
 
 
 class SocketWire:
-    """Contents follow their headers through the socket."""
+    """Sends contents through the socket, behind their headers."""
 
     def __init__(self, connection: socket.socket, processor: Processor) -> None:
         self._connection, self._processor = connection, processor
@@ -172,7 +172,7 @@ class SocketWire:
         return self._processor.receive_buffer(host)
 
     def abort(self) -> None:
-        """Shutting the socket ends its waits."""
+        """Do nothing: shutting the socket ends its waits."""
 
 
 class Transport:
@@ -189,7 +189,7 @@ class Transport:
         processor: Processor | None = None,
         carrier: Carrier | None = None,
     ) -> None:
-        """``sources``: ranks that send to this one; ``targets``: addresses of the ranks to which this one sends.
+        """``sources``: ranks that send to this one. ``targets``: addresses of the ranks to which this one sends.
 
         Without a ``carrier``, contents follow their headers through the sockets.
         """
@@ -204,7 +204,7 @@ class Transport:
         self._wires: list[Wire] = []
         self._n_expected = len(sources) + len(targets)
         self.waiting = False
-        """Whether the computing thread is waiting for other workers."""
+        """True if the computing thread is waiting for other workers."""
         self._outboxes: dict[int, queue.SimpleQueue[OutgoingMessage | None]] = {
             target: queue.SimpleQueue() for target in targets
         }
@@ -229,11 +229,11 @@ class Transport:
         *,
         acknowledged: bool = False,
     ) -> None:
-        """Hand a copy of ``content`` to the sender thread; ``action`` is the receive that waits for it.
+        """Hand a copy of ``content`` to the sender thread. ``action`` is the receive that waits for it.
 
-        The sender thread calls ``stamp`` for the passage to write on the message before the first byte is sent, and
-        ``on_sent`` with that passage after the last byte, but not after ``abort``. Where ``acknowledged``, the message
-        counts as sent when it has arrived at the other end, whatever that computes.
+        Before the first byte, the sender thread calls ``stamp`` for the passage to write on the message. After the last
+        byte it calls ``on_sent`` with that passage, but not after ``abort``. If ``acknowledged``, the message counts as
+        sent when it has arrived at the other end, whatever that end is computing.
         """
         raw = content.detach().contiguous().view(-1).view(torch.uint8)
         buffer = self._processor.send_buffer(raw)
@@ -248,7 +248,7 @@ class Transport:
         return Message(buffer.wait(), passage, arrived_s)
 
     def peek(self, iteration: int, action: Action) -> Passage:
-        """Wait until this message has come, and leave it for ``receive``.
+        """Wait until this message has arrived, and leave it for ``receive``.
 
         Raises what broke a connection, or Aborted.
         """
@@ -259,7 +259,7 @@ class Transport:
         return self._mailbox[key][1]
 
     def flush(self) -> None:
-        """Wait until every message has been sent, and acknowledged where that was asked for.
+        """Wait until every message has been sent, and acknowledged if that was asked for.
 
         Raises what broke a connection, or Aborted.
         """
@@ -271,7 +271,7 @@ class Transport:
         return isinstance(self._failure, Aborted)
 
     def abort(self) -> None:
-        """Abandon all connections: every present and later wait raises Aborted."""
+        """Abandon all connections. Every present and later wait raises Aborted."""
         self._fail(Aborted())
         self._listener.abandon_before(self._epoch + 1)
         for outbox in self._outboxes.values():
@@ -303,7 +303,7 @@ class Transport:
             self._changed.notify_all()
             for connection in self._connections:
                 with contextlib.suppress(OSError):
-                    # wakes the threads that block on it; an encrypted socket's own method would forget its keys
+                    # Wakes the threads that block on it. An encrypted socket's own method would forget its keys.
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
             wires = list(self._wires)
         for wire in wires:
@@ -322,11 +322,11 @@ class Transport:
         with self._changed:
             self._connections.append(connection)
             if self._failure is not None:
-                raise self._failure  # not Aborted for any: that would hide the first failure, which nobody hears then
+                raise self._failure  # raising Aborted instead would hide the first failure
 
     @contextlib.contextmanager
     def _wire(self, connection: socket.socket, pair: tuple[int, int], *, sends: bool) -> Iterator[Wire]:
-        """The wire of a pair whose socket stands, counted as connected until the block ends."""
+        """Yield the wire of a pair whose socket is connected. It counts as connected until the block ends."""
         self._register(connection)
         wire: Wire
         if self._carrier is None:
@@ -373,7 +373,7 @@ class Transport:
                     *passage, message.iteration, action.stage, kind, *numbers, message.n_bytes, message.acknowledged
                 )
                 wire.send(header, message.buffer)
-                with self._changed:  # once another thread has aborted, the iteration is void, and so is its span
+                with self._changed:  # after an abort the iteration is void, and so is its span
                     if self._failure is not None:
                         raise self._failure
                     message.on_sent(passage)

@@ -1,4 +1,4 @@
-"""One worker process: carries out the coordinator's orders one by one, and can be interrupted in any of them."""
+"""One worker process. It carries out the coordinator's orders one by one, and can be interrupted in any of them."""
 
 import gc
 import os
@@ -34,7 +34,7 @@ from dtfm_lab.runtime.worker.reporter import ComputeLog, Reporter
 from dtfm_lab.runtime.worker.transport import Aborted, PeerListener, Transport
 
 COMPUTING = (orders.Calibrate, orders.Iterate, orders.Evaluate, orders.Write)
-"""Orders of which computations count as work one by one, or which take as long as the user asked for."""
+"""Orders whose computations count as work one by one, or that take as long as the user asked for."""
 STATE = Action(0, Kind.RECV_P)
 """The receive action of the message that brings a replacement its training state."""
 
@@ -44,7 +44,7 @@ Answer = dict[str, Any]
 def main(
     spec: RunSpec, rank: int, connection: MessageConnection, corpus: Corpus | None = None, host: OwnHost = ALONE
 ) -> None:
-    """The body of the process. It ends by ``os._exit``, because threads that wait for a peer cannot be joined.
+    """Run the worker process. It ends with ``os._exit``, because threads that wait for a peer cannot be joined.
 
     ``corpus`` is the training text, if it has been opened already.
     """
@@ -66,9 +66,9 @@ def main(
 
 
 class Worker:
-    """Carries out orders (``protocol.orders``) and answers each by an event of the same name.
+    """Carries out orders (``protocol.orders``) and answers each with an event of the same name.
 
-    ``follow_orders`` runs on the main thread, ``receive_orders`` on another one, so that urgent orders do not wait.
+    ``follow_orders`` runs on the main thread, ``receive_orders`` on another, so that urgent orders do not wait.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Worker:
         self._transport: Transport | None = None
         self._executor: ProgramExecutor | None = None
         self._kept: DeviceMath | None = None
-        """The stages of the executor before, with which the next one goes on."""
+        """The stages of the previous executor, with which the next one continues."""
         self._slowdown = 1.0
         self._has_order = False
         report.is_busy = self._is_busy
@@ -135,7 +135,7 @@ class Worker:
             self._orders.put((order, epoch))
 
     def follow_orders(self) -> NoReturn:
-        """Carry out queued orders one after the other; the process ends in ``receive_orders``."""
+        """Carry out queued orders one after the other. The process ends in ``receive_orders``."""
         self._report.event("listening", address=list(self._listener.address), torch=torch.__version__)
         while True:
             order, epoch = self._orders.get()
@@ -148,13 +148,13 @@ class Worker:
                 self._report.event(order.do, epoch=epoch, **answer)
             except Aborted:  # an order to join again is queued
                 continue
-            except ConnectionError as error:  # the coordinator finds out which worker was lost
+            except ConnectionError as error:  # the coordinator finds out which worker is lost
                 self._report.event("broken", epoch=epoch, message=str(error))
             finally:
                 self._has_order = False
 
     def _carry_out(self, order: orders.InTurn, epoch: int) -> Answer:
-        """Do what is ordered; returns the values of the answer."""
+        """Carry out the order and return the values of the answer."""
         match order:
             case orders.Join():
                 return self._join(order, epoch)
@@ -180,7 +180,7 @@ class Worker:
                 return self._leave()
 
     def _join(self, order: orders.Join, epoch: int) -> Answer:
-        """Make all connections anew, and bring the training state to the version with which the run goes on."""
+        """Make all connections again, and bring the training state to the version from which the run continues."""
         self._report.begin_epoch(epoch)
         transport = self._connect(order, epoch)
         if self._executor is not None:
@@ -204,7 +204,7 @@ class Worker:
         return {}
 
     def _hand_over(self, order: orders.HandOver, epoch: int) -> Answer:
-        """Write this worker's tensors for a new plan, as they were before the step that is under way."""
+        """Write this worker's tensors for a new plan, as they were before the current step."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write
 
         self._report.begin_epoch(epoch)
@@ -219,7 +219,7 @@ class Worker:
         return {"unwritten": ""}
 
     def _become(self, order: orders.Become) -> Answer:
-        """Take another place in another plan; what was trained is left to those to whom it was handed over.
+        """Take another place in another plan, and drop what was trained: its state has been handed over.
 
         With ``keeps``, the plan is the same without some devices, and the stages are kept as they were in that version.
         """
@@ -244,17 +244,17 @@ class Worker:
             self._log.clear()
             self._build(VirtualClock(), {}, lambda span: None)
         self._log.counts = order.counts
-        if self._spec.clock == "real":  # all begin at one moment, as in the run
+        if self._spec.clock == "real":  # all workers begin at the same moment, as in the run
             time.sleep(max(0.0, order.began_monotonic_s - time.monotonic()))
         self._run_iteration(order)
         return {"took_s": time.monotonic() - order.began_monotonic_s}
 
     def _profile(self) -> Answer:
-        """The times measured in calibration, whose stages are freed."""
+        """Return the times measured in calibration, and free its stages."""
         self._log.counts = False
         rows = [[*work, *m] for work, m in self._log.measured().items()]
         self._executor = None
-        gc.collect()  # the executor and its stages form a cycle, which would stay in memory during the run
+        gc.collect()  # the executor and its stages form a cycle, which would stay in memory
         return {"rows": rows}
 
     def _train(self, order: orders.Train) -> Answer:
@@ -280,15 +280,15 @@ class Worker:
         }
 
     def _evaluate(self, order: orders.Evaluate) -> Answer:
-        """The loss on the held-out text."""
+        """Return the loss on the held-out text."""
         executor = self._current_executor
         batch = self._batches.held_out(*self._share)
         loss = executor.evaluate(order.number, self._on_device(batch))
         return {"loss": loss if executor.math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
     def _checkpoint(self, order: orders.WriteCheckpoint) -> Answer:
-        """Write this worker's tensors; of equal replicas only the first writes. An error ends no run."""
-        from dtfm_lab.runtime.worker.checkpoint_tensors import write  # safetensors is loaded where it is used
+        """Write this worker's tensors. If replicas are equal, only the first writes. An error does not end the run."""
+        from dtfm_lab.runtime.worker.checkpoint_tensors import write  # loads safetensors only when needed
 
         math = self._current_executor.math
         first = self._replica == self._spec.members(self._position)[0]
@@ -301,7 +301,7 @@ class Worker:
         return {"unwritten": ""}
 
     def _write(self, order: orders.Write) -> Answer:
-        """Generate text with the model of a checkpoint; the first worker does it."""
+        """Generate text with the model of a checkpoint. Only the first worker does so."""
         if self._rank:
             return {}
         from dtfm_lab.runtime.worker.batches import generate, load_model
@@ -311,11 +311,11 @@ class Worker:
         return {"text": generate(model, job.modelled().seq_len, order.prompt, n_bytes, seed=seed)}
 
     def _leave(self) -> Answer:
-        """The digest of the trained parameters."""
+        """Return the digest of the trained parameters."""
         return {"sha256": self._current_executor.math.sha256}
 
     def _connect(self, order: orders.Join, epoch: int) -> Transport:
-        """Connections to all workers of this epoch. Raises Aborted if a newer order to join has arrived."""
+        """Return connections to all workers of this epoch. Raises Aborted if a newer order to join has arrived."""
         spec, source = self._spec, order.takes_state_from
         to_ranks = {*spec.targets(self._position, self._replica), *order.gives_state_to}
         from_ranks = {*spec.sources(self._position, self._replica), *([] if source is None else [source])}
@@ -369,8 +369,11 @@ class Worker:
 
     @property
     def _share(self) -> tuple[int, Sequence[int]]:
-        """Number and micro-batches of the pipelines among which the batch is cut: this one's, or a single one where
-        devices are absent, as micro-batches are then named by their numbers in the whole batch."""
+        """Number of this pipeline, and micro-batches of all pipelines among which the batch is divided.
+
+        If devices are absent there is a single pipeline, because micro-batches are then named by their numbers in the
+        whole batch.
+        """
         counts = self._spec.trained.microbatch_counts
         return (0, [sum(counts)]) if self._spec.plan.absent else (self._replica, counts)
 

@@ -21,7 +21,7 @@ def test_export_tells_each_hosts_line(prints, tells, refuses, plan_file):
     assert len(told["commands"]) == 2
     for name, line in told["commands"].items():
         assert line.endswith(f"dtfm_lab.extensions.hosts.hosted run --host {name}")
-    assert "20 where not given" not in " ".join(prints("export", "--help").split()), "the help says one default"
+    assert "20 by default" not in " ".join(prints("export", "--help").split()), "the help says one default"
     refuses("an earlier run folder is there; wanted a new folder, or --force", "export", plan_file, "-o", "run")
     out = prints("export", plan_file, "-o", "run", "--force")
     assert "8 workers on 8 hosts; instructions are in run/README.md" in out

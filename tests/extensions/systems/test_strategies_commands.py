@@ -66,7 +66,7 @@ def test_ctrl_c_keeps_those_so_far(monkeypatch):
     ran = invoked("strategies", *SMALL)
     assert ran.exit_code == 130
     assert re.search(r"1 of \d+ systems so far, .+ is fastest", ran.stdout)
-    assert f"stopped; 1 of {len(lab.systems.strategies)} systems are told" in ran.stderr
+    assert f"stopped; 1 of {len(lab.systems.strategies)} systems are shown" in ran.stderr
 
 
 def test_tab_completes_systems_and_assumptions():
