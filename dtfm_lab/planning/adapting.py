@@ -1,9 +1,11 @@
-"""An old plan on another network, or for another job, its devices found by name: adapted, as what a search begins with,
-or, of plans that cost the same by symmetry, the one that moves fewest devices.
+"""Move a plan to another network or job, matching devices by name.
 
-``nearest``: a search does not know which of sixteen equal GPUs of a city stood where before: it may hand back the old
-plan with all of them exchanged. Devices with the same attributes and the same links to all others can change places
-without changing any cost, so each class of them is laid over its old places by an assignment.
+``adapt_plan`` returns the adapted plan, ``starting_plans`` the plans that a search begins with. ``nearest`` picks, from
+plans that cost the same by symmetry, the one that moves the fewest devices.
+
+A search does not know which of sixteen equal GPUs of a city was where before, so it may return the old plan with all of
+them exchanged. Devices with the same attributes and links can change places without changing any cost. An assignment
+therefore puts each class of such devices back into its old places.
 """
 
 from collections.abc import Collection
