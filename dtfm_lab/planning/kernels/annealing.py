@@ -1,6 +1,6 @@
 """Simulated annealing on groups in stage order. Every hop costs its bottleneck matching. Compiled.
 
-A move swaps two devices of different groups (one may be idle), or reverses a run of stages. The acceptance threshold is
+A move swaps two devices of different groups (or a placed one with an idle one), or reverses a run of stages. The acceptance threshold is
 drawn before the move. The O(D) change of the groups alone can then reject a move, and a matching ends as soon as it
 exceeds what is left.
 

@@ -316,7 +316,7 @@ def exchange_costs(grid: IntArray, group_pair_s: FloatArray, hop_pair_s: FloatAr
 
 @compiled
 def slowest_member_s(pair_s: FloatArray, group: IntArray) -> float:
-    """Return the seconds in which a group synchronises, which are those of its slowest member: equation 2."""
+    """Return the seconds in which a group synchronises. Its slowest member sets them: equation 2."""
     slowest_s = 0.0
     for a in group:
         own_s = 0.0
