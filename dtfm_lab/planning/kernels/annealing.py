@@ -1,8 +1,8 @@
 """Simulated annealing on groups in stage order. Every hop costs its bottleneck matching. Compiled.
 
-A move swaps two devices of different groups (or a placed one with an idle one), or reverses a run of stages. The acceptance threshold is
-drawn before the move. The O(D) change of the groups alone can then reject a move, and a matching ends as soon as it
-exceeds what is left.
+A move swaps two devices of different groups (or a placed one with an idle one), or reverses a run of stages. The
+acceptance threshold is drawn before the move. The O(D) change of the groups alone can then reject a move, and a
+matching ends as soon as it exceeds what is left.
 
 Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1983). Moves on a grid, whose columns are
 the pipelines, take a fifteenth of the time. In equal time they find nothing better, because the best pairing of a new
