@@ -379,9 +379,7 @@ def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
         reached = kernel.most * rows / (rows + kernel.half_length)
         return UNMASKED * whole * KERNEL_HEAD / depth / reached
     there, back, weights = (rows, columns, depth), (rows, depth, columns), (depth, columns, rows)
-    passes = (
-        (there, back) if frozen and times == 1.0 else (there, back, weights)
-    )  # products of attention have several heads and no weights
+    passes = (there, back) if frozen and times == 1.0 else (there, back, weights)  # attention has heads, no weights
     return sum(_flop_in_waves(*sizes, times, known) for sizes in passes) / (1.0 if aligned else UNALIGNED)
 
 

@@ -483,7 +483,7 @@ def pass_times(
         messages = None if rings is None else layer_messages(job, layers, rings, position)
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
-        """Devices that are alike take equal times."""
+        """Identical devices take equal times."""
         for replica in range(n_replicas or job.n_replicas):
             at = int(plan.placement.devices[position, replica])
             device, speed = plan.topology.devices[at], speeds[at]

@@ -154,7 +154,7 @@ class SearchRequest:
     """Search only near these plans, for the shortest searches for seconds or dollars by ``evolutionary``. A search
     for the communication cost without a start begins with the first of them that has the job's shape."""
     queueing: str = "pairs"
-    """Which messages wait for each other in the simulated iteration: those of one pair (``pairs``) or of one NIC
+    """Which messages wait for each other in the simulated iteration: messages of one pair (``pairs``) or of one NIC
     (``nics``)."""
     efficiency: GivenEfficiency = None
     """Share of their peak that devices reach, as in ``simulate``."""
@@ -233,7 +233,7 @@ def default_objective(job: Job) -> str:
     """Return the default objective: ``iteration`` for a job with a model, else ``communication``.
 
     Also ``communication`` if message sizes are given, and for the paper's preset in every shape, even if its message
-    sizes are no longer those of the public code.
+    sizes no longer match the public code.
     """
     given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None or job.name == PAPERS_JOB
     return "communication" if job.model is None or given else "iteration"
