@@ -20,7 +20,7 @@ MOST_STEADY_HOSTS = 8
 """Number of hosts up to which measured networks of data centres were steady. From 16 hosts on, the 5th and the 95th
 percentile of an all-reduce were a factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025)."""
 MOST_TENSOR = 8
-"""Maximum number of GPUs that share a layer in the tested rows, except for those of one source."""
+"""Maximum number of GPUs that share a layer in the tested rows; one source has more."""
 PARAMETERS = 1e9, 1.1e12
 """Minimum and maximum number of parameters of the models that were tested."""
 

@@ -45,7 +45,7 @@ from dtfm_lab.domain.network import Device, MeasuredBlock, MeasuredGpu, as_numbe
 from dtfm_lab.domain.network.device import OTHER_NAMES, spelling_of
 
 EFFICIENCY = 0.4
-"""Share of the peak assumed for a device of which only the peak is known. It lies between what models up to a billion
+"""Share of the peak assumed for a device if only its peak is known. It lies between what models up to a billion
 parameters and GPUs without fast memory reach, and the 44 to 52 % of Megatron-LM on A100s (Narayanan et al. 2021, table
 1)."""
 GUESS_SPREAD = 0.3
@@ -56,9 +56,11 @@ reads the gradient of its output and what it kept, and writes a gradient: three 
 TILE = 256, 128
 """Rows and columns of the largest tile of NVIDIA's libraries (its "Matrix Multiplication Background User's Guide")."""
 HALVES = "fp16", "bf16"
-ALIGNED_SIDE, ALIGNED_HEAD = 64, 8
-"""A side of a block's weights, and the width of a head, must be a multiple of these for the fast kernels: 128 and 16
-bytes in half precision (NVIDIA's "Matrix Multiplication Background User's Guide", on A100s)."""
+ALIGNED_SIDE = 64
+"""A side of a block's weights must be a multiple of this for the fast kernels: 128 bytes in half precision (NVIDIA's
+"Matrix Multiplication Background User's Guide", on A100s)."""
+ALIGNED_HEAD = 8
+"""The width of a head must be a multiple of this for the fast kernels: 16 bytes (same source)."""
 UNALIGNED = 0.7
 """Speed of the kernels for other sides, as a share of the fast ones. Fitted to BigScience's rows of width 14,400, whose
 eighth is not a multiple of 64, compared with those of 13,824 and 14,336 on the same A100s. The head has no such sides,
@@ -244,7 +246,7 @@ def _measured_share(job: Job, device: Device, modelled: Efficiency) -> tuple[flo
 
 
 def _between(at: Sequence[float], values: Sequence[float], where: float) -> float:
-    """Return the value on the line through the two nearest points; outside, that of the first or last point."""
+    """Return the value on the line through the two nearest points; the end point's value outside."""
     if where <= at[0] or len(at) == 1:
         return values[0]
     for i in range(1, len(at)):
@@ -379,12 +381,13 @@ def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
         reached = kernel.most * rows / (rows + kernel.half_length)
         return UNMASKED * whole * KERNEL_HEAD / depth / reached
     there, back, weights = (rows, columns, depth), (rows, depth, columns), (depth, columns, rows)
-    passes = (there, back) if frozen and times == 1.0 else (there, back, weights)  # attention has heads, no weights
+    passes = (there, back) if frozen and times == 1.0 else (there, back, weights)  # attention has no weights
     return sum(_flop_in_waves(*sizes, times, known) for sizes in passes) / (1.0 if aligned else UNALIGNED)
 
 
 def _flop_in_waves(rows: float, columns: float, depth: float, times: float, known: Products) -> float:
     tiles = math.ceil(times * math.ceil(rows / TILE[0]) * math.ceil(columns / TILE[1]))
+    # the last wave takes as long as a full one
     waves = math.ceil(tiles / known.multiprocessors)
     reached = known.most * depth / (depth + known.half_depth)
     return 2 * waves * known.multiprocessors * TILE[0] * TILE[1] * depth / reached

@@ -153,7 +153,7 @@ class HeldOfParameter(NamedTuple):
     """Further copies if the parameter belongs to an expert."""
 
     def elements(self, n_elements: IntArray, n_experts: IntArray) -> IntArray:
-        """Return the numbers that a device holds for a stage's parameters, ``n_experts`` of which belong to experts."""
+        """Return the numbers that a device holds for a stage's parameters; ``n_experts`` belong to experts."""
         copied = self.copies * (n_elements - n_experts) + self.expert_copies * n_experts
         return np.asarray(-(-n_elements // self.parts) + copied)
 
@@ -178,7 +178,7 @@ def static_bytes(job: Job, n_replicas: int) -> float:
     """Return the bytes per trained parameter that a device holds all the time: the parameter, its gradient and its
     optimizer state.
 
-    ``beside_static_bytes`` adds the rest of a layer, ``gathered_of`` that of a stage.
+    ``beside_static_bytes`` adds the rest of a layer, ``gathered_of`` the rest of a stage.
     """
     held = held_of_parameter(job, n_replicas)
     return sum(one.each_bytes / one.parts for one in held) + float(sum(one.copies * one.each_bytes for one in held))
@@ -260,6 +260,7 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
         kept = each * np.array([sum(kept_elements(job, x) for x in layers) for layers in stages], dtype=np.int64)
         again = each * np.array([_most_at_once(job, layers) for layers in stages], dtype=np.int64)
         return ActivationMemory(kept, whole - kept if splits else again)
+    # a checkpointed stage keeps its input, which is the output of the stage before
     first = stages[0][0]
     begins = [first.held_elements if first.kind is LayerKind.EMBEDDING else job.modelled().boundary_elements]
     begins += [layers[-1].output_elements for layers in stages[:-1]]

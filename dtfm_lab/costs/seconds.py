@@ -139,6 +139,7 @@ class GroupRings:
         place = {}
         for device in groups.ravel().tolist():
             of = topology.devices[device]
+            # a device without a host gets a host of one, with a name that no host has
             host = of.host or f" {device}"
             place[device] = (topology.regions.index(of.region), host)
         self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
@@ -481,6 +482,7 @@ def pass_times(
         position = stage % job.n_stages
         coding_s = 0.0 if job.n_stages == 1 else coded_s * (elements[stage] + elements[stage + 1])
         messages = None if rings is None else layer_messages(job, layers, rings, position)
+        # the first stage receives no activations, the last one no gradients
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
         """Identical devices take equal times."""

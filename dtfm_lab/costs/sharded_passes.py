@@ -68,7 +68,7 @@ class LayerMessages(NamedTuple):
 
 
 def sharded_passes(alone: PassSeconds, messages: LayerMessages, *, prefetch: bool = True) -> PassSeconds:
-    """Return the passes of a stage with their messages, from those of a device with all parameters.
+    """Return the passes of a stage with their messages. ``alone`` has the passes of a device with all parameters.
 
     Without ``prefetch``, no layer computes while another's messages travel.
     """

@@ -106,9 +106,11 @@ def filled(placed: list[list[str | None]], free: list[str], topology: Topology, 
     return [[device for device in group if device is not None] for group in grid]
 
 
-STAGE, REPLICA = 2.0, 1.0
-"""Value of keeping a device's stage, and of keeping its pipeline. The stage counts more: a device that changes stage
-has to load other parameters."""
+STAGE = 2.0
+"""Value of keeping a device's stage. It exceeds ``REPLICA``, because a device that changes stage has to load other
+parameters."""
+REPLICA = 1.0
+"""Value of keeping a device's pipeline."""
 ABSENT = 1e6
 """Cost of a place for an absent device: more than the value of all places kept."""
 
@@ -150,6 +152,7 @@ def nearest_grid(plan: Plan, before: Plan | None, absent: Collection[str] = ()) 
         names = [topology.names[device] for device in np.flatnonzero(of_device == which)]
         slots = sorted((new.get(name) for name in names), key=lambda slot: (slot is None, slot))
         kept = np.array([[_kept(old.get(name), slot, shared) for slot in slots] for name in names])
+        # an absent device only gets a slot that no other device can take
         kept -= ABSENT * np.outer([name in absent for name in names], [slot is not None for slot in slots])
         steps = np.arange(len(names))
         kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # in all less than any place kept
@@ -221,6 +224,7 @@ def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]],
     """Return the plan with only these pipelines, their holes filled. They share all micro-batches among them."""
     kept: list[list[str | None]] = []
     for group in grid:
+        # devices of the same stage in pipelines that are given up fill its holes first
         left_over = [name for r, name in enumerate(group) if name is not None and r not in pipelines]
         row = [group[r] for r in pipelines]
         kept.append([left_over.pop() if name is None and left_over else name for name in row])

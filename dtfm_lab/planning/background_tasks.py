@@ -100,7 +100,7 @@ class BackgroundTasks:
 Flag: TypeAlias = NDArray[np.uint8]
 """(1,) flag; non-zero tells the loop that reads it to end and return what it has found so far."""
 
-_heard: ContextVar[Flag] = ContextVar("_heard", default=np.zeros(1, np.uint8))  # noqa: B039, the default is never written
+_heard: ContextVar[Flag] = ContextVar("_heard", default=np.zeros(1, np.uint8))  # noqa: B039, it is never written
 
 
 class Cancellation:

@@ -63,6 +63,7 @@ def bottleneck_matching(cost: FloatArray) -> tuple[float, IntArray]:
     """
     floor = max(cost.min(axis=1).max(), cost.min(axis=0).max())
     if not _matchable(cost, floor):
+        # the answer is one of the costs above the floor
         thresholds = np.unique(cost[cost > floor])
         low, high = 0, len(thresholds) - 1
         while low < high:
@@ -297,6 +298,7 @@ class _Partners:
             return self._free_s
         if labels is not self._labels:
             self._rank_by_cluster(labels)
+        # pipelines of a segment of this length that fit into the device's cluster
         share = self._sizes // length
         allowed = self._rank < share[self._nearest]
         count = allowed.cumsum(axis=1)
@@ -342,6 +344,7 @@ def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]
     for height in heights:
         below, labels = tree[tree[:, 2] < height], np.arange(n)
         if len(below):
+            # halfway between two heights, so that rounding cannot move a merge across the cut
             cut = 0.5 * (height + below[-1, 2])
             labels = scipy.cluster.hierarchy.fcluster(tree, cut, "distance").astype(np.int64)
         yield float(height), labels

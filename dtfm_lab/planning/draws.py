@@ -1,9 +1,9 @@
 """Iteration times of plans if links and devices differ from what the network says: all plans on the same random draws.
 
-In a draw, each device's speed is multiplied by a random factor. So are the bandwidth and the latency of the links
-between two regions or within one. Devices without a region have separate factors. A factor is exp(spread x a normal
-number): its median is 1, and the spread is one standard deviation of its logarithm, as for ``Topology.link_spread``. A
-plan keeps its devices, cut, shares and order of passes.
+In a draw, each device's speed is multiplied by a random factor. All links between two regions, or within one, share a
+factor for bandwidth and one for latency. A device without a region counts as a region. A factor is exp(spread x a
+normal number): its median is 1, and the spread is one standard deviation of its logarithm, as for
+``Topology.link_spread``. A plan keeps its devices, cut, shares and order of passes.
 
 All plans get the same draws (common random numbers). Their differences then need far fewer draws than their own spreads
 would: how often two plans change order, and by how much one is slower on average.
@@ -223,6 +223,7 @@ def _factors(network: Topology, spreads: Mapping[str, float], n: int, seed: int)
     regions: dict[str, int] = {}
     of = np.array([regions.setdefault(d.region or d.name, len(regions)) for d in network.devices])
     low, high = np.minimum.outer(of, of), np.maximum.outer(of, of)
+    # number of each unordered pair of regions
     pair: IntArray = high * (high + 1) // 2 + low
     n_pairs = len(regions) * (len(regions) + 1) // 2
     for number in range(n):

@@ -234,8 +234,10 @@ def _sent(
         who = np.flatnonzero(holders[row])
         leaving, coming = links.queues(who, np.full_like(who, to))
         latency_s, takes_s = links.latency_s[who, to], moving_s[row, who]
+        # the receiving queue is needed from the first byte's arrival on, a latency after the start
         begin_s = np.maximum(free_s[leaving], np.where(coming >= 0, free_s[coming] - latency_s, 0.0))
         there_s = begin_s + takes_s + latency_s
+        # of equally fast holders, the one that has sent least sends this piece
         best = int(np.where(there_s <= there_s.min() * (1 + SAME), sent[who], np.inf).argmin())
         sender[row], start_s[row], end_s[row] = who[best], begin_s[best], there_s[best]
         sent[who[best]] += n_bytes[row]

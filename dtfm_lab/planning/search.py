@@ -125,7 +125,7 @@ PAPERS_JOB = "dtfm-gpt3-xl"
 
 
 DEFAULT_SECONDS = 2.0
-"""Seconds of a search without a limit of steps or seconds: short enough to wait for."""
+"""Seconds of a search without a limit of steps or seconds."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -263,6 +263,7 @@ def steps_within(
 
     for each in found:
         step = step_of(each, generation, spent_s)
+        # time that the caller spends between two steps does not count
         yielded = time.perf_counter()
         yield step
         paused_s += time.perf_counter() - yielded
@@ -344,6 +345,7 @@ def _communication_steps(request: SearchRequest, job: Job, start: IntArray | Non
     """
     topology, run = request.topology, planners[request.planner]
     pair = pair_costs(topology, job)
+    # equal networks give equal plans, however their devices are numbered
     order = canonical_order(pair)
     square = np.ix_(order, order)
     problem = Problem(

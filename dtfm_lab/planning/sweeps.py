@@ -249,7 +249,7 @@ def _planning_tasks(
 
 
 Found = tuple[SimulatedOutcome, Planned | None] | str
-"""The outcome of a point, and its plan if one was made; or the reason in one line why there is none."""
+"""The outcome of a point, and its plan if one was made; or, in one line, the reason why it has no outcome."""
 
 
 def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Found:
@@ -299,7 +299,7 @@ def _seeds(listed: Mapping[str, list[Any]], repeats: int | None) -> list[int]:
 
 
 def _values(name: str, given: Any) -> list[Any]:
-    """Return the values of a setting as plain Python values, checked. Raises PlanError if there are none."""
+    """Return the values of a setting as plain Python values, checked. Raises PlanError if it has no values."""
     given = given.tolist() if isinstance(given, np.ndarray) else given
     is_shape = name == "shape" and isinstance(given, tuple) and all(isinstance(n, int | np.integer) for n in given)
     one = is_shape or isinstance(given, str | bytes | Schedule | Topology) or not isinstance(given, Iterable)

@@ -162,7 +162,7 @@ class PlacedTasks:
     ) -> TaskTimes:
         """Return the times of tasks with these durations.
 
-        If the rounds of a ring are taken together, a duration is that of one message, or of all sums.
+        If the rounds of a ring are taken together, a duration covers one message, or all sums.
         """
         graph, n = self.graph, len(self.graph)
         start_s, end_s = np.empty(n), np.empty(n)
@@ -308,6 +308,7 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
     in_rings = np.concatenate([ring.nodes for ring in graph.rings])
     sends = np.zeros(n, dtype=bool)
     sends[np.concatenate([ring.send.ravel() for ring in graph.rings])] = True
+    # a ring's first sends wait for a node that cannot run
     if not is_done[source[sends[target]]].all():
         return n_done
     ready_s, made_by = _latest(n, source, target, sends[target], times.end_s)
@@ -318,6 +319,7 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
     order[n_done : n_done + len(in_rings)] = in_rings
     is_done[in_rings] = True
     n_done += len(in_rings)
+    # what waited for the rings runs now, in a second event loop
     left = np.flatnonzero(~is_done)
     if not len(left):
         return n_done

@@ -89,6 +89,7 @@ class Levels:
         """Return (devices,) activations and messages when their sum is largest, over all iterations."""
         device, total = self.device % n_devices, self.activations_bytes + self.messages_bytes
         fullest = np.lexsort((total, device))
+        # the last row of each device in this order has its largest total
         last = fullest[np.flatnonzero(np.diff(device[fullest], append=n_devices))]
         peaks = np.zeros((2, n_devices), dtype=np.int64)
         peaks[:, device[last]] = self.activations_bytes[last], self.messages_bytes[last]

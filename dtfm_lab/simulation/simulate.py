@@ -129,7 +129,7 @@ class SimulatedIterations(NamedTuple):
     ran: RunContext | None
     efficiency: GivenEfficiency
     profile: tuple[ComputeTime, ...]
-    """Seconds of computations: those given, else those of the last iteration."""
+    """Seconds of computations: the given ones, else from the last iteration."""
     profiled: bool
     """True if a profile was given."""
     times: list[TaskTimes]
@@ -361,6 +361,7 @@ def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> i
     for stage in range(n_stages if n_stages > 1 else 0):
         for other in {(stage + 1) % n_stages, (stage - 1) % n_stages}:
             columns += _speeds_of_links(links, grid[stage], grid[other])
+    # in a ring, a replica only sends to the next one
     peers = (1,) if job.synchronisation == "ring" else range(1, n_replicas)
     for row in grid:
         for away in peers:

@@ -34,7 +34,7 @@ _LINKS = (
     Option(name="latency", help="Factor on the latency of all links.", type=float, least=0),
 )
 OF_THE_SIMULATION, OF_THE_JOB, OF_THE_LINKS = (tuple(o.name for o in each) for each in (_SIMULATION, _JOB, _LINKS))
-"""Names of what varies. Those of the job are its fields that keep a plan's placement."""
+"""Names of what varies. ``OF_THE_JOB`` are a job's fields that keep a plan's placement."""
 VARIED = {option.name: option for option in (*_SIMULATION, *_JOB, *_LINKS)}
 """What may vary on a plan. A new field of a job is included automatically."""
 

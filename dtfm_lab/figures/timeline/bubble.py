@@ -25,7 +25,7 @@ CAUSES = {
 
 @figure_of(Trace)
 def bubble(trace: Trace) -> go.Figure:
-    """One bar for each device, first stage on top: seconds of an iteration busy, and idle by cause.
+    """One bar per device, first stage on top: seconds of an iteration busy, and idle by cause.
 
     All bars are as long as the iteration. Raises TraceError for a trace without its column ``after``.
     """

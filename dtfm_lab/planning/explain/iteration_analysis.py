@@ -24,8 +24,7 @@ CLASSES = {"compute": "device", "synchronisation": "synchronisation"} | dict.fro
 )
 """The class that each cause of a part of the critical path belongs to: devices, links or synchronisation."""
 GAIN = 1e-3
-"""Memory counts as limiting only if more of it would save at least this share of the iteration. Chosen by hand: a
-smaller gain is not worth a sentence."""
+"""Memory counts as limiting only if more of it would save at least this share of the iteration."""
 
 
 class Part(NamedTuple):

@@ -28,9 +28,9 @@ WAITS = {
 }
 """What an idle device waits for, by column of the table of devices."""
 WORTH_NAMING = 0.05
-"""A second device is named from this share of the iteration on: a twentieth is worth looking at."""
+"""A second device is named from this share of the iteration on."""
 NEGLIGIBLE = 5e-4
-"""Below this share of an iteration, a part is not mentioned: it would be printed as 0 %."""
+"""Below this share of an iteration, a part is not mentioned."""
 
 
 def of_iteration(analysis: IterationAnalysis) -> str:

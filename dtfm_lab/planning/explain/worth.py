@@ -3,7 +3,7 @@
 A used device is removed from the network, and the job is planned again on the rest. An idle device is put to work in
 another device's place, with as much work as helps. Either way::
 
-  worth = cost without the device - cost with it in use
+    worth = cost without the device - cost with it in use
 
 The cost is the seconds of an iteration. For a job with given message sizes, which has no iteration to simulate and
 keeps its shape, it is the seconds of the communication cost.
@@ -273,6 +273,7 @@ def with_device(plan: Plan, device: int) -> Plan | None:
     if best is None:
         return None
     (replica,) = np.argwhere(best.placement.devices == device)[:, 1]
+    # a slow device delays its pipeline, so it gets fewer micro-batches as long as that helps
     for _ in range(HALVINGS):
         count = best.job.microbatch_counts[int(replica)]
         if best.job.n_replicas == 1 or count == 1:
@@ -304,6 +305,7 @@ def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
         other[stage, replica] = device
         slower = min(1.0, float(speed[device] / speed[grid[stage, replica]]))
         yield placed(plan, other, _with_share(job, replica, slower))
+    # with one stage, a device can be a pipeline alone
     if job.n_stages == 1 and job.n_replicas < sum(job.microbatch_counts):
         more = job.with_fields(n_replicas=job.n_replicas + 1)
         count = round(sum(job.microbatch_counts) * float(speed[device] / speed[[*grid[0], device]].sum()))

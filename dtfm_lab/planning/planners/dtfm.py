@@ -117,6 +117,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     parents: tuple[int, ...] = ()
     evaluations, operator, survived = POPULATION, "chance", True
     while True:
+        # median and diversity only change with the population
         if survived:
             median_s, unlike = float(np.median(cost_s)), diversity(population, int(cost_s.argmin()), s, d)
         yield Generation(best, best_s, evaluations, median_s, unlike, operator, parents, held=held)

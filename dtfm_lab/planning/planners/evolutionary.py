@@ -23,20 +23,29 @@ from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.planners.shown_population import PopulationMember, ShownPopulation
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners, wait_for_kernels
 
-N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 2
-"""Size of the initial population by origin: the cheapest from clusters, those with flipped branches, and random
-ones."""
-P_NEW, P_RECOMBINED = 0.15, 0.2
-"""Probability that an offspring is new, and that it has two parents. All others are copies of one parent, annealed
-again."""
+N_CLUSTERED = 4
+"""Number of initial placements made from clusters: the cheapest ones."""
+N_FLIPPED = 4
+"""Number of initial placements made from clusters with flipped branches."""
+N_RANDOM = 2
+"""Number of initial random placements."""
+P_NEW = 0.15
+"""Probability that an offspring is new, without parents."""
+P_RECOMBINED = 0.2
+"""Probability that an offspring has two parents. All others are copies of one parent, annealed again."""
 ANNEALING_US = 600.0
 """Nominal microseconds per device of the first annealing with up to 8 replicas. It grows in proportion with more
 replicas."""
 GROWTH = 1 / 3
 """Each offspring's annealing is longer than the one before by this share of the first annealing."""
-RANDOM_HOT, CLUSTERED_HOT, PARENT_HOT, RECOMBINED_HOT = 0.1, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
-"""First temperatures by the offspring's origin, as shares of the best cost at 8 stages. A pair is a range to draw
-from."""
+RANDOM_HOT = 0.1
+"""First temperature of a random placement, as a share of the best cost at 8 stages."""
+CLUSTERED_HOT = (0.003, 0.01)
+"""The same for a placement made from clusters: a range to draw from."""
+PARENT_HOT = (0.001, 0.012)
+"""The same for a copy of a parent."""
+RECOMBINED_HOT = (0.0008, 0.006)
+"""The same for an offspring of two parents."""
 DONOR_SHARE = (0.1, 0.5)
 """Minimum and maximum share of the devices that a recombination takes from the donor."""
 COLD = 1e-4

@@ -77,11 +77,10 @@ def event_loop(
     while len(ready) > 0:
         at_s, i = heapq.heappop(ready)
         t, q = turn[i], queue[i]
+        # messages that take turns wait until the previous one of their pair has arrived
         if t >= 0 and last_sent[t] >= 0 and ahead[i] < 0:
             j = last_sent[t]
-            if (
-                behind[j] >= 0 or missing[partner[j]] != STARTED
-            ):  # others wait, or it has not arrived
+            if behind[j] >= 0 or missing[partner[j]] != STARTED:  # others wait already, or it has not arrived
                 while behind[j] >= 0:
                     j = behind[j]
                 behind[j] = i

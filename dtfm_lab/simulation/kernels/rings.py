@@ -1,8 +1,8 @@
 """The rounds of a ring without an action for each: when replicas that become ready one by one have all been averaged.
 
-A device sends its messages in the order in which they become ready, and all its messages come from the one device
-before it. They therefore leave in the order in which they arrive, merged with the first messages of its own buckets.
-One list of arrivals passes from device to device round the ring, and no search is needed.
+A device sends its messages in the order in which they become ready, and all that it receives comes from the one device
+before it. They therefore leave in the order in which they arrive, merged with the first messages for the device's
+buckets. One list of arrivals passes from device to device round the ring, and no search is needed.
 """
 
 import heapq

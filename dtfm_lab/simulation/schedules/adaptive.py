@@ -199,6 +199,7 @@ def choose_warmups(
     if (plain <= deepest).all() and makespan_s(plain) <= limit_s:
         return tuple(plain.tolist())
     chosen = makespan_s.fewest(limit_s)
+    # fewer forwards on one device can make forwards of others superfluous
     while (fewer := _shrunk(chosen, makespan_s, limit_s)).sum() < chosen.sum():
         chosen = fewer
         if len(makespan_s) > MOST_SIMULATIONS:
