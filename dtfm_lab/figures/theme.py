@@ -39,6 +39,7 @@ AXIS_AND_LEGEND_PX = 104
 """Room below a figure with an axis title and a legend of some lines, in pixels."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MOST_TICKS = 9
+"""Maximum number of ticks on a logarithmic axis."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 

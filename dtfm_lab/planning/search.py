@@ -306,6 +306,7 @@ def require_prices(topology: Topology) -> None:
 
 
 SHAPES_NAMED = 8
+"""Maximum number of shapes that the error about too few devices names."""
 
 
 class CommunicationCost:

@@ -34,6 +34,7 @@ from dtfm_lab.planning.teaching_operators import (
 )
 
 POPULATION = 20
+"""Number of placements: few enough to be shown all at once."""
 TRIES = 8
 """Number of children tried for each offspring. The best is kept."""
 DEVICES_AN_OFFSPRING = 5
@@ -46,6 +47,7 @@ FEW_DEVICES = 16
 """Up to this number of devices, a twin has every device in the same stage. On larger networks, a twin is a placement
 that ranks equal. Otherwise copies with identical devices exchanged would soon fill the population."""
 MOST_GENERATIONS = 600
+"""Default maximum number of generations."""
 SEED = 4
 """Seed of the lab's first teaching search. With it, the random placements do not already contain the best one of eight
 laptops."""

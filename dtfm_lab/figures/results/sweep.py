@@ -20,6 +20,7 @@ from dtfm_lab.simulation.variations import OUTCOMES
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 NO_FILL = "rgba(128, 128, 128, 0.12)"
 MOST_TICKS = 12
+"""Up to this number of values, each value of the setting has a tick."""
 LOG_FROM = 8.0
 """From this ratio of the largest to the smallest value on, the axis is logarithmic."""
 
@@ -166,6 +167,7 @@ def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> list
 
 
 MOST_VARIED = 2
+"""Maximum number of varied settings in a figure: one along the axis, one by colour."""
 
 
 class Result(NamedTuple):

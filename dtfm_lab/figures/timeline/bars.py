@@ -21,6 +21,7 @@ LANE_PX = {Lane.COMPUTE: 24, Lane.SEND: 18, Lane.RECEIVE: 18}
 CROWDED_PX = 11
 """Height of a row in pixels if there are many devices."""
 MANY_DEVICES = 24
+"""With more devices, rows are narrow."""
 BETWEEN_DEVICES_PX = 4
 BETWEEN_STAGES_PX = 12
 STAGES_NAMED = 3

@@ -12,6 +12,7 @@ from dtfm_lab.figures.theme import edged, figure_of, literal, percent, time_unit
 ROW_PX = 24
 CROWDED_PX = 11
 MANY_DEVICES = 24
+"""With more devices, rows are narrow and bars have no percentages."""
 CAUSES = {
     "busy": "computing",
     "dependency": "waiting for computations elsewhere",

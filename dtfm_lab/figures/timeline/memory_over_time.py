@@ -17,6 +17,7 @@ from dtfm_lab.figures.theme import curve, figure_of, literal, time_unit, titled,
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
+"""Maximum number of panels by default."""
 PANEL_PX = 132
 HEADING_PX = 40
 MOST_POINTS = 160

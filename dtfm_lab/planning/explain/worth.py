@@ -66,7 +66,8 @@ class Worth:
 
     @property
     def verdict(self) -> str:
-        """Whether the device helps the plan's objective, such as dollars per billion tokens."""
+        """One of "needed", "cannot serve", "makes no difference", "helps" and "harms", judged by the plan's
+        objective."""
         if self.without is None:
             return "needed"
         if self.serving is None:

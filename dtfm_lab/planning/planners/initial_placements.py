@@ -25,6 +25,7 @@ ALL_COMPOSITIONS_UP_TO = 10
 """Maximum number of stages that are cut into runs in every way. With more, ``SAMPLED_COMPOSITIONS`` random ways are
 used."""
 SAMPLED_COMPOSITIONS = 500
+"""Number of random ways to cut more stages than that into runs."""
 BATCH_ENTRIES = 4_000_000
 """Maximum number of array entries of a batch of placements that are priced at once. It limits memory."""
 FLIPPED_ENTRIES = 4_000_000
