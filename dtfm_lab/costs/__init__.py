@@ -1,6 +1,8 @@
-"""What an iteration costs, said once: seconds of passes, messages and averages, and bytes that are held.
+"""What an iteration costs: seconds of passes, messages and averaging, and bytes in memory.
 
-The engine, the search, its bounds, the memory report and the modelled systems all read these.
-``efficiency`` says which share of its peak a device reaches. ``seconds`` says what averaging, a collective and a layer
-take. ``memory`` says what a device holds all the time and for a micro-batch.
+The engine, the search, its bounds, the memory report and the modelled systems all use these functions, so each cost has
+one definition.
+
+``efficiency`` returns the share of its peak that a device reaches. ``seconds`` returns the time of averaging, of a
+collective and of a layer. ``memory`` returns what a device holds all the time and for a micro-batch.
 """

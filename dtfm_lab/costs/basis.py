@@ -1,8 +1,8 @@
-"""How much a number is worth: whether it was measured, calibrated, modelled inside what was tested, or guessed.
+"""How far to trust a prediction: whether it was measured, calibrated, modelled within the tested range, or guessed.
 
-A prediction is *calibrated* where it rests on a measurement of yours: timed blocks (``dtfm-lab calibrate``), measured
-iterations, or a run's profile. It is *modelled* where its constants were tested on rows of other sources that are like
-it. Else it is *guessed*, and why is said.
+A prediction is *calibrated* if it rests on your own measurement: timed blocks (``dtfm-lab calibrate``), measured
+iterations, or a run's profile. It is *modelled* if its constants were tested on similar rows of other sources.
+Otherwise it is *guessed*, and the reason is given.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from dtfm_lab.domain.trace import Basis
 from dtfm_lab.domain.units import counted
 
 MOST_STEADY_HOSTS = 8
-"""Hosts up to which measured networks of data centres were steady. From 16 hosts on the 5th and the 95th percentile of
-an all-reduce were a factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025)."""
+"""Number of hosts up to which measured networks of data centres were steady. From 16 hosts on, the 5th and the 95th
+percentile of an all-reduce were a factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025)."""
 MOST_TENSOR = 8
-"""GPUs that share a layer, in all rows but one source's."""
+"""Maximum number of GPUs that share a layer in the tested rows; one source has more."""
 PARAMETERS = 1e9, 1.1e12
-"""Of the models that were tested."""
+"""Minimum and maximum number of parameters of the models that were tested."""
 
 
 def basis_of(plan: Plan, efficiency: GivenEfficiency = None) -> Basis:
-    """What a prediction of this plan rests on, with an efficiency or that of the plan.
+    """Return what a prediction of this plan rests on, with the given efficiency or else the plan's.
 
     Raises JobError for a job without a model.
     """
@@ -44,12 +44,13 @@ def basis_of(plan: Plan, efficiency: GivenEfficiency = None) -> Basis:
 
 
 def profiled_basis(clock: str) -> Basis:
-    """What a prediction from a profile rests on; ``model`` is the clock of a profile that was given, not measured."""
+    """Return the basis of a prediction from a profile. The clock ``model`` marks a profile that was given, not
+    measured."""
     return Basis("calibrated", "with the run's own profile" if clock != "model" else "with the profile that was given")
 
 
 def _unknown(plan: Plan, kinds: Sequence[Device]) -> Iterable[str]:
-    """The GPUs of which no measurement says what share of their peak they reach with this job."""
+    """Yield reasons for the GPUs without a measurement of the share of their peak that they reach with this job."""
     unknown = [device for device in kinds if efficiency_of(plan.job, device) == GUESS]
     yield from dict.fromkeys(why_not_measured(plan.job, d.measured) for d in unknown if d.measured is not None)
     if names := dict.fromkeys(device.gpu for device in unknown if device.measured is None):
@@ -57,7 +58,7 @@ def _unknown(plan: Plan, kinds: Sequence[Device]) -> Iterable[str]:
 
 
 def _untested_links(plan: Plan) -> Iterable[str]:
-    """What of a plan's messages lies outside of what was tested, whatever its devices reach."""
+    """Yield reasons why a plan's messages lie outside the tested range, whatever its devices reach."""
     devices = [plan.topology.devices[int(i)] for i in plan.placement.devices.flat]
     n_hosts = len({device.host for device in devices if device.host})
     if n_hosts > MOST_STEADY_HOSTS and plan.topology.link_spread == LINK_SPREAD:
@@ -67,11 +68,11 @@ def _untested_links(plan: Plan) -> Iterable[str]:
         )
     most = max(device.gpus for device in devices)
     if most > MOST_TENSOR:
-        yield f"groups of {most} GPUs share a layer; tested were up to {MOST_TENSOR}"
+        yield f"groups of {most} GPUs share a layer; up to {MOST_TENSOR} were tested"
 
 
 def _untested(plan: Plan) -> Iterable[str]:
-    """What of a plan's model lies outside of what was tested."""
+    """Yield reasons why a plan's model lies outside the tested range."""
     n_parameters, (least, largest) = plan.job.modelled().parameters, PARAMETERS
     if not least <= n_parameters <= largest:
-        yield f"the model has {n_parameters / 1e9:.3g} billion parameters; tested were 1 to 1,100"
+        yield f"the model has {n_parameters / 1e9:.3g} billion parameters; 1 to 1,100 were tested"

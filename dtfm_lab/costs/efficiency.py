@@ -1,22 +1,24 @@
-"""The share of its peak that a GPU reaches over a forward and a backward, and how sure that is.
+"""The share of its peak that a GPU reaches over a forward and a backward, and how certain that is.
 
-A library cuts a matrix product of m x n sums over k into tiles of 256 x 128 numbers, and as many tiles as the GPU has
-multiprocessors are computed at a time, in waves: the last wave takes as long as a whole one. A tile reaches the share
-``most`` of the peak where k is large, and k / (k + k0) of it otherwise. A forward multiplies a token's numbers by the
-weights, a backward twice: for the gradient of the inputs, whose n and k change places, and for that of the weights,
-which sums over tokens. Where a job counts memory traffic beside (``Job.memory_traffic``) that is all; else operators
-that only move memory take the seconds that they would count there, and are part of the share. The optimiser's step is
-in neither.
+**Matrix products.** A library cuts a product of m x n sums over k into tiles of 256 x 128 numbers. The GPU computes as
+many tiles at a time as it has multiprocessors, in waves: the last wave takes as long as a full one. A tile reaches the
+share ``most`` of the peak if k is large, and k / (k + k0) of that otherwise. A forward multiplies a token's numbers by
+the weights. A backward multiplies twice: for the gradient of the inputs, where n and k change places, and for the
+gradient of the weights, which sums over tokens.
 
-A fused attention skips the blocks of the causal square that are masked, half of it, and computes the scores again in
-its backward: two products of half a square forward and five backward (Dao 2023, "FlashAttention-2", sections 3.1 and
-4.1), where a model's FLOP count six of the whole. It runs at a speed of its own, published by GPU (``FusedAttention``).
-Where none is in the table it counts as a product of the largest k, whole, as it leaves out about as much work as it
-loses in speed. That holds on A100s, and on Hopper about for FlashAttention-2, which torch takes there; cuDNN and
-FlashAttention-3 take half of that there (Shah et al. 2024, "FlashAttention-3", figures 5 and 6). An unfused attention
-is products of a token's numbers per head, each head a grid of tiles, none of which is skipped.
+**Memory traffic.** If a job counts it separately (``Job.memory_traffic``), the share covers only the products.
+Otherwise operators that only move memory take the seconds that they would count there and are part of the share. The
+optimizer step is in neither.
 
-One share is of the whole model: seconds are spread over its layers and passes by their FLOP, attention's included.
+**Attention.** Fused attention skips the masked blocks, half of the causal square, and recomputes the scores in its
+backward. That makes two products of half a square forward and five backward (Dao 2023, "FlashAttention-2", sections 3.1
+and 4.1), where a model's FLOP count six of the whole square. Its speed is published per GPU (``FusedAttention``). For a
+GPU without such an entry, it counts as a product of the largest k over the whole square, because it skips about as much
+work as it loses in speed. That holds on A100s, and roughly on Hopper for FlashAttention-2, which torch uses there.
+cuDNN and FlashAttention-3 take half of that there (Shah et al. 2024, "FlashAttention-3", figures 5 and 6). Unfused
+attention consists of products of a token's numbers per head. Each head is a grid of tiles, and none is skipped.
+
+One share covers the whole model: seconds are spread over its layers and passes by their FLOP, including attention.
 """
 
 from __future__ import annotations
@@ -43,72 +45,77 @@ from dtfm_lab.domain.network import Device, MeasuredBlock, MeasuredGpu, as_numbe
 from dtfm_lab.domain.network.device import OTHER_NAMES, spelling_of
 
 EFFICIENCY = 0.4
-"""Share of the peak of a device of which only the peak is known: between what models of a billion parameters and less
-and GPUs without fast memory reach, and the 44 to 52 % of Megatron-LM on A100s (Narayanan et al. 2021, table 1)."""
+"""Share of the peak assumed for a device if only its peak is known. It lies between what models up to a billion
+parameters and GPUs without fast memory reach, and the 44 to 52 % of Megatron-LM on A100s (Narayanan et al. 2021, table
+1)."""
 GUESS_SPREAD = 0.3
-"""One standard deviation of the logarithm of seconds, where only the peak is known."""
+"""One standard deviation of the logarithm of seconds if only the peak is known."""
 BACKWARD_READS = 1.5
-"""Numbers moved in a backward for one in a forward: an operator that read one and wrote one reads the gradient of what
-it wrote and what it kept, and writes a gradient."""
+"""Numbers moved in a backward for each number moved in a forward. An operator that read one number and wrote one
+reads the gradient of its output and what it kept, and writes a gradient: three instead of two."""
 TILE = 256, 128
 """Rows and columns of the largest tile of NVIDIA's libraries (its "Matrix Multiplication Background User's Guide")."""
 HALVES = "fp16", "bf16"
-ALIGNED_SIDE, ALIGNED_HEAD = 64, 8
-"""Numbers by which a side of a block's weights, and the width of a head, divide for the fast kernels: 128 and 16 bytes
-in half precision (NVIDIA's "Matrix Multiplication Background User's Guide", on A100s)."""
+ALIGNED_SIDE = 64
+"""A side of a block's weights must be a multiple of this for the fast kernels: 128 bytes in half precision (NVIDIA's
+"Matrix Multiplication Background User's Guide", on A100s)."""
+ALIGNED_HEAD = 8
+"""The width of a head must be a multiple of this for the fast kernels: 16 bytes (same source)."""
 UNALIGNED = 0.7
-"""Speed of the kernels for other sides, as a share of the fast ones'. Fitted to BigScience's rows of width 14,400, an
-eighth of which is no multiple of 64, beside those of 13,824 and 14,336, on the same A100s. The head has no such sides:
-frameworks pad the vocabulary."""
+"""Speed of the kernels for other sides, as a share of the fast ones. Fitted to BigScience's rows of width 14,400, whose
+eighth is not a multiple of 64, compared with those of 13,824 and 14,336 on the same A100s. The head has no such sides,
+because frameworks pad the vocabulary."""
 NARROWEST = 2048
-"""Width of the narrowest model whose products count; the narrowest that was measured has 2304. Of narrower ones kernels
-begin as slowly as they compute, and GPUs without a source would look fast beside those with one."""
+"""Width of the narrowest model whose products are counted. The narrowest that was measured has 2304. In narrower
+models, starting kernels takes as long as computing, and GPUs without a source would look faster than those with
+one."""
 
 
 KERNEL_HEAD = 128
-"""Width of the heads whose kernels are in the table. Narrower ones take as long, as a kernel on a B200 waits for the
-exponentials of the scores, not for products (FlashAttention-4 reaches 56 to 65 % of its FLOP/s with heads of 64: pull
-request 2605 of Dao-AILab/flash-attention). Wider ones, latent attention's among them, are not trained on Blackwell by
-the cuDNN that was measured, but by its 9.11 (fused_attn.cpp of NVIDIA/TransformerEngine): they count as without one."""
+"""Maximum width of the heads whose kernels are in the table. Narrower heads take as long, because a kernel on a B200
+waits for the exponentials of the scores, not for products. (FlashAttention-4 reaches 56 to 65 % of its FLOP/s
+with heads of 64: pull request 2605 of Dao-AILab/flash-attention.) Wider heads, such as those of latent attention,
+are not trained on Blackwell by the cuDNN that was measured, but by its 9.11 (fused_attn.cpp of
+NVIDIA/TransformerEngine). They count as having no kernel."""
 UNMASKED = 7 / 12
-"""FLOP of a causal kernel's forward and backward, for one that a model counts: seven products of half a square for six
-of the whole."""
+"""FLOP of a causal kernel's forward and backward for each FLOP that a model counts: seven products of half a square
+instead of six of the whole."""
 
 
 MEASURED_SPREAD = 0.06
-"""Least spread of what follows from timed blocks: of another plan's seconds, calibrated with one measured iteration
-(rows of Megatron-LM on one machine, each predicted from one other)."""
+"""Minimum spread of what follows from timed blocks. It is the spread of another plan's seconds, calibrated with one
+measured iteration (rows of Megatron-LM on one machine, each predicted from one other row)."""
 FAR_WIDTH = 4.0
-"""Times by which a model may be narrower than the narrowest timed block, or wider than the widest."""
+"""A model may be this many times narrower than the narrowest timed block, or wider than the widest."""
 FEW_BLOCKS = 1000
-"""Blocks of the model by which a timed block's share is modelled: beside them, embedding and head vanish."""
+"""Number of blocks of the model that represents a timed block. With this many, embedding and head are negligible."""
 
 
 class Efficiency(NamedTuple):
     """The share of its peak that a device reaches with a job."""
 
     share: float
-    """Of the peak in the job's precision, over a forward and a backward of the whole model."""
+    """Share of the peak in the job's precision, over a forward and a backward of the whole model."""
     spread: float
-    """One standard deviation of the logarithm of the seconds that follow from it."""
+    """One standard deviation of the logarithm of the seconds that follow from the share."""
     source: str
-    """Whose measurements the share comes from."""
+    """The measurements that the share comes from."""
 
 
 GUESS = Efficiency(EFFICIENCY, GUESS_SPREAD, "a guess: only the peak is known")
 
 
 class FusedAttention(NamedTuple):
-    """How fast a kernel of causal attention is on a kind of GPU, in half precision."""
+    """Speed of a causal attention kernel on a kind of GPU, in half precision."""
 
     most: float
-    """Share of the peak over what is not masked, in long sequences; forward and backward together."""
+    """Share of the peak over what is not masked, in long sequences, forward and backward together."""
     half_length: float
-    """Tokens of a sequence at which it reaches half of that."""
+    """Sequence length in tokens at which it reaches half of that."""
 
 
 class Products(NamedTuple):
-    """How fast matrix products in half precision are on a kind of GPU."""
+    """Speed of matrix products in half precision on a kind of GPU."""
 
     multiprocessors: int
     most: float
@@ -116,23 +123,23 @@ class Products(NamedTuple):
     half_depth: float
     """Depth k0 at which they reach half of that."""
     spread: float
-    """Of the errors on rows to which the two constants were not fitted: ``python benchmarks efficiency``."""
+    """Spread of the errors on rows that the two constants were not fitted to: ``python benchmarks efficiency``."""
     source: str
     fused: FusedAttention | None = None
-    """Of heads at most ``KERNEL_HEAD`` wide; None where a fused attention counts as a product of the largest k."""
+    """For heads up to ``KERNEL_HEAD`` wide; None if fused attention counts as a product of the largest k."""
 
 
 class Product(NamedTuple):
-    """A matrix product of one GPU, and how often a forward does it."""
+    """A matrix product on one GPU, and how often a forward computes it."""
 
     rows: float
     columns: float
     depth: float
     times: float = 1.0
     fused: bool = False
-    """Whether it is an attention in one kernel, which writes no product to memory."""
+    """True for attention in one kernel, which writes no product to memory."""
     aligned: bool = True
-    """Whether its sides suit the fast kernels (``ALIGNED_SIDE``, ``ALIGNED_HEAD``)."""
+    """True if its sides suit the fast kernels (``ALIGNED_SIDE``, ``ALIGNED_HEAD``)."""
 
 
 SC21 = "Megatron-LM's 16 rows on A100s (Narayanan et al. 2021, tables 1 and 2)"
@@ -158,14 +165,15 @@ PRODUCTS = {
         148, 0.442, 443.0, 0.12, f"{TORCHTITAN}; the depth from {SC21}; {CUDNN}", FusedAttention(0.542, 2324.0)
     ),
 }
-"""By the GPU's name in the table of hardware. ``python benchmarks efficiency`` fits the constants and tests each on
-rows of other sources; a fused attention's are fitted to published speeds of the kernel alone. Multiprocessors are of
-NVIDIA's data sheets and whitepapers. Other kinds have no source, or, as the V100, sources that contradict each other:
-DT-FM's authors' single pipelines reach 28 to 30 % of its peak, their five networks about 40."""
+"""Constants by the GPU's name in the table of hardware. ``python benchmarks efficiency`` fits them and tests each on
+rows of other sources. Those of fused attention are fitted to published speeds of the kernel alone. Numbers of
+multiprocessors come from NVIDIA's data sheets and whitepapers. Other kinds have no source, or contradicting ones,
+such as the V100: single pipelines of DT-FM's authors reach 28 to 30 % of its peak, their five networks about 40
+%."""
 
 
 class Calibrated(Protocol):
-    """What one's own measurements say of the share: a factor on that of ``efficiency_of``, or else a number."""
+    """What your own measurements say about the share: a factor on that of ``efficiency_of``, or else a number."""
 
     @property
     def factor(self) -> float | None: ...
@@ -174,7 +182,7 @@ class Calibrated(Protocol):
 
 
 class ShareFactor(NamedTuple):
-    """The share of ``efficiency_of`` times a factor, at most 1."""
+    """The share of ``efficiency_of`` times a factor, up to 1."""
 
     factor: float
 
@@ -187,12 +195,13 @@ GivenEfficiency = float | Calibrated | None
 
 
 def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Efficiency:
-    """The share that a device reaches with a job's model, precision and attention, and micro-batches of so many
-    sequences: the job's where None, 1 where that is open.
+    """Return the share that a device reaches with a job's model, precision and attention.
 
-    Where blocks were timed on its GPU, it follows from these (``Device.measured``) for all models that they tell of
-    (``why_not_measured``). Else it is ``EFFICIENCY`` for a GPU that is not among ``PRODUCTS``, in other precisions than
-    halves, and for models that are narrower than ``NARROWEST`` or of unknown shape, as torch modules of one's own.
+    ``microbatch`` is the number of sequences of a micro-batch; None for the job's, or 1 if the job leaves it open. If
+    blocks were timed on the device's GPU (``Device.measured``), the share follows from these, for all models that they
+    cover (``why_not_measured``). Otherwise it comes from ``PRODUCTS``. It is ``EFFICIENCY`` for a GPU that is not
+    listed there, for a precision other than a half one, and for models that are narrower than ``NARROWEST`` or of
+    unknown shape, such as your own torch module.
     """
     modelled = _modelled(job, device, microbatch)
     if device.measured is None or why_not_measured(job, device.measured):
@@ -202,7 +211,7 @@ def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Ef
 
 
 def why_not_measured(job: Job, measured: MeasuredGpu) -> str:
-    """Why the timed blocks do not tell how fast a job's model is; empty where they do."""
+    """Return why the timed blocks do not tell how fast a job's model is; empty if they do."""
     if job.model is None or job.model.source:
         return "blocks of a transformer were timed, and the model is a module of your own"
     if job.dtype != measured.dtype and not {job.dtype, measured.dtype} <= {*HALVES}:
@@ -214,10 +223,11 @@ def why_not_measured(job: Job, measured: MeasuredGpu) -> str:
 
 
 def _measured_share(job: Job, device: Device, modelled: Efficiency) -> tuple[float, float]:
-    """The share that the timed blocks say, and the spread of the seconds that follow from it.
+    """Return the share that follows from the timed blocks, and the spread of the seconds.
 
-    Between two widths it goes with the logarithm of the width, beyond the last it stays. Where the share of this GPU is
-    modelled, too, what goes so is the factor on that: it holds for other micro-batches and for groups of GPUs.
+    Between two widths it is interpolated over the logarithm of the width. Beyond the last width it stays constant. If
+    the share of this GPU is modelled as well, the factor on the modelled share is interpolated instead: it also holds
+    for other micro-batches and for groups of GPUs.
     """
     assert device.measured is not None, "its blocks were timed"
     peak = peak_of(device, job.dtype) / device.gpus
@@ -230,12 +240,13 @@ def _measured_share(job: Job, device: Device, modelled: Efficiency) -> tuple[flo
         logs = [math.log(share / _modelled(_job_of(block, job.dtype), one, None).share) for block, share in wide]
     found = math.exp(_between(widths, logs, math.log(job.modelled().d_model)))
     inner = range(1, len(widths) - 1)
+    # leave one out: how far each inner block is from the line through its neighbours
     off = [logs[i] - _between([widths[i - 1], widths[i + 1]], [logs[i - 1], logs[i + 1]], widths[i]) for i in inner]
     return min((modelled.share if wide else 1.0) * found, 1.0), max(MEASURED_SPREAD, *map(abs, off), 0.0)
 
 
 def _between(at: Sequence[float], values: Sequence[float], where: float) -> float:
-    """The value on the line through the two next points; the first or last one's outside."""
+    """Return the value on the line through the two nearest points; the end point's value outside."""
     if where <= at[0] or len(at) == 1:
         return values[0]
     for i in range(1, len(at)):
@@ -246,7 +257,7 @@ def _between(at: Sequence[float], values: Sequence[float], where: float) -> floa
 
 @lru_cache(maxsize=64)
 def _job_of(block: MeasuredBlock, dtype: str) -> Job:
-    """A job whose model has the timed block; its embedding and head count for next to nothing."""
+    """Return a job whose model has the timed block. Its embedding and head count for almost nothing."""
     sizes: dict[str, Any] = {name: getattr(block, name) for name in ("d_model", "n_heads", "seq_len")}
     model = gpt(name="block", n_layers=FEW_BLOCKS, vocab_size=1, **sizes)
     shape: dict[str, Any] = {"n_stages": 1, "n_replicas": 1}
@@ -255,7 +266,7 @@ def _job_of(block: MeasuredBlock, dtype: str) -> Job:
 
 
 def _block_share(block: MeasuredBlock, dtype: str, peak_flop_per_s: float) -> float:
-    """The share of the peak that one GPU reached in a forward and a backward of a block."""
+    """Return the share of the peak that one GPU reached in a forward and a backward of a block."""
     model = _job_of(block, dtype).modelled()
     one = next(layer for layer in model.layers if layer.kind is LayerKind.BLOCK)
     flop = block.microbatch * one.forward_flop * (1 + model.backward.whole)
@@ -263,7 +274,7 @@ def _block_share(block: MeasuredBlock, dtype: str, peak_flop_per_s: float) -> fl
 
 
 def _modelled(job: Job, device: Device, microbatch: int | None) -> Efficiency:
-    """What the lab's own model says of a GPU that nobody has timed."""
+    """Return the share by the lab's own model of a GPU, without timed blocks."""
     name = spelling_of(device.gpu) or ""
     known, hardware = PRODUCTS.get(OTHER_NAMES.get(name, name)), hardware_of(device.gpu)
     if known is None or hardware is None or job.dtype not in HALVES:
@@ -278,7 +289,7 @@ def _modelled(job: Job, device: Device, microbatch: int | None) -> Efficiency:
 
 @lru_cache(maxsize=256)
 def _reached(job: Job, known: Products, per_byte: float, gpus: int, microbatch: int) -> float:
-    """Share of the peak in a forward and a backward of the whole model; 0 for a model without FLOP."""
+    """Return the share of the peak in a forward and a backward of the whole model; 0 for a model without FLOP."""
     flop = taken = 0.0
     model = job.modelled()
     backward, frozen = model.backward.whole, bool(model.frozen_elements)
@@ -293,12 +304,12 @@ def _reached(job: Job, known: Products, per_byte: float, gpus: int, microbatch: 
 
 
 def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Iterator[Product]:
-    """The matrix products of a layer's forward on each of so many GPUs that share it.
+    """Yield the matrix products of a layer's forward on each of ``gpus`` GPUs that share it.
 
-    They share it as in Megatron-LM: columns where a block's input is multiplied, depth where its output comes out; with
-    context and expert parallelism, tokens. The products of a GPU's experts, each with the tokens that are sent to it,
-    count as one kernel. A block of a family other than gpt and llama, but for its experts, counts as one product of the
-    model's width.
+    They share it as in Megatron-LM: columns where a block's input is multiplied, depth where its output is produced.
+    With context and expert parallelism, they share tokens. The products of a GPU's experts, each with the tokens sent
+    to it, count as one kernel. A block of a family other than gpt and llama counts as one product of the model's width,
+    apart from its experts.
     """
     model = job.modelled()
     gpus = max(gpus // job.data_gpus, 1)
@@ -307,7 +318,7 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
         yield Product(tokens, model.vocab_size / gpus, model.d_model)
     if layer.kind is not LayerKind.BLOCK:
         return
-    known = model.family in ("gpt", "llama")  # else the sides are no matrix's
+    known = model.family in ("gpt", "llama")  # of other families the sides of the matrices are unknown
     for columns, depth in _weights(model, layer, gpus):
         if min(columns, depth) > 0:
             aligned = not known or not (columns % ALIGNED_SIDE or depth % ALIGNED_SIDE)
@@ -320,7 +331,7 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
         yield Product(routed, model.d_model, inner / gpus, here)
     if not layer.attention_elements:  # a block without attention, or with one of unknown shape
         return
-    # of context-parallel GPUs each has a part of the queries, and all keys one after the other
+    # each context-parallel GPU has a part of the queries and gets all keys, one part after the other
     heads, length, width = microbatch * model.n_heads / gpus / job.data_gpus, model.seq_len, model.head_dim
     if job.attention == "fused":
         yield Product(length, 2 * length, width, heads, fused=True)
@@ -331,7 +342,8 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
 
 
 def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, float]]:
-    """Columns and depth of the products with a block's weights, told from its FLOP (``families`` counts them)."""
+    """Return columns and depth of the products with a block's weights, derived from its FLOP (``families`` counts
+    them)."""
     width, heads = model.d_model, model.n_heads * model.head_dim
     attention = model.attention_flop if layer.attention_elements else 0.0
     own_flop = layer.forward_flop - attention - model.adapter_flop(layer) - _expert_flop(model, layer)
@@ -350,15 +362,17 @@ def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, flo
 
 
 def _expert_flop(model: ModelSpec, layer: Layer) -> float:
-    """Of a block's forward of one sequence, the part of its experts."""
+    """Return the FLOP of a block's experts in a forward of one sequence."""
     if not layer.expert_elements:
         return 0.0
     return 2.0 * model.seq_len * model.experts_per_token * layer.expert_elements / model.n_experts
 
 
 def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
-    """FLOP at the peak that take as long as a product in the forward and its two in the backward; one of these where
-    its weights are frozen."""
+    """Return the FLOP at the peak that take as long as a product in the forward and its two products in the backward.
+
+    If the weights are frozen, the backward has only one product.
+    """
     rows, columns, depth, times, fused, aligned = product
     if fused:
         kernel, whole = known.fused, 3 * 2 * rows * columns * depth * times
@@ -367,21 +381,22 @@ def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
         reached = kernel.most * rows / (rows + kernel.half_length)
         return UNMASKED * whole * KERNEL_HEAD / depth / reached
     there, back, weights = (rows, columns, depth), (rows, depth, columns), (depth, columns, rows)
-    passes = (there, back) if frozen and times == 1.0 else (there, back, weights)  # attention's are of several heads
+    passes = (there, back) if frozen and times == 1.0 else (there, back, weights)  # attention has no weights
     return sum(_flop_in_waves(*sizes, times, known) for sizes in passes) / (1.0 if aligned else UNALIGNED)
 
 
 def _flop_in_waves(rows: float, columns: float, depth: float, times: float, known: Products) -> float:
     tiles = math.ceil(times * math.ceil(rows / TILE[0]) * math.ceil(columns / TILE[1]))
+    # the last wave takes as long as a full one
     waves = math.ceil(tiles / known.multiprocessors)
     reached = known.most * depth / (depth + known.half_depth)
     return 2 * waves * known.multiprocessors * TILE[0] * TILE[1] * depth / reached
 
 
 def share_of(job: Job, device: Device, efficiency: GivenEfficiency = None, microbatch: int | None = None) -> float:
-    """The share of its peak that a device reaches; micro-batches as for ``efficiency_of``.
+    """Return the share of its peak that a device reaches. ``microbatch`` is as in ``efficiency_of``.
 
-    Raises JobError for an efficiency that is none.
+    Raises JobError for an efficiency that is not valid.
     """
     factor = getattr(efficiency, "factor", 1.0 if efficiency is None else None)
     if factor is not None:
@@ -395,9 +410,9 @@ def share_of(job: Job, device: Device, efficiency: GivenEfficiency = None, micro
 def speeds_of(
     job: Job, devices: Iterable[Device], efficiency: GivenEfficiency = None, microbatch: int | None = None
 ) -> list[float]:
-    """FLOP/s that each device reaches in a job's passes; micro-batches as for ``efficiency_of``.
+    """Return the FLOP/s that each device reaches in a job's passes. ``microbatch`` is as in ``efficiency_of``.
 
-    Raises JobError for an efficiency that is no share.
+    Raises JobError for an efficiency that is not a share.
     """
     speed_of: dict[tuple[object, ...], float] = {}
     speeds = []
@@ -410,12 +425,11 @@ def speeds_of(
 
 
 def peak_of(device: Device, dtype: str) -> float:
-    """FLOP/s in this dtype: from the hardware table where the device has its peak from there, else the device's own.
+    """Return the peak FLOP/s in this dtype: from the hardware table if the device's peak comes from there, else the
+    device's own.
 
-    Those of a group of GPUs are of all of them together.
-
-    A dtype without a figure in the table counts as fp32; fp64 as half of that, as on the GPUs of data centres, while
-    others reach less.
+    A group of GPUs has the sum of its members' peaks. A dtype without a figure in the table counts as fp32. fp64 counts
+    as half of fp32, as on GPUs of data centres; other GPUs reach less.
     """
     known = hardware_of(device.gpu)
     if known is None or device.peak_flop_per_s != device.gpus * known.peak_flop_per_s:

@@ -1,18 +1,23 @@
-"""What devices hold: parameters, gradients and optimiser states all the time, activations of a micro-batch for a while.
+"""What devices hold: parameters, gradients and optimizer states all the time, activations of a micro-batch for a while.
 
-Counted are tensors that outlive an operator: parameters, gradients and the optimiser's states; the
-activations of every micro-batch between its forward and the end of its backward; messages from the first byte
-received to the pass that uses them up, and from the pass that makes them to the last byte sent. What a
-framework takes for itself and memory lost between allocations are a reserve that the job states (``usable_bytes``);
-an operator's own temporaries are not counted, but for the gradients of a block that are added in another precision.
+It counts tensors that outlive an operator:
 
-A backward that is split holds everything until the end of W: what I frees, the gradients that W multiplies with take
-up again (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes a token and width; of
-a head it would be half). With checkpoints a micro-batch leaves less, until its backward makes the rest again: that of
-the whole stage, or of one block at a time. A split backward does the latter, too, but holds all of it to the end of
+- parameters, gradients and the optimizer states
+- the activations of every micro-batch, from its forward to the end of its backward
+- messages, from the first byte received to the pass that uses them, and from the pass that makes them to the last byte
+  sent
+
+What a framework needs for itself and memory lost between allocations are a reserve that the job states
+(``usable_bytes``). An operator's temporaries are not counted, except for the gradients of a block that are added in
+another precision.
+
+A split backward holds everything until the end of W: the gradients that W multiplies with take the place of what I
+frees (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes per token and width; for a
+head it would be half). With checkpoints, a micro-batch keeps less until its backward recomputes the rest: the whole
+stage, or one block at a time. A split backward also recomputes one block at a time, but holds all of it to the end of
 W.
 
-Sharding and what is gathered of it come first, then what is held at all times, then what passes hold for a while.
+The module has sharding and what is gathered first, then what is held at all times, then what passes hold for a while.
 """
 
 from __future__ import annotations
@@ -52,14 +57,14 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 
 
 def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[float, float]:
-    """Bytes of the weights of a layer when gathered, with frozen ones ``beside_bytes``, and of its gradient when
-    scattered, as compressed."""
+    """Return the bytes of a layer's weights when gathered, including ``beside_bytes`` of frozen ones, and of its
+    gradient when scattered, compressed."""
     gradient_bytes = float(coded_bytes(parameters, job.gradient_coding))
     return float(parameters * BYTES_PER_ELEMENT[job.dtype]) + beside_bytes, gradient_bytes
 
 
 class Sharded(NamedTuple):
-    """Divisors of what a device holds of parameters, gradients and the optimiser's states."""
+    """Divisors of what a device holds of parameters, gradients and optimizer states."""
 
     parameters: int
     gradients: int
@@ -67,19 +72,20 @@ class Sharded(NamedTuple):
 
 
 def sharded_over(sharding: str | None, n_replicas: int) -> Sharded:
-    """The divisors of a sharding (Rajbhandari et al. 2020, figure 1); the planner's choice, None, counts as none."""
+    """Return the divisors of a sharding (Rajbhandari et al. 2020, figure 1). None, which lets the planner choose,
+    counts as no sharding."""
     level = 0 if sharding in (None, "none") else int(sharding[-1])
     return Sharded(*(n_replicas if level >= least else 1 for least in (3, 2, 1)))
 
 
 class Gathered(NamedTuple):
-    """What a device holds beside its shards, at most."""
+    """Maximum that a device holds in addition to its shards."""
 
     weights_bytes: float
     gradient_elements: int
-    """Gradients that are whole, in their own precision."""
+    """Number of gradients that are whole, in their own precision."""
     passing_elements: int
-    """Gradients that are yet to be added, in the precision of numbers (``passing_gradient_elements``)."""
+    """Number of gradients still to be added, in the job's precision (``passing_gradient_elements``)."""
 
     def total_bytes(self, job: Job) -> float:
         """Bytes of all of it."""
@@ -88,12 +94,14 @@ class Gathered(NamedTuple):
 
 
 def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
-    """Weights and gradients of a stage's layers that a device holds beside its shards, at most.
+    """Return the maximum of weights and gradients of a stage's layers that a device holds in addition to its shards.
 
-    With zero-3 the weights of the block in use and of the one fetched ahead, and those of the embedding and the head
-    all the time: in FSDP they are the root's own, which torch's ``fully_shard`` does not drop after the forward. With
-    it and with zero-2 the gradients of the layer whose gradients are being scattered. Neither where there is one
-    replica. In any case the gradients of a block that are yet to be added in another precision.
+    - With zero-3: the weights of the block in use and of the one being fetched. The embedding and the head are held all
+      the time, because in FSDP they belong to the root module, which torch's ``fully_shard`` keeps after the forward.
+    - With zero-2 and zero-3: the gradients of the layer whose gradients are being scattered.
+    - Always: the gradients of a block that are still to be added in another precision.
+
+    With one replica, only the last applies.
     """
     level, passing = sharded_over(job.sharding, 2), passing_gradient_elements(job, layers)
     if n_replicas == 1 or level.gradients == 1:
@@ -106,10 +114,11 @@ def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
 
 
 def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
-    """Gradients of a stage's largest block, which are made in the precision of numbers and then added in another.
+    """Return the number of gradients of a stage's largest block that are made in the job's precision and then added in
+    another.
 
-    Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts these as "dummy wgrad"). 0 where both
-    precisions are one.
+    Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts these as "dummy wgrad"). 0 if both
+    precisions are the same.
     """
     if job.gradients_in == job.dtype:
         return 0
@@ -118,41 +127,42 @@ def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
 
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
-"""Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all
-in fp32. With a parameter and a gradient of 2 bytes these are the 16 bytes of Rajbhandari et al. 2020 ("ZeRO",
-section 3.1)."""
+"""Optimizer bytes per parameter by dtype, with Adam: two moments and, in half precision, a copy of the parameter,
+all in fp32. With a parameter and a gradient of 2 bytes, these are the 16 bytes of Rajbhandari et al. 2020
+("ZeRO", section 3.1)."""
 MOMENTS_BYTES = {"fp16": 8, "bf16": 8, "fp32": 8, "fp64": 16}
-"""Of these, the two moments."""
+"""The part of these that the two moments take."""
 
 
 def optimizer_bytes(job: Job) -> int:
-    """Bytes of the optimiser's states for one parameter."""
+    """Return the bytes of the optimizer state of one parameter."""
     whole = OPTIMIZER_BYTES[job.dtype]
     return whole if job.optimizer == "adam" else whole - MOMENTS_BYTES[job.dtype] + 2
 
 
 class HeldOfParameter(NamedTuple):
-    """How often a device holds one of the numbers that belong to each trained parameter."""
+    """How many copies of a number that belongs to each trained parameter a device holds."""
 
     each_bytes: int
-    """Bytes of one."""
+    """Bytes of one number."""
     parts: int
-    """Replicas that share the first copy of all of them."""
+    """Number of replicas that share the first copy."""
     copies: int
     """Further copies, on the other GPUs of a group."""
     expert_copies: int
-    """Further copies where the parameter is an expert's."""
+    """Further copies if the parameter belongs to an expert."""
 
     def elements(self, n_elements: IntArray, n_experts: IntArray) -> IntArray:
-        """Whole numbers that a device holds of a stage's parameters, ``n_experts`` of them experts'."""
+        """Return the numbers that a device holds for a stage's parameters; ``n_experts`` belong to experts."""
         copied = self.copies * (n_elements - n_experts) + self.expert_copies * n_experts
         return np.asarray(-(-n_elements // self.parts) + copied)
 
 
 def held_of_parameter(job: Job, n_replicas: int) -> tuple[HeldOfParameter, HeldOfParameter, HeldOfParameter]:
-    """Return what a device holds of a parameter, of its gradient and of its optimiser's state, with so many replicas.
+    """Return what a device holds of a parameter, of its gradient and of its optimizer state, with ``n_replicas``
+    replicas.
 
-    Where GPUs of a group hold the same parameters each has its own copy, but shards of the optimiser's states.
+    GPUs of a group that hold the same parameters have a copy each, but only shards of the optimizer states.
     """
     sizes = BYTES_PER_ELEMENT[job.dtype], BYTES_PER_ELEMENT[job.gradients_in], optimizer_bytes(job)
     copies = job.data_gpus - 1, job.context_parallel - 1
@@ -165,21 +175,24 @@ def held_of_parameter(job: Job, n_replicas: int) -> tuple[HeldOfParameter, HeldO
 
 
 def static_bytes(job: Job, n_replicas: int) -> float:
-    """Bytes that a device of so many replicas holds all the time of each trained parameter: itself, its gradient and
-    its optimiser's state. ``beside_static_bytes`` has the rest of a layer, ``gathered_of`` that of a stage."""
+    """Return the bytes per trained parameter that a device holds all the time: the parameter, its gradient and its
+    optimizer state.
+
+    ``beside_static_bytes`` adds the rest of a layer, ``gathered_of`` the rest of a stage.
+    """
     held = held_of_parameter(job, n_replicas)
     return sum(one.each_bytes / one.parts for one in held) + float(sum(one.copies * one.each_bytes for one in held))
 
 
 def beside_static_bytes(job: Job, layer: Layer) -> float:
-    """Bytes that a layer holds beside ``static_bytes`` of each parameter: frozen weights, less the copies that experts
-    do not have."""
+    """Return the bytes that a layer holds in addition to ``static_bytes`` per parameter: frozen weights, less the
+    copies that experts do not have."""
     missing = sum((one.copies - one.expert_copies) * one.each_bytes for one in held_of_parameter(job, 1))
     return job.data_gpus * frozen_bytes(job, layer) - float(missing) * layer.expert_elements
 
 
 class StaticMemory(NamedTuple):
-    """Bytes that a device holds all the time. Each (positions,)."""
+    """Bytes that a device holds all the time. Each array is (positions,)."""
 
     parameters: IntArray
     gradients: IntArray
@@ -189,7 +202,7 @@ class StaticMemory(NamedTuple):
 
     @property
     def weights(self) -> IntArray:
-        """All that a device multiplies by, trained or not."""
+        """All weights of the products, trained or not."""
         return self.parameters + self.frozen
 
     @property
@@ -198,11 +211,11 @@ class StaticMemory(NamedTuple):
 
 
 def static_memory(job: Job, n_stages: int) -> StaticMemory:
-    """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends. Where
-    GPUs of a group hold the same parameters, each counts its own.
+    """Return the static memory of each position in the pipeline, with the model cut into ``n_stages``.
 
-    What is sharded over the replicas counts a shard, rounded up to whole numbers (``held_of_parameter``), and beside it
-    what is whole at a time (``gathered_of``).
+    A tied embedding counts at both ends. GPUs of a group that hold the same parameters count one copy each. What is
+    sharded over the replicas counts a shard, rounded up to whole numbers (``held_of_parameter``), plus what is whole at
+    a time (``gathered_of``).
     """
     n_elements = np.array(device_gradient_elements(job, n_stages), dtype=np.int64)
     n_experts = np.array(device_expert_elements(job, n_stages), dtype=np.int64)
@@ -222,20 +235,21 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
 
 
 class ActivationMemory(NamedTuple):
-    """Bytes of one micro-batch's activations. Each (stages,)."""
+    """Bytes of one micro-batch's activations. Each array is (stages,)."""
 
     kept: IntArray
-    """Held from forward to the end of the backward: everything, or what checkpoints leave."""
+    """Held from the forward to the end of the backward: everything, or what checkpoints leave."""
     recomputed: IntArray
-    """Held in addition from the beginning of its backward to the end: what is recomputed."""
+    """Held in addition from the start of its backward to the end: what is recomputed."""
 
 
 def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> ActivationMemory:
-    """Activations of every stage, the model cut into ``n_stages``; ``splits`` where backwards have two halves. Of
-    all GPUs of a group.
+    """Return the activations of every stage, with the model cut into ``n_stages``. They are summed over all GPUs of a
+    group.
 
-    Where blocks are recomputed one at a time, a backward needs the most when all kept up to a block, and all of that
-    block, are held: what the layers behind it kept is free by then.
+    ``splits`` is True if backwards have two halves. If blocks are recomputed one at a time, a backward holds most at
+    one of its blocks: all that was kept up to this block, and everything of the block. What the layers behind it kept
+    is free by then.
     """
     each = job.microbatch * BYTES_PER_ELEMENT[job.dtype]
     stages = job.layers_of(n_stages)
@@ -246,6 +260,7 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
         kept = each * np.array([sum(kept_elements(job, x) for x in layers) for layers in stages], dtype=np.int64)
         again = each * np.array([_most_at_once(job, layers) for layers in stages], dtype=np.int64)
         return ActivationMemory(kept, whole - kept if splits else again)
+    # a checkpointed stage keeps its input, which is the output of the stage before
     first = stages[0][0]
     begins = [first.held_elements if first.kind is LayerKind.EMBEDDING else job.modelled().boundary_elements]
     begins += [layers[-1].output_elements for layers in stages[:-1]]
@@ -254,7 +269,8 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
 
 
 def _most_at_once(job: Job, layers: Sequence[Layer]) -> int:
-    """Numbers of one sequence that a backward, one block at a time, holds beyond what all the layers kept."""
+    """Return the numbers of one sequence that a backward, one block at a time, holds beyond what all the layers
+    kept."""
     most, behind = 0, 0
     for layer in reversed(layers):
         kept = kept_elements(job, layer)
@@ -264,9 +280,11 @@ def _most_at_once(job: Job, layers: Sequence[Layer]) -> int:
 
 
 def activation_budget(plan: Plan) -> IntArray:
-    """(stages, replicas) micro-batches whose activations each device can hold at once, with one stage a device.
+    """Return (stages, replicas) the number of micro-batches whose activations each device can hold at once, with one
+    stage per device.
 
-    Each counts with one message that waits to be sent or used; two more messages are in use by the running passes.
+    Each micro-batch counts with one message that waits to be sent or used. Two more messages are in use by the
+    running passes.
     """
     job = plan.job
     of = activation_memory(job, job.n_stages)
@@ -278,36 +296,38 @@ def activation_budget(plan: Plan) -> IntArray:
 
 
 def memory_limits(plan: Plan) -> IntArray:
-    """(stages, replicas) bytes of memory that the devices have for plans: without the job's reserve."""
+    """Return (stages, replicas) bytes of memory that devices offer to plans: without the job's reserve."""
     return np.asarray(usable_bytes(plan.job, plan.topology.devices).astype(np.int64)[plan.placement.devices])
 
 
 def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
-    """(devices,) whole bytes of memory behind the job's reserve; not below 0."""
+    """Return (devices,) whole bytes of memory left after the job's reserve, at least 0."""
     have = np.array([device.memory_bytes for device in devices]) - job.group_gpus * job.reserve_bytes
     return np.asarray(np.floor(np.clip((1 - job.fragmentation) * have, 0.0, 2.0**62)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# From when to when it is held: by a trace, or by the order of passes.
+# Intervals in which memory is held: from a trace, or from the order of passes.
 
 
 @dataclass(frozen=True, eq=False)
 class ActionTimes:
-    """Actions with their times, by row: of a trace, or of a schedule where computations take 1 and messages 0."""
+    """Actions with their times, one per row: of a trace, or of a schedule in which computations take 1 and messages
+    0."""
 
     actions: tuple[Action, ...]
     action: IntArray
     iteration: IntArray
     replica: IntArray
     share: FloatArray
-    """Fraction of the device's gradient that a synchronisation message carries."""
+    """Share of the device's gradient that a synchronisation message carries."""
     start: FloatArray
     end: FloatArray
 
     @classmethod
     def in_order(cls, graph: TaskGraph) -> ActionTimes:
-        """Times by order alone: computation i of a device takes [i, i + 1), messages come and leave without waiting.
+        """Return times by order alone: computation i of a device takes [i, i + 1), and messages come and leave without
+        waiting.
 
         ``graph`` lists each device's actions together and in order, receives right before their consumers.
         """
@@ -322,7 +342,7 @@ class ActionTimes:
 
     @classmethod
     def of(cls, trace: Trace, graph: TaskGraph) -> ActionTimes:
-        """The times of a trace of these programs."""
+        """Return the times of a trace of these programs."""
         at = {action: i for i, action in enumerate(trace.actions)}
         known = np.array([at.get(action, -1) for action in graph.actions])[graph.action]
         shares = np.zeros((graph.programs.n_replicas, len(trace.actions)))
@@ -333,7 +353,8 @@ class ActionTimes:
 
 
 class MemoryIntervals(NamedTuple):
-    """What is held beside the static memory: ``n_bytes`` from ``first`` to right before ``last``. Columns."""
+    """What is held in addition to the static memory: ``n_bytes`` from ``first`` to right before ``last``. The fields
+    are columns."""
 
     device: IntArray
     """Number of device and iteration: (iteration x positions + position) x replicas + replica."""
@@ -344,8 +365,10 @@ class MemoryIntervals(NamedTuple):
 
 
 def memory_intervals(job: Job, n_stages: int, rows: ActionTimes, n_replicas: int) -> MemoryIntervals:
-    """Activations and messages of the first ``n_replicas`` of a job, which ``rows`` are of. What no action in ``rows``
-    frees is held to the end of its iteration."""
+    """Return activations and messages of the first ``n_replicas`` of a job, whose actions ``rows`` has.
+
+    What no action in ``rows`` frees is held to the end of its iteration.
+    """
     return _Intervals(job, n_stages, rows, n_replicas).collected()
 
 
@@ -400,7 +423,7 @@ class _Intervals:
             self._hold(which, self._at(made_by, which), end[which], hop_bytes, is_message=True)
 
     def _starts_of_passes(self) -> FloatArray:
-        """(rows,) starts; a backward that was computed in parts starts with its first part."""
+        """Return (rows,) starts. A backward that was computed in parts starts with its first part."""
         start = self.rows.start
         parts = self._rows(Kind.PART)
         if not len(parts):
@@ -417,7 +440,7 @@ class _Intervals:
         return start
 
     def _synchronisation(self) -> None:
-        """Peers' gradients until they are averaged, and copies of the own gradient until the step."""
+        """Add peers' gradients until they are averaged, and copies of the own gradient until the step."""
         job, start = self.job, self.rows.start
         whole = np.array(device_gradient_bytes(job, self.n_stages))[self.position]
         shares = np.ceil(self.rows.share * whole).astype(np.int64)
@@ -429,11 +452,11 @@ class _Intervals:
         which = self._rows(Kind.STEP)
         stepped[self.device[which]] = self.rows.end[which]
         last = np.minimum(stepped[self.device], self.until)
-        last = np.where(start < last, last, self.until)  # after local updates, parameters are averaged behind the step
+        last = np.where(start < last, last, self.until)  # after local updates, parameters are averaged after the step
         copies = {Kind.RECV_E: np.full(len(start), math.ceil(job.embedding_bytes))}
-        if job.codes_gradients:  # else an average takes the place of what it averages
+        if job.codes_gradients:  # uncompressed, an average overwrites what it averages
             copies[Kind.PACK] = shares
-            if job.sharding == "none":  # parameters are not compressed, and take the place of those before
+            if job.sharding == "none":  # sharded replicas get parameters, uncompressed, which overwrite the old ones
                 copies[Kind.RECV_P] = shares
         for kind, n_bytes in copies.items():
             which = self._rows(kind)
@@ -443,14 +466,14 @@ class _Intervals:
         return np.flatnonzero(np.isin(self.kind, [_KINDS[kind] for kind in kinds]))
 
     def _moments(self, when: FloatArray, *kinds: Kind) -> FloatArray:
-        """(keys,) ``when`` of the key's action of these kinds; nan where it has none."""
+        """Return (keys,) ``when`` of the key's action of these kinds; nan if it has no such action."""
         moments = np.full(self.n_keys, np.nan)
         which = self._rows(*kinds)
         moments[self.key[which]] = when[which]
         return moments
 
     def _at(self, moments: FloatArray, which: IntArray) -> FloatArray:
-        """The moment of each row's key; the end of its iteration where that is nan."""
+        """Return the moment of each row's key; the end of its iteration if that is nan."""
         found = moments[self.key[which]]
         return np.where(np.isnan(found), self.until[which], found)
 

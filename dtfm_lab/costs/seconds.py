@@ -1,28 +1,32 @@
 """Seconds of a layer's passes, of collectives, and of averaging among replicas.
 
-Collectives are rings over the links of a group, in which every round waits for the slowest link. Averaging comes first:
-what its messages carry, its rounds and what is coded for it. The engine, the search, its bounds and the modelled
-systems read these; ``domain.schedule.synchronisation`` says which replica sends to which, and in which order.
+Collectives are rings over the links of a group. Every round of a ring waits for the slowest link. Averaging comes first
+in this module: what its messages carry, its rounds and what is coded for it. The engine, the search, its bounds and the
+modelled systems use these functions. ``domain.schedule.synchronisation`` says which replica sends to which, and in
+which order.
 
-A ring gathers, or scatters sums, in n - 1 rounds of 1/n of the bytes, and does both for an all-reduce (Patarasu and
-Yuan 2009, "Bandwidth optimal all-reduce algorithms").
+**Rings.** A ring gathers, or reduces and scatters, in n - 1 rounds of 1/n of the bytes, and does both for an all-reduce
+(Patarasu and Yuan 2009, "Bandwidth optimal all-reduce algorithms").
 
-With tensor parallelism each block sums a micro-batch's activations over the group twice in the forward and twice in the
-backward, behind its attention and its MLP (Shoeybi et al. 2019, "Megatron-LM", section 3 and figure 4); the embedding,
-cut by vocabulary, once in the forward, and the head once in the backward. The sums depend on each other and are not
+**Tensor parallelism.** Each block sums a micro-batch's activations over the group twice in the forward and twice in the
+backward, after its attention and its MLP (Shoeybi et al. 2019, "Megatron-LM", section 3 and figure 4). The embedding,
+cut by vocabulary, does so once in the forward, and the head once in the backward. The sums depend on each other and are
+not hidden.
+
+**Context parallelism.** The keys and values of a part of the sequence go round in a ring, in c - 1 steps. Each step
+overlaps with the products of the queries with the part that came before. In the backward, their gradients go round too
+(Liu et al. 2023, "Ring Attention", section 3). The time of these products hides messages even under a causal mask,
+because parts are dealt out so that all GPUs have equal work.
+
+**Expert parallelism.** Each token goes to its experts and back, all to all, in the forward and in the backward
+(Lepikhin et al. 2020, "GShard", section 3.2). Every GPU receives the same number, and nothing is hidden. With context
+or expert parallelism, parameters exist on several GPUs. These average their gradients before each step, in rings, not
 hidden.
 
-With context parallelism the keys and values of a part of the sequence go round in a ring, in c - 1 steps, each beside
-the products of the queries with the part that came before; in the backward their gradients go round, too (Liu et al.
-2023, "Ring Attention", section 3). Hidden is what these products take, however causal: parts are dealt out so that all
-GPUs have as many. With expert parallelism each token goes to its experts and back, all to all, in the forward and in
-the backward (Lepikhin et al. 2020, "GShard", section 3.2); every GPU is sent as many, and nothing is hidden. Both have
-parameters on several GPUs, whose gradients these average before each step, in rings, not hidden.
-
-Seconds of passes are FLOP over what a device reaches of its peak. Where a job asks for it (``memory_traffic``), they
-are also the bytes that computing moves in memory and that are counted nowhere else. Normalisations, activation
-functions, dropout, residuals, the loss, and the elementwise parts of an unfused attention do so little arithmetic that
-they take as long as memory takes to be read and written; so does the optimiser's step.
+**Passes** take their FLOP over the FLOP/s that a device reaches. If a job asks for it (``memory_traffic``), passes also
+take the time of memory traffic that is counted nowhere else. Normalisations, activation functions, dropout, residuals,
+the loss, and the elementwise parts of unfused attention do so little arithmetic that reading and writing memory takes
+their whole time. The same holds for the optimizer step.
 """
 
 from __future__ import annotations
@@ -57,80 +61,85 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 # ---------------------------------------------------------------------------------------------------------------------
-# How replicas average. Functions take numbers, or arrays that broadcast; numba compiles those that the search's loops
+# How replicas average. Functions take numbers, or arrays that broadcast. numba compiles those that the search's loops
 # call, so these call no other function.
 
 
 WAYS = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
 """Ways to average whose seconds are known without a simulation, in the order of their numbers."""
 SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
-"""Their numbers in compiled loops; NOTHING where nothing is averaged behind the passes."""
+"""Their numbers in compiled loops. NOTHING means that nothing is averaged after the passes."""
 
 
 def way_of(job: Job) -> int | None:
-    """Return the number of the way in which a job's replicas average behind their passes; None for one that is not
-    among ``WAYS``. With zero-3 it is NOTHING, as the passes scatter all gradients."""
+    """Return the number of the way in which a job's replicas average after their passes; None if it is not in ``WAYS``.
+
+    With zero-3 it is NOTHING, because the passes scatter all gradients.
+    """
     if job.sharding == "zero-3":
         return NOTHING
     return WAYS.index(job.synchronisation) if job.synchronisation in WAYS else None
 
 
 def travels_beside(job: Job) -> bool:
-    """Whether averages travel beside the passes of following iterations, or are of one fragment at a time."""
+    """Return True if averages travel while later iterations run, or cover one fragment at a time."""
     return job.fragments > 1 or job.fragment_delay > 0
 
 
 def shard(whole: Any, n: Any) -> Any:
-    """One of n equal parts of a whole: bytes of a message, or seconds. Of n replicas each averages one."""
+    """Return one of n equal parts of a whole: bytes of a message, or seconds. Each of n replicas averages one part."""
     return whole / n
 
 
 def ring_rounds(n: Any) -> Any:
-    """Rounds in which a ring of n sums, or gathers, n shards; an all-reduce takes as many again."""
+    """Return the number of rounds in which a ring of n sums, or gathers, n shards. An all-reduce takes twice as
+    many."""
     return n - 1
 
 
 def ring_share(n: Any) -> Any:
-    """Part of the bytes that each link of a ring of n carries while it sums, or gathers, them."""
+    """Return the share of the bytes that each link of a ring of n carries while the ring sums, or gathers, them."""
     return (n - 1) / n
 
 
 def ring_link_s(n: Any, there_s: Any, back_s: Any, latency_s: Any) -> Any:
-    """Least seconds in which a link of a ring of n carries the shards of both halves, one after the other.
+    """Return the minimum seconds in which a link of a ring of n carries the shards of both halves, one after the other.
 
-    A message of the first half occupies it for ``there_s``, one of the second for ``back_s``.
+    A message of the first half occupies it for ``there_s``, one of the second half for ``back_s``.
     """
     return (n - 1) * (there_s + back_s) + latency_s
 
 
 def ring_rounds_s(n: Any, round_s: Any) -> Any:
-    """Seconds in which a ring of n sums, or gathers, if each round takes ``round_s``."""
+    """Return the seconds in which a ring of n sums, or gathers, if each round takes ``round_s``."""
     return (n - 1) * round_s
 
 
 def ring_gather_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Seconds in which n members with 1/n of ``n_bytes`` each give everyone all; also those of a reduce-scatter."""
+    """Return the seconds in which n members with 1/n of ``n_bytes`` each give all of it to every member. A
+    reduce-scatter takes as long."""
     return float(ring_rounds_s(n, latency_s + shard(n_bytes, n) / bandwidth_bytes_per_s)) if n > 1 else 0.0
 
 
 def ring_all_reduce_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Seconds in which n members sum ``n_bytes`` each and all have the sum: a reduce-scatter and a gather."""
+    """Return the seconds of an all-reduce in which n members sum ``n_bytes`` each: a reduce-scatter and a gather."""
     return 2 * ring_gather_s(n_bytes, n, bandwidth_bytes_per_s, latency_s)
 
 
 class GroupRings:
     """The rings of a plan's data-parallel groups, all in use at once.
 
-    A ring visits regions and hosts one after the other, as collective libraries lay theirs, so it enters and leaves
-    each of them once. Rings that leave a host by its one NIC share that NIC.
+    A ring visits regions and hosts one after the other, as in collective libraries, so it enters and leaves each of
+    them once. Rings that leave a host through its one NIC share that NIC.
     """
 
     def __init__(self, topology: Topology, links: Links, groups: IntArray) -> None:
-        """``groups`` is (S, R) devices, a row for each group."""
+        """``groups`` is (S, R) devices, one row per group."""
         self._links, self.n_members = links, groups.shape[1]
         place = {}
         for device in groups.ravel().tolist():
             of = topology.devices[device]
+            # a device without a host gets a host of one, with a name that no host has
             host = of.host or f" {device}"
             place[device] = (topology.regions.index(of.region), host)
         self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
@@ -139,7 +148,7 @@ class GroupRings:
         self._sharing = [counts[np.searchsorted(used, one)] for one in leaving]
 
     def gather_s(self, group: int, n_bytes: float) -> float:
-        """Seconds in which the members of a group gather ``n_bytes``, or scatter a sum of as many."""
+        """Return the seconds in which the members of a group gather ``n_bytes``, or scatter a sum of this size."""
         if self.n_members == 1:
             return 0.0
         ring, sharing = self._rings[group], self._sharing[group]
@@ -149,52 +158,55 @@ class GroupRings:
 
 
 class Coded(NamedTuple):
-    """What one replica codes and decodes of its gradient to average it, where messages are compressed.
+    """What one replica codes and decodes of its gradient to average it, if messages are compressed.
 
-    Replicas that split the optimiser's states send parameters back, uncompressed: they code no averages.
+    Replicas that split the optimizer states send parameters back, uncompressed, so they code no averages.
     """
 
     pack_s: float
     """Seconds of coding what leaves before anything was summed."""
     summed: float
-    """Gradients that its sums code and decode together, in whole gradients."""
+    """Gradients that its sums code and decode together, in units of whole gradients."""
     n_sums: int
     unpacked: float
-    """Gradients that are decoded after the last sum, in whole gradients."""
+    """Gradients that are decoded after the last sum, in units of whole gradients."""
 
 
 def coding_s(n_elements: Any, plain_bytes: Any, codec_bytes_per_s: Any) -> Any:
-    """Seconds in which a device codes, or decodes, so many numbers of ``plain_bytes`` each."""
+    """Return the seconds in which a device codes, or decodes, ``n_elements`` numbers of ``plain_bytes`` each."""
     return n_elements * plain_bytes / codec_bytes_per_s
 
 
 def coded_in_shards(whole_s: float, n: int, splits: bool) -> Coded:
-    """Of each of n replicas that average a shard each: ``sharded`` and ``sharded-at-once``.
+    """Return what each of n replicas codes if each averages a shard: ``sharded`` and ``sharded-at-once``.
 
-    ``whole_s`` are the seconds of coding a whole gradient.
+    ``whole_s`` is the time of coding a whole gradient.
     """
     share = (n - 1) / n
     return Coded(whole_s * share, share if splits else 1.0, 1, 0.0 if splits else share)
 
 
 def coded_in_ring(whole_s: float, n: int, splits: bool) -> Coded:
-    """Of each of n replicas in a ring. The last sum of replicas that split states is not coded again."""
+    """Return what each of n replicas in a ring codes. If replicas split states, the last sum is not coded again."""
     return Coded(whole_s / n, (2 * (n - 1) - splits) / n, n - 1, 0.0 if splits else (n - 1) / n)
 
 
 def coded_at_root(n: int) -> Coded:
-    """Of the replica that sums the whole gradients of all n: ``central``."""
+    """Return what the replica codes that sums the whole gradients of all n: ``central``."""
     return Coded(0.0, float(n), 1, 0.0)
 
 
 def coded_by_member(whole_s: float) -> Coded:
-    """Of a replica that sends its whole gradient and gets a whole average: ``central`` and ``hierarchical``."""
+    """Return what a replica codes that sends its whole gradient and gets a whole average: ``central`` and
+    ``hierarchical``."""
     return Coded(whole_s, 0.0, 0, 1.0)
 
 
 def coded_by_leader(whole_s: float, n_members: float, n_leaders: int) -> Coded:
-    """Of a region's first replica, which sums its region's whole gradients and exchanges shards with other leaders:
-    ``hierarchical``."""
+    """Return what a region's first replica codes with ``hierarchical``.
+
+    It sums its region's whole gradients and exchanges shards with the other leaders.
+    """
     apart = (n_leaders - 1) / n_leaders
     n_sums, summed = 0, 0.0
     if n_members > 1:
@@ -207,8 +219,8 @@ def coded_by_leader(whole_s: float, n_members: float, n_leaders: int) -> Coded:
 def sum_seconds(whole_s: float, coded: Coded, apart: bool) -> tuple[float, float]:
     """Return the seconds of each of a replica's sums, and of what follows the last message that comes back.
 
-    Where replicas step ``apart`` from that, alone or each with its shard, what follows is a sum, too, and all of them
-    take the mean.
+    If replicas step ``apart``, alone or each with its shard, what follows is a sum too. All sums then take the same
+    average time.
     """
     if not apart:
         return (whole_s * coded.summed / coded.n_sums if coded.n_sums else 0.0), whole_s * coded.unpacked
@@ -221,29 +233,30 @@ def sum_seconds(whole_s: float, coded: Coded, apart: bool) -> tuple[float, float
 
 
 ALL_REDUCES = {LayerKind.EMBEDDING: (1, 0), LayerKind.BLOCK: (2, 2), LayerKind.HEAD: (0, 1)}
-"""All-reduces of a micro-batch's activations in the forward and in the backward of a layer."""
+"""Number of all-reduces of a micro-batch's activations in the forward and in the backward of a layer."""
 
 
 class PassParts(NamedTuple):
-    """Of one micro-batch over a stage: seconds, or bytes."""
+    """Seconds, or bytes, of one micro-batch over a stage."""
 
     forward: float
     backward: float
     again: float
-    """Of what is recomputed in the backward."""
+    """Part of what is recomputed in the backward."""
 
 
 NO_MESSAGES = PassParts(0.0, 0.0, 0.0)
 
 
 def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassSeconds:
-    """Seconds of one micro-batch's passes over a layer, at the FLOP/s that the device, or group of GPUs, reaches.
+    """Return the seconds of one micro-batch's passes over a layer, at the FLOP/s that the device, or group of GPUs,
+    reaches.
 
-    A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
-    recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
-    within a group of GPUs are part of the passes, and where the job counts it (``memory_traffic``) the bytes that
-    operators move. A block's pass takes no less than its kernels' launches (``launch_seconds``). Raises JobError where
-    the job counts memory traffic and a GPU's memory bandwidth is unknown.
+    A backward takes twice a forward, or what ``ModelSpec.backward`` says if weights are frozen, plus what it
+    recomputes. If it is split, its two halves take one forward each, and the recomputation belongs to the first. The
+    messages within a group of GPUs are part of the passes. So are the bytes that operators move, if the job counts them
+    (``memory_traffic``). A block's pass takes at least as long as launching its kernels (``launch_seconds``). Raises
+    JobError if the job counts memory traffic and a GPU's memory bandwidth is unknown.
     """
     once_s, again_s = (job.microbatch * flop / flop_per_s for flop in (layer.forward_flop, repeated_flop(job, layer)))
     inputs_s, weights_s = (times * once_s for times in job.modelled().backward)
@@ -265,29 +278,33 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
 
 
 def block_launch_s(job: Job, device: Device) -> float:
-    """Least seconds of a block's forward and backward: what the job states, or else what was measured of the GPU."""
+    """Return the minimum seconds of a block's forward and backward: what the job states, or else what was measured
+    on the GPU."""
     return job.block_launch_s or (0.0 if device.measured is None else device.measured.block_launch_s)
 
 
 def launch_seconds(job: Job, launch_s: float) -> PassSeconds:
-    """Least seconds of a block's passes, in which its kernels are launched: a third in the forward, as much for each
-    half of the backward, and again what a backward repeats."""
+    """Return the minimum seconds of a block's passes, in which its kernels are launched.
+
+    A third belongs to the forward and a third to each half of the backward. A recomputing backward takes another third.
+    """
     third_s = launch_s / 3
     again_s = third_s if job.checkpoints != "none" else 0.0
     return PassSeconds(third_s, 2 * third_s + again_s, third_s + again_s, third_s)
 
 
 def stage_passes(job: Job, layers: Sequence[Layer], device: Device, flop_per_s: float) -> PassSeconds:
-    """Seconds of one micro-batch's passes over the layers of a stage, as ``layer_passes``."""
+    """Return the seconds of one micro-batch's passes over the layers of a stage, as ``layer_passes``."""
     counts = Counter(layers)
     of = np.array([layer_passes(job, layer, device, flop_per_s) for layer in counts])
     return PassSeconds(*(np.array(list(counts.values())) @ of).tolist())
 
 
 def group_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassParts:
-    """Seconds of the messages within a group of GPUs for one micro-batch over a layer, beside its computing.
+    """Return the seconds of the messages within a group of GPUs for one micro-batch over a layer, in addition to its
+    computing.
 
-    ``flop_per_s`` is what the group reaches. A checkpointed block, or stage, sends again what it sends in the forward;
+    ``flop_per_s`` is what the group reaches. A checkpointed block, or stage, repeats the messages of its forward.
     ``selective`` checkpointing keeps what arrived.
     """
     if device.gpus == 1:
@@ -301,7 +318,7 @@ def _is_sent_again(job: Job, layer: Layer) -> bool:
 
 
 def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> tuple[float, float]:
-    """Of the forward and of the backward of one layer."""
+    """Return the seconds of the messages in the forward and in the backward of one layer."""
     model, inner = job.modelled(), (device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
     n_tensor, n_context, n_experts = tensor_gpus(job, device.gpus), job.context_parallel, job.expert_parallel
     each = job.microbatch * BYTES_PER_ELEMENT[job.dtype] / job.data_gpus
@@ -310,6 +327,7 @@ def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float)
     if n_context > 1 and layer.kv_elements:
         step_s = device.inner_latency_s + each * layer.kv_elements / n_tensor / device.inner_bandwidth_bytes_per_s
         beside_s = job.microbatch * model.attention_flop / flop_per_s / n_context
+        # a step only costs what the products of the part before do not hide
         forward_s += (n_context - 1) * max(step_s - beside_s, 0.0)
         backward_s += (n_context - 1) * max(2 * step_s - BACKWARD_PER_FORWARD * beside_s, 0.0)
     if n_experts > 1 and layer.expert_elements:
@@ -320,16 +338,15 @@ def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float)
 
 
 def tensor_gpus(job: Job, gpus: int) -> int:
-    """Of a group of so many GPUs, those that share each layer."""
+    """Return the number of GPUs of a group of ``gpus`` that share each layer."""
     return max(gpus // job.data_gpus, 1)
 
 
 def group_average_s(job: Job, n_elements: int, n_experts: int, device: Device) -> float:
-    """Seconds in which the GPUs of a group that hold the same of so many parameters, experts' among them, average their
-    gradients.
+    """Return the seconds in which the GPUs of a group that hold the same parameters average their gradients.
 
-    Where replicas split the optimiser's states, so do they: gradients are scattered and parameters gathered, which
-    takes as many rounds.
+    Experts' parameters are among ``n_elements``. If replicas split the optimizer states, so do these GPUs: gradients
+    are scattered and parameters gathered, in the same number of rounds.
     """
     if job.data_gpus == 1:
         return 0.0
@@ -346,20 +363,20 @@ def group_average_s(job: Job, n_elements: int, n_experts: int, device: Device) -
 
 
 def hop_gather_s(job: Job, device: Device, n_bytes: float) -> float:
-    """Seconds in which a group gathers a message between stages, of which each of its GPUs received a part.
+    """Return the seconds in which a group gathers a message between stages, after each of its GPUs received a part.
 
-    Each GPU of the sending group sends its part only, over the NIC that they share, and the receivers gather it over
-    their inner links (Narayanan et al. 2021, section 4.1, scatter/gather optimisation).
+    Each GPU of the sending group sends only its part, over the NIC that they share. The receivers gather it over their
+    inner links (Narayanan et al. 2021, section 4.1, scatter/gather optimisation).
     """
     inner = device.inner_bandwidth_bytes_per_s, device.inner_latency_s
     return ring_gather_s(n_bytes / job.data_gpus, tensor_gpus(job, device.gpus), *inner)
 
 
 def layer_traffic(job: Job, layer: Layer) -> PassParts:
-    """Bytes that a layer's operators move for one micro-batch.
+    """Return the bytes that a layer's operators move for one micro-batch.
 
-    A checkpointed block, or stage, moves in its recomputation what it moved in its forward. Quantised weights are
-    restored before each product (``restored_bytes``): in the forward, in its recomputation and in the backward.
+    The recomputation of a checkpointed block, or stage, moves what its forward moved. Quantised weights are restored
+    before each product (``restored_bytes``): in the forward, in its recomputation and in the backward.
     """
     forward = job.microbatch * BYTES_PER_ELEMENT[job.dtype] * moved_elements(job, layer)
     repeats = job.checkpoints == "stage" or (job.checkpoints != "none" and layer.kind is LayerKind.BLOCK)
@@ -369,17 +386,20 @@ def layer_traffic(job: Job, layer: Layer) -> PassParts:
 
 
 def restored_bytes(job: Job, layer: Layer) -> float:
-    """Bytes that a layer's quantised weights move each time they are restored: read as they are kept, written in the
-    job's precision and read again by the product (Dettmers et al. 2023, "QLoRA", equation 5). 0 for other weights."""
+    """Return the bytes that a layer's quantised weights move each time they are restored; 0 for other weights.
+
+    They are read as stored, written in the job's precision and read again by the product (Dettmers et al. 2023,
+    "QLoRA", equation 5).
+    """
     kept, plain_bytes = frozen_bytes(job, layer), float(layer.frozen_elements * BYTES_PER_ELEMENT[job.dtype])
     return job.data_gpus * (kept + 2 * plain_bytes) if kept < plain_bytes else 0.0
 
 
 def unweighted(job: Job, layer: Layer) -> float:
-    """FLOP of a forward of one sequence that multiply no weights, but queries, keys and values.
+    """Return the FLOP of a forward of one sequence that multiply queries, keys and values, not weights.
 
-    The second half of a split backward, which makes the weights' gradients, has none of their backward. Where weights
-    are frozen, ``ModelSpec.backward`` has put them where they belong.
+    The second half of a split backward computes the weights' gradients, so it has no part of their backward. If weights
+    are frozen, ``ModelSpec.backward`` accounts for this already.
     """
     if job.modelled().frozen_elements or not layer.attention_elements:
         return 0.0
@@ -387,7 +407,7 @@ def unweighted(job: Job, layer: Layer) -> float:
 
 
 def memory_bandwidth_of(device: Device) -> float:
-    """Bytes per second, from the table of hardware. Raises JobError for a GPU that is not in it."""
+    """Return the bytes per second from the table of hardware. Raises JobError for a GPU that is not in it."""
     known = hardware_of(device.gpu)
     if known is None:
         raise JobError(
@@ -398,9 +418,11 @@ def memory_bandwidth_of(device: Device) -> float:
 
 
 def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """Per position in the pipeline, bytes of the optimiser's step: parameters, gradients and states are read and
-    written once, gradients as zeros. Where replicas split the states, each steps its shard alone; with zero-1 it still
-    holds the whole gradient, which it zeroes."""
+    """Return, per position in the pipeline, the bytes that the optimizer step moves.
+
+    Parameters, gradients and states are read and written once, gradients as zeros. If replicas split the states, each
+    steps only its shard. With zero-1 it still holds the whole gradient, which it sets to zero.
+    """
     split = job.splits_states  # among all GPUs that hold the same
     one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
     whole = static_memory(job.with_fields(sharding="none", **one), n_stages)
@@ -422,13 +444,15 @@ WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: K
 def analytic(
     plan: Plan, programs: Programs, efficiency: GivenEfficiency = None, links: Links | None = None
 ) -> tuple[ComputeTime, ...]:
-    """FLOP of a stage's layers over what its device reaches of its peak, and the coding of compressed messages.
+    """Return the seconds of a plan's computations: FLOP over what devices reach of their peak, and the coding of
+    compressed messages.
 
-    The messages within a group of GPUs and those of sharded parameters are part of the passes (``layer_passes``); the
-    latter go over ``links``, those of the plan where None. Averaging and the optimiser's step are bound by memory, not
-    FLOP, and count as 0 beside what they code and what a group of GPUs averages within, but for ``memory_traffic``.
-    Raises JobError where the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job
-    counts it.
+    The messages within a group of GPUs and those of sharded parameters are part of the passes (``layer_passes``). The
+    latter use ``links``; None for the plan's. Averaging and the optimizer step are bound by memory, not FLOP. They
+    count as 0, except for what they code, what a group of GPUs averages internally, and ``memory_traffic``.
+
+    Raises JobError if the efficiency is not within 0 and 1, or if the job counts memory traffic and a GPU's memory
+    bandwidth is unknown.
     """
     passes = pass_times(plan, programs.schedule.n_stages, efficiency, links, programs.n_replicas)
     return (*passes, *_synchronising(plan, programs))
@@ -441,8 +465,10 @@ def pass_times(
     links: Links | None = None,
     n_replicas: int | None = None,
 ) -> list[ComputeTime]:
-    """The rows of ``analytic`` that are passes, the model cut into so many stages, which need no programs. Of the first
-    ``n_replicas``, by default of all."""
+    """Return the rows of ``analytic`` that are passes, with the model cut into ``n_stages``. They need no programs.
+
+    They cover the first ``n_replicas``, by default all.
+    """
     job = plan.job
     speeds = speeds_of(job, plan.topology.devices, efficiency)
     last = n_stages - 1
@@ -456,9 +482,10 @@ def pass_times(
         position = stage % job.n_stages
         coding_s = 0.0 if job.n_stages == 1 else coded_s * (elements[stage] + elements[stage + 1])
         messages = None if rings is None else layer_messages(job, layers, rings, position)
+        # the first stage receives no activations, the last one no gradients
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
-        """Devices that are alike take equal times."""
+        """Identical devices take equal times."""
         for replica in range(n_replicas or job.n_replicas):
             at = int(plan.placement.devices[position, replica])
             device, speed = plan.topology.devices[at], speeds[at]
@@ -477,7 +504,7 @@ def pass_times(
 
 
 def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[float]) -> list[ComputeTime]:
-    """The passes of a device, with what precedes its forwards and its backwards."""
+    """Return the passes of a device, with what precedes its forwards and its backwards."""
     return [
         ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
         ComputeTime(stage, replica, Kind.BACKWARD, passes.backward + before_s[1]),
@@ -487,8 +514,10 @@ def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[f
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
-    """PACK, REDUCE and STEP take the time of coding; where a device has several of a kind, each takes the mean. Before
-    its steps a group of GPUs averages within."""
+    """Return the rows of PACK, REDUCE and STEP, which take the time of coding.
+
+    If a device has several of a kind, each takes the average. Before its steps, a group of GPUs averages internally.
+    """
     job = plan.job
     n_experts = device_expert_elements(job, programs.schedule.n_stages)
     n_elements = device_gradient_elements(job, programs.schedule.n_stages)
@@ -513,16 +542,17 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
 
 
 def _mean_coded(tail: Sequence[Step], kind: Kind) -> tuple[float, int]:
-    """What each computation of a kind codes on average, in whole gradients, and how many of them there are."""
+    """Return what each computation of a kind codes on average, in whole gradients, and the number of these
+    computations."""
     steps = [step for step in tail if step.action.kind is kind]
     n_steps = sum(step.rounds for step in steps)
     return (float(np.sum([step.coded for step in steps]) / n_steps) if steps else 0.0), n_steps
 
 
 def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iterable[ComputeTime]) -> FloatArray:
-    """Seconds of each (stage, replica, kind); raises TraceError where the profile has no row for one.
+    """Return the seconds of each (stage, replica, kind). Raises TraceError if the profile has no row for one.
 
-    Where a profile has only whole backwards, each half of a split one takes half of that.
+    If a profile has only whole backwards, each half of a split one takes half of that.
     """
     table = {(row.stage, row.replica, row.kind): row.seconds for row in profile}
 

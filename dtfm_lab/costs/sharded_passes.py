@@ -1,13 +1,13 @@
 """Seconds of passes whose parameters or gradients are sharded over replicas, with the messages of each layer.
 
-With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2) a
-layer's parameters are gathered before its forward, dropped, gathered again before its backward, and its gradients are
-scattered behind it, in every micro-batch. The next layer is fetched while one computes (``Job.prefetch``); the first
-cannot be hidden, nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
+With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2),
+a layer's parameters are gathered before its forward, dropped, and gathered again before its backward. Its gradients are
+scattered after it, in every micro-batch. The next layer is fetched while one computes (``Job.prefetch``). The first
+fetch cannot be hidden, nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
 
-With zero-2 no device has room for whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and
-in FSDP's SHARD_GRAD_OP without ``no_sync``: all but those of the last micro-batch, which the synchronisation sends.
-Their seconds are spread evenly over all micro-batches, as all backwards of a stage take the same time.
+With zero-2, no device has room for whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and
+in FSDP's SHARD_GRAD_OP without ``no_sync``. The synchronisation sends the gradients of the last micro-batch. The
+seconds of all others are spread evenly over all micro-batches, because all backwards of a stage take the same time.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ class PassSeconds(NamedTuple):
 
     forward: float
     backward: float
-    """With what is computed again."""
+    """Including what is recomputed."""
     backward_input: float
-    """The first half of a backward that is split, with what is computed again."""
+    """The first half of a split backward, including what is recomputed."""
     backward_weight: float
-    """The second half, which makes the gradients of weights."""
+    """The second half, which computes the gradients of weights."""
 
 
 class Rings(Protocol):
-    """Rings of groups of replicas, one for each stage: ``costs.seconds.GroupRings``."""
+    """Rings of groups of replicas, one per stage: ``costs.seconds.GroupRings``."""
 
     def gather_s(self, group: int, n_bytes: float) -> float: ...
 
 
 def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
-    """Seconds of layers one after the other, each fetched while the one before it computes, and sent behind it.
+    """Return the seconds of layers in sequence. Each is fetched while the one before it computes, and its result is
+    sent after it.
 
-    Each argument has a number for each layer: seconds of computing, of the message without which the layer cannot
-    begin, and of the message that it makes. While a layer computes, the next is fetched and the one before it sent,
-    over the same links. Never less than computing alone or the messages alone, never more than both in turn.
+    Each argument has one number per layer: seconds of computing, of the message that the layer needs to begin,
+    and of the message that it makes. While a layer computes, the next one is fetched and the result of the
+    previous one is sent, over the same links. The result is at least the computing alone and the messages alone,
+    and at most the sum of both.
     """
     n = len(compute_s)
     beside_s = [(before_s[i + 1] if i + 1 < n else 0.0) + (after_s[i - 1] if i else 0.0) for i in range(n)]
@@ -54,10 +56,11 @@ def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: S
 
 
 class LayerMessages(NamedTuple):
-    """What the replicas of a stage exchange in the passes of one micro-batch; an entry a layer, first layer first."""
+    """What the replicas of a stage exchange in the passes of one micro-batch: one entry per layer, first layer
+    first."""
 
     shares: Sequence[float]
-    """The layers' parts of computing, 1 in all."""
+    """Each layer's share of the computing; they sum to 1."""
     gather_s: Sequence[float]
     """Seconds in which a layer's parameters are gathered."""
     scatter_s: Sequence[float]
@@ -65,9 +68,9 @@ class LayerMessages(NamedTuple):
 
 
 def sharded_passes(alone: PassSeconds, messages: LayerMessages, *, prefetch: bool = True) -> PassSeconds:
-    """The passes of a stage with their messages, from those of a device with all parameters.
+    """Return the passes of a stage with their messages. ``alone`` has the passes of a device with all parameters.
 
-    Without ``prefetch`` no layer computes while another's messages travel.
+    Without ``prefetch``, no layer computes while another's messages travel.
     """
     shares, gather_s, scatter_s = messages
     backwards = shares[::-1], gather_s[::-1], scatter_s[::-1]
@@ -87,7 +90,8 @@ def sharded_passes(alone: PassSeconds, messages: LayerMessages, *, prefetch: boo
 
 
 def layer_messages(job: Job, layers: Sequence[Layer], rings: Rings, group: int) -> LayerMessages:
-    """What a stage whose gradients, and with zero-3 parameters, are sharded over its replicas gathers and scatters."""
+    """Return what a stage gathers and scatters if its gradients, and with zero-3 its parameters, are sharded over its
+    replicas."""
     whole = sum(layer.forward_flop for layer in layers)
     shares = [layer.forward_flop / whole if whole else 1 / len(layers) for layer in layers]
     sizes = [message_bytes_of(job, layer.parameters, frozen_bytes(job, layer)) for layer in layers]
@@ -95,6 +99,6 @@ def layer_messages(job: Job, layers: Sequence[Layer], rings: Rings, group: int) 
     scatter_s = [seconds[gradient] for _, gradient in sizes]
     if job.sharding == "zero-3":
         return LayerMessages(shares, [seconds[parameters] for parameters, _ in sizes], scatter_s)
-    # the gradients of the last micro-batch are those that the synchronisation sends
+    # the synchronisation sends the gradients of the last micro-batch
     each = (job.n_microbatches - 1) / job.n_microbatches
     return LayerMessages(shares, [0.0] * len(layers), [each * one_s for one_s in scatter_s])

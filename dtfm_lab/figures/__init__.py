@@ -1,7 +1,7 @@
-"""Nouns as plotly figures, made by pure functions that download nothing.
+"""Plotly figures of networks, plans, traces and results, made by pure functions that download nothing.
 
-``maps`` draws networks, ``plan`` plans and searches, ``timeline`` traces over time, ``results`` comparisons,
-sweeps, sensitivities and losses. Look, colours, lines and ticks, which all share, are in the root.
+``maps`` draws networks, ``plan`` plans and searches, ``timeline`` traces over time, ``results`` comparisons, sweeps,
+sensitivities and losses. The package itself has what they share: look, colours, lines and ticks.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ __all__ = [
     "memory_over_time", "network", "network_map", "plan_map", "replans", "save", "sensitivity", "sweep",
     "theme",
 ]  # fmt: skip
-__all__ += sorted(offered("figures"))  # which are imported when they are used
+__all__ += sorted(offered("figures"))  # extensions are imported on first use
 
 
 def __getattr__(name: str) -> Any:

@@ -8,21 +8,21 @@ from dtfm_lab.planning.search import PROVEN
 
 @dataclass(frozen=True)
 class ObjectiveWords:
-    """The words of one objective; the page formats its numbers by ``unit``."""
+    """The words of one objective. The page formats its numbers by ``unit``."""
 
     objective: str
     choice: str
-    """As the menu of objectives offers it."""
+    """Its name in the menu of objectives."""
     noun: str
     title: str
     """The heading of a curve."""
     unit: str = "s"
     better: str = "faster"
-    """What no plan is, beyond the bound."""
+    """No plan is this beyond the bound."""
 
     @property
     def bound_label(self) -> str:
-        """The line of the bound in a legend."""
+        """The label of the bound in a legend."""
         return "lower bound" if self.objective == "communication" else f"no plan is {self.better}"
 
     def words(self, value: float) -> str:
@@ -30,7 +30,7 @@ class ObjectiveWords:
         return format_dollars(value) if self.unit == "$" else format_s(value)
 
     def bound_line(self, bound: float) -> str:
-        """Return what the bound says of every plan; empty where there is none."""
+        """Return what the bound says about every plan; empty if the bound is missing."""
         return f"no plan is {self.better} than {self.words(bound)}" if bound > 0 else ""
 
     def gap_words(self, best: float, bound: float) -> str:
@@ -66,13 +66,13 @@ MEASURES = {
 
 
 def measure_of(objective: str) -> ObjectiveWords:
-    """Return the words of an objective; one that somebody registered is written in seconds, by its name."""
+    """Return the words of an objective. One that a user registered goes by its name, in seconds."""
     other = ObjectiveWords(objective, objective, objective, objective.capitalize(), better="better")
     return MEASURES.get(objective, other)
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage with one digit; a positive one is never shown as 0."""
+    """Return a share as a percentage with one digit. A positive one is never shown as 0."""
     return format_share(share) if share >= 1e-3 else "less than 0.1 %"
 
 

@@ -1,4 +1,4 @@
-"""Colours and words that mean the same in every figure and view. No colour has two meanings; red says wrong, slowed or
+"""Colours and words that mean the same in every figure and view. No colour has two meanings. Red means wrong, slowed or
 dead, and nothing else."""
 
 import math
@@ -14,22 +14,22 @@ VERMILLION = "#D55E00"
 PURPLE = "#CC79A7"
 GREY = "#999999"
 YELLOW_EDGE = "#8A7F00"
-"""The edge of yellow things, which a white page would hide."""
+"""The edge of yellow things, which would be invisible on a white page."""
 
 CATEGORIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW)
-"""Colours in turn for things that differ by colour alone, such as planners."""
+"""Colours used in turn for things that differ only by colour, such as planners."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 FAINT = "rgba(128, 128, 128, 0.35)"
-"""Lines in the background, on a light and on a dark page."""
+"""Lines in the background, on light and dark pages."""
 LINE_GREY = "#808080"
-"""Lines that are easy to see on a light and on a dark page."""
+"""Lines that are easy to see on light and dark pages."""
 MARKER_EDGE = "#444444"
-"""The edge of markers that stand for devices or stages."""
+"""The edge of markers for devices or stages."""
 CHEAP_TO_DEAR = "Viridis_r"
-"""Colour scale of costs: light is cheap, dark is dear."""
+"""Colour scale of costs: light is cheap, dark is expensive."""
 
 CRIMSON = "#C2003B"
-"""The critical path, which is drawn with a white casing to stand out on any bar and page."""
+"""The critical path, drawn with a white casing to stand out on any bar and page."""
 
 HUES = {
     "forward": ("#3B8FD0", "#5FB0EC"),
@@ -37,11 +37,11 @@ HUES = {
     "averaging": ("#1F9D74", "#3FC298"),
     "step": ("#8A8A92", "#9A9AA4"),
 }
-"""The hue of each family of actions on a light and on a dark page; theme.js has the same."""
+"""The hue of each family of actions on a light and on a dark page. theme.js has the same."""
 PAGES = ("#FFFFFF", "#17171B")
-"""A light and a dark page, roughly."""
+"""Approximate colours of a light and a dark page."""
 MESSAGE = 0.38
-"""Share of the page in the colour of a message, which has its family's hue."""
+"""Share of the page's colour in the colour of a message, which has its family's hue."""
 KIND_TINTS = {
     Kind.FORWARD: ("forward", 0.0),
     Kind.BACKWARD: ("backward", 0.0),
@@ -57,11 +57,11 @@ KIND_TINTS = {
     Kind.SEND_P: ("averaging", 0.2),
     Kind.SEND_E: ("averaging", MESSAGE),
 }
-"""The family of each kind, and how much of the page is mixed into its hue; below 0, of the page's opposite. Averaging
-is messages above all, so that they have the hue in full."""
+"""The family of each kind, and the share of the page's colour mixed into its hue. Below 0, the opposite page's
+colour is mixed in. Averaging consists mainly of messages, so these have the full hue."""
 KIND_TINTS |= {receive: KIND_TINTS[send] for receive, send in RECEIVES.items()}
 EDGES = {YELLOW: YELLOW_EDGE}
-"""Edges of the colours that a white page would hide."""
+"""Edges of the colours that would be invisible on a white page."""
 
 CONTENT = {
     Kind.SEND_F: "activation",
@@ -70,7 +70,7 @@ CONTENT = {
     Kind.SEND_P: "averaged gradient",
     Kind.SEND_E: "tied embedding gradient",
 }
-"""What a message holds, by the kind of its send."""
+"""The content of a message, by the kind of its send."""
 KIND_NAMES = {
     Kind.FORWARD: "forward",
     Kind.BACKWARD: "backward",
@@ -93,27 +93,27 @@ CAUSE_COLORS = {
     "synchronisation": HUES["averaging"][0],
     "straggler": "#C8283E",
 }
-"""Colours of the causes that a device's time goes to: averaging has its own hue, and what is slow is red."""
+"""Colours of the causes that a device's time goes to. Averaging has its own hue, and slowness is red."""
 
 
 def legend_name(kind: Kind) -> str:
-    """The name of a kind of action in a legend; a message is named by its content at both of its ends."""
+    """Return the name of a kind of action in a legend. A message is named by its content at both of its ends."""
     return KIND_NAMES[kind] if kind in COMPUTE else CONTENT[RECEIVES.get(kind, kind)]
 
 
 def mixed(color: str, other: str, share: float) -> str:
-    """The colour with this share of another: 0 is the colour itself, 1 is the other."""
+    """Return the colour with this share of another: 0 is the colour itself, 1 is the other."""
     pairs = ((int(color[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
     return "#" + "".join(f"{round(one * (1 - share) + two * share):02X}" for one, two in pairs)
 
 
 def paler(color: str, share: float) -> str:
-    """The colour mixed with this share of white: 0 is the colour itself, 1 is white."""
+    """Return the colour mixed with this share of white: 0 is the colour itself, 1 is white."""
     return mixed(color, "#FFFFFF", share)
 
 
 def kind_color(kind: Kind, *, dark: bool = False) -> str:
-    """The colour of a kind of action on a light or a dark page; a receive has that of its send."""
+    """Return the colour of a kind of action on a light or a dark page. A receive has the colour of its send."""
     family, share = KIND_TINTS[kind]
     return mixed(HUES[family][dark], PAGES[dark if share >= 0 else not dark], abs(share))
 
@@ -122,10 +122,10 @@ KIND_COLORS = {kind: kind_color(kind) for kind in KIND_TINTS}
 
 
 def stage_color(stage: int, n_stages: int, *, dark: bool = False) -> str:
-    """The stage's colour on an ordered ramp from indigo to rose, unique at any number of stages.
+    """Return the stage's colour on an ordered ramp from indigo to rose, unique at any number of stages.
 
-    Neighbours look alike where there are many stages, so the stage's number must be written on it or next to it. The
-    ramp is even in OKLCH, see https://bottosson.github.io/posts/oklab; the page draws the same one (theme.js).
+    With many stages, neighbours look alike, so the stage's number must be written on it or next to it. The ramp is even
+    in OKLCH, see https://bottosson.github.io/posts/oklab. The page draws the same one (theme.js).
     """
     t = stage / (n_stages - 1) if n_stages > 1 else 0.0
     lightness = 0.47 + 0.39 * t if dark else 0.40 + 0.44 * t
@@ -134,7 +134,7 @@ def stage_color(stage: int, n_stages: int, *, dark: bool = False) -> str:
 
 
 def _from_oklch(lightness: float, chroma: float, hue: float) -> str:
-    """The colour as hexadecimal sRGB; channels outside the gamut are clipped."""
+    """Return the colour as hexadecimal sRGB. Channels outside the gamut are clipped."""
     a, b = chroma * math.cos(hue), chroma * math.sin(hue)
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
@@ -148,7 +148,7 @@ def _from_oklch(lightness: float, chroma: float, hue: float) -> str:
 
 
 def _to_byte(linear: float) -> int:
-    """A linear channel from 0 to 1 as a byte of sRGB."""
+    """Return a linear channel from 0 to 1 as a byte of sRGB."""
     return round(255 * (12.92 * linear if linear <= 0.0031308 else 1.055 * linear ** (1 / 2.4) - 0.055))
 
 
@@ -156,7 +156,7 @@ PLUM_LUMINANCE = 0.007
 
 
 def ink_on(color: str) -> str:
-    """White or a dark plum, whichever has more contrast on the colour by WCAG's luminance."""
+    """Return white or a dark plum, whichever has more contrast on the colour by WCAG's luminance."""
     channels = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
     linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
     luminance = sum(share * channel for share, channel in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

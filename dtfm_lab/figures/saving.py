@@ -10,12 +10,12 @@ from dtfm_lab.domain.errors import FileError, LabError, MissingExtra
 from dtfm_lab.figures.theme import figure_of, theme
 
 WIDTHS_IN = {"column": 3.33, "text": 7.0}
-"""Inches of a column, and of the text, of the usual two-column formats of conferences."""
+"""Inches of a column, and of the text, in the usual two-column formats of conferences."""
 PX_PER_IN = 96
 TYPE_PX = 8 / 72 * PX_PER_IN
-"""8 points."""
+"""8 points in pixels."""
 HEIGHT_SHARES = {"column": 0.95, "text": 0.62}
-"""Height over width where nothing else is asked for; a legend takes more lines in a column than in the text."""
+"""Default height relative to the width. A legend takes more lines in a column than in the text."""
 PAGE = ".html"
 ENDINGS = (".svg", ".pdf", ".png", PAGE)
 DOTS_PER_IN = 300
@@ -25,17 +25,17 @@ DOTS_PER_IN = 300
 def save(
     figure: go.Figure, path: str | os.PathLike[str], *, width: str = "text", height_in: float | None = None
 ) -> Path:
-    """Write the figure without its title, which a paper's caption replaces; returns the file.
+    """Write the figure without its title, which a paper's caption replaces, and return the file.
 
     Parameters
     ----------
     path
         It ends in .svg, .pdf or .png, which need the extra ``figures`` (kaleido, and a Chrome or Chromium on this
-        machine), or in .html, a page that needs nothing else installed and asks nothing of a network.
+        machine), or in .html, a page that needs nothing else installed and loads nothing from a network.
     width
         ``column`` (3.33 inches) or ``text`` (7 inches).
     height_in
-        Inches; in proportion to the width where not given.
+        Inches; by default in proportion to the width.
     """
     file = Path(path)
     if file.suffix.lower() not in ENDINGS:
@@ -52,7 +52,7 @@ def save(
 
 
 def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = None) -> go.Figure:
-    """A copy in the size and type of a paper, on white and without its title."""
+    """Return a copy in the size and type of a paper, on white and without its title."""
     if width not in WIDTHS_IN:
         raise LabError(f"width is {width!r}; wanted one of {', '.join(WIDTHS_IN)}")
     width_px = round(WIDTHS_IN[width] * PX_PER_IN)
@@ -75,7 +75,7 @@ def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = 
 
 
 def _write_by_browser(figure: go.Figure, file: Path) -> None:
-    """Have kaleido's browser draw it. Raises MissingExtra in one line where that is not installed."""
+    """Have kaleido's browser draw it. Raises MissingExtra in one line if that is not installed."""
     if importlib.util.find_spec("kaleido") is None:
         raise MissingExtra(
             f"{file.name} needs kaleido, which is not installed (.html does not): pip install 'dtfm_lab[figures]'"

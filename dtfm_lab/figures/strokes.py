@@ -1,4 +1,4 @@
-"""Many lines as one plotly trace with as few points as the picture needs, since a notebook keeps every number."""
+"""Many lines as one plotly trace with as few points as the picture needs, because a notebook stores every number."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
@@ -10,33 +10,36 @@ import numpy.typing as npt
 from dtfm_lab.domain.units import FloatArray
 
 Drawn = npt.NDArray[np.float32]
-"""Coordinates in single precision. plotly writes an array as four bytes a number, and a list as one line a number."""
+"""Coordinates in single precision. plotly writes an array as four bytes per number, and a list as one line per
+number."""
 LIFTED = np.full((1, 2), np.nan)
 """The row of NaN that interrupts a line."""
 
 
 def strokes(lines: Iterable[FloatArray]) -> dict[str, Drawn]:
-    """``x`` and ``y`` of lines of (n, 2) points each. NaN follows each line; a row of NaN within one interrupts it."""
+    """Return ``x`` and ``y`` of lines of (n, 2) points each. NaN follows each line. A row of NaN within one
+    interrupts it."""
     points = np.vstack([np.empty((0, 2)), *(part for line in lines for part in (line, LIFTED))])
     x, y = points.T.astype(np.float32)
     return {"x": x, "y": y}
 
 
 def packed(values: FloatArray) -> dict[str, str]:
-    """Numbers in the form in which plotly writes arrays, for the few properties of which it would write a list."""
+    """Return numbers in the form in which plotly writes arrays, for the few properties for which it would write a
+    list."""
     return {"dtype": "f4", "bdata": b64encode(values.astype("<f4").tobytes()).decode()}
 
 
 def worded(lines: Sequence[FloatArray], words: Sequence[str]) -> dict[str, Any]:
-    """``strokes`` with a hover text for each line, shown at all of its points and kept once a line."""
+    """Return ``strokes`` with one hover text per line, stored once and shown at all of its points."""
     templates = [f"%{{meta[{at}]}}" for at, line in enumerate(lines) for _ in range(len(line) + 1)]
     return {**strokes(lines), "meta": list(words), "hovertemplate": templates, "hoverlabel": {"namelength": 0}}
 
 
 def spaced(line: FloatArray, length: FloatArray | float) -> FloatArray:
-    """Points of a line (n, 2) that are about ``length`` apart, with both ends and at least one between.
+    """Return points of a line (n, 2) that are about ``length`` apart, with both ends and at least one between.
 
-    ``length`` holds for both axes, or is one for each. An interrupted line is spaced piece by piece.
+    ``length`` holds for both axes, or has one value per axis. An interrupted line is spaced piece by piece.
     """
     lifted = np.flatnonzero(np.isnan(line[:, 0]))
     if lifted.size:
@@ -51,7 +54,7 @@ def spaced(line: FloatArray, length: FloatArray | float) -> FloatArray:
 
 
 def outline(ring: FloatArray, tolerance: float) -> FloatArray:
-    """A closed ring (n, 2) without the points that are within the tolerance of the line through the others.
+    """Return a closed ring (n, 2) without the points that are within the tolerance of the line through the others.
 
     Source: Douglas and Peucker 1973. The ring is treated as two lines that meet at the point furthest from the first.
     """

@@ -1,4 +1,4 @@
-"""The look that all figures share, on a light page and on a dark one: titles, texts, axes and units."""
+"""The look that all figures share, on light and dark pages: titles, texts, axes and units."""
 
 import html
 import itertools
@@ -18,30 +18,34 @@ from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY, MARKER_EDGE
 from dtfm_lab.planning.search import PROVEN
 
 SUBTITLE_LETTERS = 130
-"""Letters of a subtitle that fit into the width of a notebook cell."""
+"""Number of letters of a subtitle that fit into the width of a notebook cell."""
 TITLE_LETTERS = 100
-"""Letters of a title that fit into the same width."""
+"""Number of letters of a title that fit into the same width."""
 TITLE_LINE_PX = 22
 NAME_LETTERS = 26
-"""Most letters of a name beside an axis."""
+"""Maximum number of letters of a name next to an axis."""
 SUBTITLE_LINE_PX = 16
 HEADING_PX = 22
 WORDLESS = " "
 """The text of a point without text. An empty text would make plotly lose other texts when it draws again."""
 CLEAR = "rgba(0, 0, 0, 0)"
-"""No colour at all."""
+"""Transparent."""
 UNBOXED: dict[str, Any] = {"showarrow": False, "bgcolor": CLEAR}
 """An annotation that is plain text, without the box and the arrow that plotly adds."""
 LEGEND_BELOW = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0, "xanchor": "left"}
-BELOW_PX, AXIS_AND_LEGEND_PX = 60, 104
-"""Room below a figure without a title of its axis, and below one that has it and a legend of some lines."""
+BELOW_PX = 60
+"""Room below a figure whose axis has no title, in pixels."""
+AXIS_AND_LEGEND_PX = 104
+"""Room below a figure with an axis title and a legend of some lines, in pixels."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MOST_TICKS = 9
+"""Maximum number of ticks on a logarithmic axis."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def figure_of(*kinds: type, wanted: str = "") -> Callable[[F], F]:
-    """A figure whose first argument is of one of these kinds, in words ``wanted``: LabError for another."""
+    """Decorate a figure so that it raises LabError unless its first argument is of one of these kinds. ``wanted`` names
+    them."""
 
     def checks(draw: F) -> F:
         @wraps(draw)
@@ -57,14 +61,15 @@ def figure_of(*kinds: type, wanted: str = "") -> Callable[[F], F]:
 
 
 def theme(figure: go.Figure, dark: bool = True) -> go.Figure:
-    """A copy of the figure for a dark page, or for a light one again. The colours of the data stay."""
+    """Return a copy of the figure for a dark page, or for a light one again. The colours of the data stay."""
     copy = go.Figure(figure)
     copy.update_layout(template=template(dark))
     return copy
 
 
 def template(dark: bool = False) -> go.layout.Template:
-    """A small template: it styles what this lab draws, and not the kinds of chart that plotly's own templates cover."""
+    """Return a small template. It styles only what this lab draws, not all the kinds of chart of plotly's own
+    templates."""
     ink, soft, paper, grid = (
         ("#e8e8e8", "#b0b0b0", "#111111", "#333333") if dark else ("#212121", "#616161", "#ffffff", "#e6e6e6")
     )
@@ -88,12 +93,12 @@ def template(dark: bool = False) -> go.layout.Template:
 
 
 def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", **layout: Any) -> go.Figure:
-    """The same figure, changed in place: in the lab's look, titled, with a long subtitle in several lines.
+    """Give the figure, changed in place, the lab's look, a title, and a subtitle in several lines if it is long.
 
     Parameters
     ----------
     alt
-        What a reader who cannot see the figure should know, in a sentence or two; ``alt_text`` returns it.
+        What a reader who cannot see the figure should know, in a sentence or two. ``alt_text`` returns it.
     layout
         Further properties of plotly's layout.
     """
@@ -113,7 +118,7 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", 
 
 
 def with_headings(figure: go.Figure, spare_px: int = 0) -> go.Figure:
-    """A titled figure, changed in place: with room for the headings of its topmost panels, and ``spare_px`` more."""
+    """Make room in a titled figure, changed in place, for the headings of its topmost panels, and ``spare_px`` more."""
     figure.update_annotations(selector={"yref": "paper", "yanchor": "bottom"}, font_size=13, yshift=2)
     # plotly centres a title and its lines in the margin, so that each line after the first needs half of one more
     spare_px += SUBTITLE_LINE_PX * str(figure.layout.title.subtitle.text or "").count("<br>")
@@ -121,18 +126,20 @@ def with_headings(figure: go.Figure, spare_px: int = 0) -> go.Figure:
 
 
 def literal(text: str) -> str:
-    """Text that plotly shows letter by letter, where it would take <b> for bold, two dollars for TeX, %{x} for a value.
+    """Return text that plotly shows letter by letter. Otherwise it reads <b> as bold, two dollars as TeX, %{x} as a
+    value.
 
-    Every name that a user gives must pass through here, but for those in titles, which ``titled`` escapes itself.
+    Every name that a user gives must pass through here, except for those in titles, which ``titled`` escapes
+    itself.
     """
     return html.escape(text, quote=False).replace("$", "&#36;").replace("%{", "&#37;{")
 
 
 def short(names: Iterable[str]) -> list[str]:
-    """Names of devices, and of links as "a -> b", shortened to fit beside an axis, and literal.
+    """Return names of devices, and of links as "a -> b", shortened to fit next to an axis, and literal.
 
-    Where one is long, the letters that all have in common at their beginning or end are left out, and then the middle
-    of those that are still long.
+    If one is long, the letters that all have in common at their beginning or end are left out, then the middle of those
+    that are still long.
     """
     links = [name.split(" -> ") for name in names]
     every = sorted({end for link in links for end in link})
@@ -149,29 +156,30 @@ def short(names: Iterable[str]) -> list[str]:
 
 
 def _in_common(texts: Sequence[str]) -> int:
-    """How many letters all texts have in common at their beginning."""
+    """Return how many letters all texts have in common at their beginning."""
     alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return sum(1 for _ in alike)
 
 
 def alt_text(figure: go.Figure) -> str:
-    """What the figure shows, in a sentence or two: the text that its maker gave, else its title."""
+    """Return what the figure shows, in a sentence or two: the given text, else its title."""
     alt = (figure.layout.meta or {}).get("alt")
     return str(alt or html.unescape(figure.layout.title.text or ""))
 
 
 def quality(gap: float) -> str:
-    """What the gap of a communication cost to its lower bound proves."""
+    """Return what the gap of a communication cost to its lower bound proves."""
     return "communication cost proven best" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
 
 
 def percent(gap: float) -> str:
-    """A share with one digit, at least 0.1 %: what is more than nothing never reads as nothing."""
+    """Return a share with one digit, at least 0.1 %, so that a positive share never reads as nothing."""
     return format_share(max(gap, 0.001))
 
 
 def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:
-    """The same figure without axes, for drawings whose positions have no unit; ``square`` keeps circles round."""
+    """Return the same figure without axes, for drawings whose positions have no unit. ``square`` keeps circles
+    round."""
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     if square:
@@ -180,15 +188,15 @@ def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:
 
 
 def edged(color: str) -> dict[str, Any]:
-    """A marker or bar of this colour, with a darker edge where a white page would hide it."""
+    """Return a marker or bar of this colour, with a darker edge if it would be invisible on a white page."""
     edge = EDGES.get(color)
     return {"color": color, "line": {"width": 0.8 if edge else 0, "color": edge}}
 
 
 def by_name(names: Sequence[str], margin: float = 0.5) -> dict[str, Any]:
-    """A y axis of named rows, the first on top, with a ``margin`` in rows beyond the outermost two.
+    """Return a y axis of named rows, the first on top, with a ``margin`` in rows beyond the outermost two.
 
-    plotly would put the names in an order of its own, and take names that are numbers for positions.
+    Without it, plotly would reorder the names, and take names that are numbers for positions.
     """
     end = len(names) - 1 + margin
     order = {"type": "category", "categoryorder": "array", "categoryarray": names}
@@ -196,13 +204,13 @@ def by_name(names: Sequence[str], margin: float = 0.5) -> dict[str, Any]:
 
 
 def numbered_rows(names: Sequence[str]) -> dict[str, Any]:
-    """A y axis of rows 0, 1, ... from top to bottom, each with its name."""
+    """Return a y axis of rows 0, 1, ... from top to bottom, each with its name."""
     ticks = {"tickvals": list(range(len(names))), "ticktext": list(names)}
     return {**ticks, "range": [len(names) - 0.4, -0.6], "showgrid": False, "zeroline": False}
 
 
 def row_bars(x: Sequence[float], y: Sequence[Any], hover: Sequence[str], **look: Any) -> go.Bar:
-    """Horizontal bars on rows, each with words of its own when pointed at; a ``text`` stands beside its bar."""
+    """Return horizontal bars on rows, each with its hover text. A ``text`` is shown next to its bar."""
     beside = {"textposition": "outside", "cliponaxis": False} if "text" in look else {}
     return go.Bar(orientation="h", x=x, y=y, hovertext=hover, hoverinfo="text", **{**beside, **look})
 
@@ -210,42 +218,43 @@ def row_bars(x: Sequence[float], y: Sequence[Any], hover: Sequence[str], **look:
 def curve(
     x: Any, y: Any, name: Any, color: Any, width: Any, *, dash: Any = None, steps: Any = False, **look: Any
 ) -> go.Scatter:
-    """A line without markers, nothing when pointed at unless it has words; with ``steps`` each value holds on."""
+    """Return a line without markers, and without hover unless it has words. With ``steps``, each value holds until the
+    next."""
     line = {"color": color, "width": width, "dash": dash, "shape": "hv" if steps else None}
     silent = {} if "hovertemplate" in look else {"hoverinfo": "skip"}
     return go.Scatter(x=x, y=y, mode="lines", name=name, line=line, **{**silent, **look})
 
 
 def spots(x: Any, y: Any, size: Any, color: Any, text: Any, *, edge_px: Any = 1, **look: Any) -> go.Scatter:
-    """Markers that stand for devices or stages, each with a text in it or beside it."""
+    """Return markers for devices or stages, each with a text in it or next to it."""
     marker = {"size": size, "color": color, "opacity": 1, "line": {"width": edge_px, "color": MARKER_EDGE}}
     marker |= look.pop("marker", {})
     return go.Scatter(x=x, y=y, text=text, marker=marker, showlegend=False, **{"mode": "markers+text", **look})
 
 
 def wrapped(text: str, letters: int) -> list[str]:
-    """Lines of a text that have at most so many letters, literal."""
+    """Return a text in lines of up to ``letters`` letters, literal."""
     return [literal(line) for line in textwrap.wrap(text, letters)]
 
 
 def time_axis(end_s: float) -> tuple[str, float]:
-    """The unit of an axis of hours, and its seconds."""
+    """Return the unit of an axis of hours, and its seconds."""
     return ("h", 3600.0) if end_s >= 7200 else ("min", 60.0) if end_s >= 120 else ("s", 1.0)
 
 
 def duration(seconds: float) -> str:
-    """Seconds in three digits, in minutes or hours where they are many: ``156 s``, ``20.2 min``."""
+    """Return seconds in three digits, or minutes or hours if they are many: ``156 s``, ``20.2 min``."""
     unit, in_s = time_axis(seconds / 2) if seconds >= 600 else ("s", 1.0)
     return f"{seconds / in_s:.3g} {unit}"
 
 
 def time_unit(longest_s: float) -> tuple[str, float]:
-    """The unit that an axis of times is in, and how many of it are a second: ms below one second, else s."""
+    """Return the unit of an axis of times, and how many of it are a second: ms below one second, else s."""
     return ("s", 1.0) if longest_s >= 1 else ("ms", 1e3)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between two positive numbers; where those are few, also 2 and 5 times each, or every digit."""
+    """Return powers of ten between two positive numbers. If these are few, also 2 and 5 times each, or every digit."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks: list[float] = []
     for digits in ((1,), (1, 2, 5), range(1, 10)):
@@ -260,7 +269,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def log_axis(low: float, high: float, room: float, text: Callable[[float], str] = "{:,.12g}".format) -> dict[str, Any]:
-    """A logarithmic axis with round numbers, from ``low`` to ``high`` and a factor of ``room`` beyond both."""
+    """Return a logarithmic axis with round numbers, from ``low`` to ``high`` and a factor of ``room`` beyond both."""
     low, high = low / room, high * room
     ticks = log_ticks(low, high)
     texts = [text(tick) for tick in ticks]
@@ -268,19 +277,19 @@ def log_axis(low: float, high: float, room: float, text: Callable[[float], str] 
 
 
 def upright(figure: go.Figure, value: float, text: str, *, y: float, log: bool = False, **line: Any) -> None:
-    """Draw a vertical line at a value, dotted unless told otherwise, with words beside it at a share of its height."""
+    """Draw a vertical line at a value, dotted by default, with words next to it at a share of its height."""
     figure.add_vline(x=value, line={"color": LINE_GREY, "width": 1.4, "dash": "dot", **line})
     place = {"y": y, "yref": "paper", "yanchor": "bottom" if y < 0.5 else "top", "xanchor": "left", "xshift": 4}
     figure.add_annotation(x=float(np.log10(value)) if log else value, text=text, **place, **UNBOXED)
 
 
 def stacked(heights: Sequence[float], headings: Sequence[str], *, gap_px: float, total_px: float) -> go.Figure:
-    """An empty figure of panels under each other on one x axis, each with a heading at its left end.
+    """Return an empty figure of panels under each other on one x axis, each with a heading at its left end.
 
     Parameters
     ----------
     heights
-        Of each panel, in any unit.
+        Height of each panel, in any unit.
     gap_px, total_px
         Pixels between two panels, and of the whole.
     """

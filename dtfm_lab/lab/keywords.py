@@ -108,11 +108,11 @@ class SweepKeywords(TypedDict, total=False):
     planner: str | Iterable[str]
     """Planner of the search."""
     objective: str | Iterable[str]
-    """What the search makes least."""
+    """What the search minimises."""
     max_price_per_hour: float | Iterable[float]
-    """Dollars an hour that a plan may cost. More than 0."""
+    """Maximum dollars per hour that a plan may cost. More than 0."""
     max_iteration_s: float | Iterable[float]
-    """Seconds that an iteration may take. More than 0."""
+    """Maximum seconds that an iteration may take. More than 0."""
     steps: int | Iterable[int]
     """Generations of each search. 1 or more."""
     seed: int | Iterable[int]

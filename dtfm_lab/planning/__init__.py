@@ -1,7 +1,7 @@
-"""Topology + Job -> Plan: searches for placements of low communication cost, bounds on it, and explanations.
+"""Topology + Job -> Plan: search for placements with a low communication cost, bound the cost and explain it.
 
-The root has the cost, the problem given to a planner and the search that runs one; ``planners`` has the planners,
-``bounds`` lower bounds, ``explain`` what a plan's cost comes from, ``kernels`` the compiled loops.
+The package itself has the cost, the problem that a planner gets and the search that runs a planner. ``planners`` has
+the planners, ``bounds`` lower bounds, ``explain`` the causes of a plan's cost, ``kernels`` the compiled loops.
 """
 
 from dtfm_lab.planning import planners as _registered

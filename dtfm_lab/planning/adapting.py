@@ -1,9 +1,11 @@
-"""An old plan on another network, or for another job, its devices found by name: adapted, as what a search begins with,
-or, of plans that cost the same by symmetry, the one that moves fewest devices.
+"""Move a plan to another network or job, matching devices by name.
 
-``nearest``: a search does not know which of sixteen equal GPUs of a city stood where before: it may hand back the old
-plan with all of them exchanged. Devices with the same attributes and the same links to all others can change places
-without changing any cost, so each class of them is laid over its old places by an assignment.
+``adapt_plan`` returns the adapted plan, ``starting_plans`` the plans that a search begins with. ``nearest`` picks, from
+plans that cost the same by symmetry, the one that moves the fewest devices.
+
+A search does not know which of sixteen equal GPUs of a city was where before, so it may return the old plan with all of
+them exchanged. Devices with the same attributes and links can change places without changing any cost. An assignment
+therefore puts each class of such devices back into its old places.
 """
 
 from collections.abc import Collection
@@ -28,17 +30,20 @@ from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.search import network_of, require_fit, value_of
 
 NEARLY = 0.9
-"""Share of the speed of a plan's slowest device that a device needs to fill a hole, where enough have it."""
+"""A device fills a hole only if it has this share of the speed of the plan's slowest device, provided enough devices
+do."""
 
 
 def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
-    """The placement of ``plan`` on another network, for another job; devices are found by name.
+    """Return the placement of ``plan`` on another network or for another job, matching devices by name.
 
-    In the same shape every device that still exists keeps its place, and a vacant place goes to the free device
-    that is nearest to its group and to its neighbours in the pipeline. Pipelines are paired anew for the communication
-    cost, or stay where the plan is for another objective, or its pipelines have different numbers of micro-batches.
-    In another shape the devices are listed stage by stage, then those without a place, and the list is cut into the new
-    stages. What the job leaves open is as the plan's job has it.
+    If the shape is the same, every device that still exists keeps its place. A vacant place goes to the free device
+    that is nearest to its group and to its neighbours in the pipeline. Pipelines are paired again for the communication
+    cost. They keep their pairing if the plan has another objective or its pipelines have different numbers of
+    micro-batches.
+
+    If the shape differs, the devices are listed stage by stage, followed by those without a place, and the list is cut
+    into the new stages. Fields that the job leaves open are copied from the plan's job.
 
     Raises
     ------
@@ -61,18 +66,20 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
 
 
 def _with_holes(plan: Plan, network: Topology) -> list[list[str | None]]:
-    """The plan's devices by stage, None where one is not on the network."""
+    """Return the plan's devices by stage; None for a device that is not on the network."""
     there = set(network.names)
     return [[name if name in there else None for name in group] for group in plan.stages]
 
 
 def _as_planned(job: Job, planned: Job) -> Job:
-    """The job with what it leaves open as in a planned one: shape and micro-batch, and what was chosen for these."""
+    """Return the job with its open fields filled in from a planned job: shape, micro-batch and what was chosen for
+    these."""
     left = {what: getattr(planned, what) for what in ("tensor_parallel", "sharding") if getattr(job, what) is None}
     job = job.with_fields(**left) if left else job
     shape = ("n_stages", "n_replicas", "microbatch")
     taken = {name: getattr(planned, name) for name in shape if getattr(job, name) is None}
     same = all(getattr(planned, name) == taken.get(name, getattr(job, name)) for name in shape)
+    # the cut, schedule and recomputation were chosen for this model and shape; they need not suit another
     if same and (job.model, job.global_batch) == (planned.model, planned.global_batch):
         chosen = ("blocks_per_stage", "microbatches_per_replica", "schedule", "warmups")
         taken |= {name: getattr(planned, name) for name in chosen if getattr(job, name) is None}
@@ -82,7 +89,8 @@ def _as_planned(job: Job, planned: Job) -> Job:
 
 
 def filled(placed: list[list[str | None]], free: list[str], topology: Topology, pair: PairCosts) -> list[list[int]]:
-    """Device indices by stage; vacant places are filled in the order of the stages, by the nearest free device."""
+    """Return device indices by stage. Vacant places are filled in the order of the stages, each by the nearest free
+    device."""
     grid = [[None if name is None else topology.index(name) for name in group] for group in placed]
     left = [topology.index(name) for name in free]
     for stage, group in enumerate(grid):
@@ -98,18 +106,21 @@ def filled(placed: list[list[str | None]], free: list[str], topology: Topology, 
     return [[device for device in group if device is not None] for group in grid]
 
 
-STAGE, REPLICA = 2.0, 1.0
-"""What keeping a device's stage is worth, and its pipeline."""
+STAGE = 2.0
+"""Value of keeping a device's stage. It exceeds ``REPLICA``, because a device that changes stage has to load other
+parameters."""
+REPLICA = 1.0
+"""Value of keeping a device's pipeline."""
 ABSENT = 1e6
-"""What a place for a device that is absent costs: more than all places kept."""
+"""Cost of a place for an absent device: more than the value of all places kept."""
 
 
 def nearest(plan: Plan, before: Plan | None) -> Plan:
-    """``plan``, its interchangeable devices exchanged so that most of them keep the stage they have in ``before``.
+    """Return ``plan`` with interchangeable devices exchanged so that most of them keep their stage in ``before``.
 
-    Of those that keep none, the earlier device has the earlier stage, so that order is seen as order; all do where
-    there is no plan before. Devices are found by name. The plan itself where nothing is nearer, and where the exchange
-    turns out to change its value after all.
+    Devices without a stage to keep are sorted: the earlier device gets the earlier stage. If there is no plan
+    ``before``, this applies to all devices. Devices are matched by name. Returns the plan itself if it cannot be
+    brought nearer, or if the exchange turns out to change its value.
     """
     grid = nearest_grid(plan, before)
     if np.array_equal(grid, plan.placement.devices):
@@ -127,9 +138,9 @@ def nearest(plan: Plan, before: Plan | None) -> Plan:
 
 
 def nearest_grid(plan: Plan, before: Plan | None, absent: Collection[str] = ()) -> IntArray:
-    """(S, D) grid of the plan in which each class of interchangeable devices is laid over its old places.
+    """Return the (S, D) grid of the plan with each class of interchangeable devices assigned to its old places.
 
-    Who is ``absent`` has a place only where no other device of its class is left.
+    A device in ``absent`` gets a place only if no other device of its class is left.
     """
     grid = plan.placement.devices.copy()
     topology = plan.topology
@@ -141,6 +152,7 @@ def nearest_grid(plan: Plan, before: Plan | None, absent: Collection[str] = ()) 
         names = [topology.names[device] for device in np.flatnonzero(of_device == which)]
         slots = sorted((new.get(name) for name in names), key=lambda slot: (slot is None, slot))
         kept = np.array([[_kept(old.get(name), slot, shared) for slot in slots] for name in names])
+        # an absent device only gets a slot that no other device can take
         kept -= ABSENT * np.outer([name in absent for name in names], [slot is not None for slot in slots])
         steps = np.arange(len(names))
         kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # in all less than any place kept
@@ -161,9 +173,10 @@ def _kept(was: tuple[int, int] | None, now: tuple[int, int] | None, shared: Floa
 
 
 def shared_stages(before: Job, after: Job) -> FloatArray:
-    """(S, S') share of each later stage's parameters that each earlier stage has, too; 1 where it is the same stage.
+    """Return (S, S') share of each later stage's parameters that each earlier stage also holds; 1 if it is the same
+    stage.
 
-    Stages of jobs of message sizes only, or of two models, are the same where their numbers are.
+    If either job has no model, or the models differ, stages with the same number count as the same.
     """
     if before.model is None or after.model is None or before.model.layers != after.model.layers:
         return np.eye(before.n_stages, after.n_stages)
@@ -173,9 +186,10 @@ def shared_stages(before: Job, after: Job) -> FloatArray:
     return np.asarray(np.maximum(both, 0) / np.maximum(np.diff(now), 1))
 
 
-@lru_cache(maxsize=256)  # of one network, many plans are compared; of hours, those of a few hundred fleets
+@lru_cache(maxsize=256)  # many plans of one network are compared; replays of hours meet a few hundred fleets
 def device_classes(topology: Topology) -> IntArray:
-    """(N,) class of each device: those of one class have the same attributes and the same links to all others."""
+    """Return (N,) class of each device. Devices of one class have the same attributes and the same links to all
+    others."""
     kinds = [replace(device, name="any", position=None) for device in topology.devices]
     known = list(dict.fromkeys(kinds))
     kind = np.array([[known.index(one)] for one in kinds], dtype=float)
@@ -183,11 +197,11 @@ def device_classes(topology: Topology) -> IntArray:
 
 
 def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
-    """Plans near an old one on a network, not priced, for a search to begin with; devices are found by name.
+    """Return unpriced plans on ``network`` near an old plan, for a search to begin with. Devices are matched by name.
 
-    First the old plan with its holes filled: by devices of the same stage, out of pipelines that are given up where
-    there are too few devices for all of them, then by the idle devices that are nearest. Then, where devices that
-    served are gone, the old plan without the pipelines, and without the stages, that lost one.
+    The first is the old plan with its holes filled. If there are too few devices, pipelines are given up, and their
+    devices fill holes of the same stage. The nearest idle devices fill the rest. If used devices are gone, further
+    plans are the old plan without the pipelines, and without the stages, that lost one.
     """
     grid = _with_holes(plan, network)
     holes = np.array([[name is None for name in group] for group in grid])
@@ -196,7 +210,7 @@ def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
     found = []
     for kept in dict.fromkeys((min(n_replicas, len(network) // n_stages), int((~holes).all(axis=0).sum()))):
         if kept:
-            with suppress(LabError):  # such as a batch that so many pipelines do not divide
+            with suppress(LabError):  # such as a batch that this number of pipelines does not divide
                 found.append(_with_pipelines(plan, network, grid, np.sort(by_holes[:kept])))
     stages = np.flatnonzero((~holes).all(axis=1))
     if 0 < len(stages) < n_stages:
@@ -207,9 +221,10 @@ def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
 
 
 def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]], pipelines: IntArray) -> Plan:
-    """The plan with these of its pipelines alone, their holes filled; they share out all micro-batches."""
+    """Return the plan with only these pipelines, their holes filled. They share all micro-batches among them."""
     kept: list[list[str | None]] = []
     for group in grid:
+        # devices of the same stage in pipelines that are given up fill its holes first
         left_over = [name for r, name in enumerate(group) if name is not None and r not in pipelines]
         row = [group[r] for r in pipelines]
         kept.append([left_over.pop() if name is None and left_over else name for name in row])
@@ -227,8 +242,8 @@ def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]],
 
 
 def _equals(plan: Plan, network: Topology, free: list[str], n_holes: int) -> list[str]:
-    """Those of the free devices that are no less than the least of the plan, in memory and nearly in speed; empty where
-    these are too few."""
+    """Return the free devices with at least the memory, and nearly the speed, of the plan's least device; empty if
+    there are too few to fill the holes."""
     job, old, new = plan.job, plan.topology.devices, network.devices
     grid = plan.placement.devices
     speed, wanted_speed = (np.array(speeds_of(job, devices, plan.efficiency)) for devices in (new, old))
@@ -239,7 +254,8 @@ def _equals(plan: Plan, network: Topology, free: list[str], n_holes: int) -> lis
 
 
 def shared_out(counts: IntArray, total: int) -> tuple[int, ...]:
-    """Whole numbers of 1 or more, in proportion to these and of this sum: by largest remainder."""
+    """Return whole numbers, each 1 or more, proportional to ``counts`` and summing to ``total``, by largest
+    remainder."""
     exact = counts * (total - len(counts)) / max(counts.sum(), 1)
     whole = np.floor(exact).astype(np.int64)
     spare = total - len(counts) - int(whole.sum())

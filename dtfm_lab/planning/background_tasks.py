@@ -1,7 +1,7 @@
-"""Threads beside a search: those that a planner starts, and those that end it.
+"""Threads beside a search: background work that a planner starts, and cancellation of a search.
 
-Threads such as a constraint solver's are waited for in short steps, their CPU time counted. A ``Cancellation`` ends a
-search from another thread, in the middle of a compiled loop too.
+A search waits for threads such as a constraint solver's in short steps and counts their CPU time. A ``Cancellation``
+ends a search from another thread, even inside a compiled loop.
 """
 
 import os
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class BackgroundTask(Generic[T]):
-    """A function running on a thread of its own, started when constructed; a search waits for it in short steps."""
+    """A function that runs on a separate thread, started at construction. A search waits for it in short steps."""
 
     def __init__(self, work: Callable[[], T], name: str = "background task") -> None:
         self._work: Callable[[], T] | None = work
@@ -34,7 +34,7 @@ class BackgroundTask(Generic[T]):
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the task is done, after at most so many seconds."""
+        """Wait up to this number of seconds. Return True if the task is done."""
         return self._done.wait(seconds)
 
     def join(self) -> None:
@@ -44,12 +44,12 @@ class BackgroundTask(Generic[T]):
 
     @property
     def result(self) -> T:
-        """What the function returned; raises what it raised. Available once the task is done."""
+        """Return what the function returned or raise what it raised. Available once the task is done."""
         return self._future.result()
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds so far; where the system cannot read another thread's clock, 0 until the task is done."""
+        """CPU seconds so far. If the system cannot read another thread's clock, 0 until the task is done."""
         if not self._done.is_set() and self._clock is not None:
             try:
                 return time.clock_gettime(self._clock)
@@ -87,7 +87,7 @@ class BackgroundTasks:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds of all tasks so far. Only the thread that runs the search may read it, between two steps."""
+        """CPU seconds of all tasks so far. Read it only on the thread that runs the search, between two steps."""
         self._collect_ended()
         return self._ended_cpu_s + sum(task.cpu_s for task in self._running)
 
@@ -98,15 +98,15 @@ class BackgroundTasks:
 
 
 Flag: TypeAlias = NDArray[np.uint8]
-"""(1,): not 0 once the loop that reads it has to end. What it has found so far is what it returns."""
+"""(1,) flag; non-zero tells the loop that reads it to end and return what it has found so far."""
 
-_heard: ContextVar[Flag] = ContextVar("_heard", default=np.zeros(1, np.uint8))  # noqa: B039, as nobody sets the default
+_heard: ContextVar[Flag] = ContextVar("_heard", default=np.zeros(1, np.uint8))  # noqa: B039, it is never written
 
 
 class Cancellation:
-    """Set by one thread, heard by the searches of another.
+    """A request to stop, set by one thread and obeyed by the searches of another thread.
 
-    A step of a search may take 0.3 seconds, too long where a hand waits for the next search to begin.
+    One step of a search may take 0.3 seconds. That is too long for a user who waits for the next search to begin.
     """
 
     def __init__(self) -> None:
@@ -122,9 +122,9 @@ class Cancellation:
 
     @contextmanager
     def heard(self) -> Iterator[Callable[[float], None]]:
-        """Within this block, compiled loops of the planners that this thread runs end once it is set.
+        """Within this block, compiled planner loops of this thread end once the cancellation is set.
 
-        It gives a function that ends them after so many seconds, too.
+        Yields a function that also ends them after the given number of seconds.
         """
         timers: list[threading.Timer] = []
 
@@ -143,7 +143,7 @@ class Cancellation:
 
 
 def flag() -> Flag:
-    """Return what compiled loops of this thread have to look at."""
+    """Return the flag that compiled loops of this thread have to check."""
     return _heard.get()
 
 
@@ -152,7 +152,7 @@ def flag() -> Flag:
 
 
 POLL_S = 0.05
-"""Seconds between two yields while kernels are compiled."""
+"""Seconds between two yields while kernels compile."""
 
 
 _tasks: dict[Callable[..., object], BackgroundTask[object]] = {}
@@ -160,7 +160,7 @@ _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """In a forked process: the threads that loaded kernels were not forked, so no task of theirs ever ends."""
+    """Drop unfinished tasks in a forked process. Their threads were not forked, so they would never end."""
     global _lock
     _lock = threading.Lock()
     for key in [key for key, task in _tasks.items() if not task.wait(0.0)]:
@@ -172,7 +172,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def start_once(key: Callable[..., object], work: Callable[[], object]) -> BackgroundTask[object]:
-    """The task that does this work, which compiles kernels; started once a process for each key."""
+    """Return the task that does this work, which compiles kernels. It is started once per process and key."""
     with _lock:
         if key not in _tasks:
             _tasks[key] = BackgroundTask(work, "dtfm-lab compiles")
@@ -180,14 +180,14 @@ def start_once(key: Callable[..., object], work: Callable[[], object]) -> Backgr
 
 
 def is_done(key: Callable[..., object]) -> bool:
-    """Whether the task of this key was started and has ended."""
+    """True if the task of this key was started and has ended."""
     return key in _tasks and _tasks[key].wait(0.0)
 
 
 def while_compiling(key: Callable[..., object], work: Callable[[], object]) -> Iterator[float]:
-    """Yield the seconds waited so far, every POLL_S, until the kernels are compiled; raise what compiling raised.
+    """Yield the seconds waited so far, every POLL_S, until the kernels are compiled. Raise what compiling raised.
 
-    The last are all seconds: numba holds the interpreter, so that the last look may come long after the one before.
+    The last value is the total. numba holds the interpreter, so the last check may come long after the one before.
     """
     began = time.perf_counter()
     task = start_once(key, work)

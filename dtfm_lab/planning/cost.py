@@ -1,10 +1,9 @@
-"""What a placement costs: equations 1 to 4 of the paper, both directions of every link priced, and the order of
-the stages.
+"""The communication cost of a placement: equations 1 to 4 of the paper, both directions of every link priced.
 
-A pair of devices that exchange a message each way takes ``topology.round_trip_s``: on symmetric
-links exactly the published 2 (alpha + c / beta). Shapes: N devices, S stages, D replicas.
+A pair of devices that exchange a message each way takes ``topology.round_trip_s``. On symmetric links this is exactly
+the published 2 (alpha + c / beta). Shapes: N devices, S stages, D replicas.
 
-The order of the stages is the shortest open path through the coarsened graph, equation 4.
+Equation 4 orders the stages: the shortest open path through the coarsened graph.
 """
 
 from collections.abc import Iterator
@@ -29,13 +28,14 @@ class PairCosts:
     """Seconds between any two devices, (N, N) symmetric, zero on the diagonal."""
 
     group_s: FloatArray
-    """As partners in a data-parallel group: one gradient shard out and one back, equation 2."""
+    """As partners in a data-parallel group: seconds for one gradient shard out and one back, equation 2."""
     hop_s: FloatArray
-    """As neighbours in a pipeline: a mini-batch's activations forward and their gradients back, equation 3."""
+    """As neighbours in a pipeline: seconds for a mini-batch's activations forward and their gradients back, equation
+    3."""
 
 
 def pair_costs(topology: Topology, job: Job) -> PairCosts:
-    """The pair costs of a job on a topology; the communication cost depends on nothing else."""
+    """Return the pair costs of a job on a topology. The communication cost depends on nothing else."""
     return _pair_costs(topology, shard(job.gradient_bytes, job.n_replicas), job.hop_bytes)
 
 
@@ -45,24 +45,25 @@ def _pair_costs(topology: Topology, shard_bytes: float, hop_bytes: float) -> Pai
 
 
 def group_costs(groups: IntArray, group_pair_s: FloatArray) -> FloatArray:
-    """(..., S) seconds that each group of (..., S, D) devices synchronises: equation 2.
+    """Return (..., S) seconds in which each group of (..., S, D) devices synchronises: equation 2.
 
-    Every member sends a shard to every other and gets one back, one peer after the other; the
-    group waits for its slowest member.
+    Every member sends a shard to every other member and gets one back, one peer after the other. The group waits for
+    its slowest member.
     """
     within: FloatArray = group_pair_s[groups[..., :, None], groups[..., None, :]]
     return np.asarray(within.sum(axis=-1).max(axis=-1))
 
 
 def bottleneck_matching(cost: FloatArray) -> tuple[float, IntArray]:
-    """The assignment of columns to rows whose dearest pair is cheapest; of such assignments, the one of least sum.
+    """Return the assignment of columns to rows whose most expensive pair is cheapest; ties go to the smallest sum.
 
-    Returns the dearest pair's cost and, (D,), the column of each row. Exact: the answer is the smallest threshold
-    such that the pairs up to it contain a perfect matching. It is at least the dearest of the cheapest
-    entries of each row and column, which usually is the answer already; else a binary search finds it.
+    Returns the cost of the most expensive pair and (D,) the column of each row. Exact: the answer is the smallest
+    threshold such that the pairs up to it contain a perfect matching. The threshold is at least the largest of the row
+    and column minima, which is usually the answer already. If not, a binary search finds it.
     """
     floor = max(cost.min(axis=1).max(), cost.min(axis=0).max())
     if not _matchable(cost, floor):
+        # the answer is one of the costs above the floor
         thresholds = np.unique(cost[cost > floor])
         low, high = 0, len(thresholds) - 1
         while low < high:
@@ -83,7 +84,8 @@ def _matchable(cost: FloatArray, threshold: float) -> bool:
 
 
 def coarsened_weights(groups: IntArray, hop_pair_s: FloatArray) -> FloatArray:
-    """(S, S) symmetric weights of the coarsened graph: the bottleneck between every two (S, D) groups, equation 3."""
+    """Return (S, S) symmetric weights of the coarsened graph: the bottleneck between every two (S, D) groups,
+    equation 3."""
     weights = np.zeros((len(groups), len(groups)))
     for a, b in combinations(range(len(groups)), 2):
         weights[a, b], _ = bottleneck_matching(hop_pair_s[np.ix_(groups[a], groups[b])])
@@ -91,10 +93,10 @@ def coarsened_weights(groups: IntArray, hop_pair_s: FloatArray) -> FloatArray:
 
 
 def align(groups: IntArray, order: IntArray, hop_pair_s: FloatArray) -> IntArray:
-    """The (S, D) grid of the groups in stage order, whose columns are pipelines.
+    """Return the (S, D) grid of the groups in stage order; its columns are pipelines.
 
-    Column by column each device is followed by its partner in the bottleneck matching of the two
-    neighbouring groups, so every hop of the grid costs what its edge of the coarsened graph weighs.
+    Each device is followed in its column by its partner in the bottleneck matching of the two neighbouring groups.
+    Every hop of the grid therefore costs what its edge of the coarsened graph weighs.
     """
     grid = groups[order].copy()
     for s in range(len(grid) - 1):
@@ -104,18 +106,18 @@ def align(groups: IntArray, order: IntArray, hop_pair_s: FloatArray) -> IntArray
 
 
 def hop_costs(grid: IntArray, hop_pair_s: FloatArray) -> FloatArray:
-    """(..., S-1) seconds of each hop of (..., S, D) grids, as their columns pair."""
+    """Return (..., S-1) seconds of each hop of (..., S, D) grids with the pairing of their columns."""
     return np.asarray(hop_pair_s[grid[..., :-1, :], grid[..., 1:, :]].max(axis=-1))
 
 
 def total_costs(grid: IntArray, pair: PairCosts) -> FloatArray:
-    """(...) seconds of (..., S, D) grids, as their columns pair: equation 1."""
+    """Return (...) seconds of (..., S, D) grids with the pairing of their columns: equation 1."""
     total: FloatArray = group_costs(grid, pair.group_s).max(axis=-1) + hop_costs(grid, pair.hop_s).sum(axis=-1)
     return total
 
 
 def price_placement(topology: Topology, job: Job, devices: IntArray) -> CostBreakdown:
-    """The cost of a (S, D) grid exactly as its columns pair, whether or not that is the best pairing."""
+    """Return the cost of a (S, D) grid with the pairing of its columns, whether or not it is the best pairing."""
     pair = pair_costs(topology, job)
     return CostBreakdown(
         group_s=group_costs(devices, pair.group_s),
@@ -125,18 +127,19 @@ def price_placement(topology: Topology, job: Job, devices: IntArray) -> CostBrea
 
 
 EXACT_UP_TO = 14
-"""Most nodes for Held-Karp; beyond, it takes more memory and time than the last percent is worth."""
+"""Maximum number of nodes for Held-Karp. Beyond, the last percent is not worth its memory and time."""
 
 
 def path_cost(weights: FloatArray, order: IntArray) -> float:
-    """Sum of the edges along the path."""
+    """Return the sum of the edges along the path."""
     return float(weights[order[:-1], order[1:]].sum())
 
 
 def shortest_path(weights: FloatArray) -> IntArray:
-    """(S,) node order of the cheapest open path through (S, S) symmetric weights, its smaller end first.
+    """Return (S,) node order of the cheapest open path through (S, S) symmetric weights, its smaller end first.
 
-    Exact up to 14 nodes (Held and Karp 1962); above, ``short_path`` of the kernels: good, not proven. Deterministic.
+    Exact up to ``EXACT_UP_TO`` nodes (Held and Karp 1962). Above, ``short_path`` of the kernels: good, but not proven.
+    Deterministic.
     """
     order = _held_karp(weights) if len(weights) <= EXACT_UP_TO else _short(weights)
     return order if order[0] <= order[-1] else order[::-1].copy()
@@ -144,7 +147,8 @@ def shortest_path(weights: FloatArray) -> IntArray:
 
 @lru_cache(maxsize=EXACT_UP_TO)
 def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
-    """Every extension of a path by one node, by number of visited nodes: (visited set as bits, row, next node)."""
+    """Return every extension of a path by one node, by number of visited nodes: (visited set as bits, row, next
+    node)."""
     masks = np.arange(1 << n)
     visited = (masks[:, None] >> np.arange(n)) & 1
     layers = []
@@ -156,7 +160,8 @@ def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
 
 
 def _held_karp(weights: FloatArray) -> IntArray:
-    """Dynamic programme over ``reach[visited, last]``, the cheapest path over the visited set that ends in last."""
+    """Return the shortest path by dynamic programming over ``reach[visited, last]``: the cheapest path over the visited
+    set that ends in ``last``."""
     n = len(weights)
     reach = np.full((1 << n, n), np.inf)
     reach[1 << np.arange(n), np.arange(n)] = 0.0
@@ -180,7 +185,7 @@ def _short(weights: FloatArray) -> IntArray:
 
 
 def row_of(grid: IntArray, n_devices: int) -> IntArray:
-    """(N,) devices of a (S, D) grid, then the idle ones by number."""
+    """Return (N,) devices of a (S, D) grid, followed by the idle ones by number."""
     idle = np.ones(n_devices, dtype=bool)
     idle[grid] = False
     return np.concatenate([grid.ravel(), np.flatnonzero(idle)])
@@ -189,57 +194,58 @@ def row_of(grid: IntArray, n_devices: int) -> IntArray:
 # ---------------------------------------------------------------------------------------------------------------------
 # A lower bound on the communication cost of all placements, from which a plan's gap is computed.
 #
-# Two relaxations, both valid for any symmetric pair costs and also where devices may stay idle; the larger bound
-# counts. n = S x D devices are used of N.
+# Two relaxations, both valid for any symmetric pair costs and even if devices stay idle. The larger bound counts.
+# The plan uses n = S x D of the N devices.
 #
-# **Order statistics.** A device costs at least its D - 1 cheapest partners, whichever it has, and the
-# slowest of the n used devices is no faster than the n-th fastest of all. A hop costs at least what any
-# of its 2 D devices has as its cheapest link; every other hop has devices of its own, so h such
-# hops cost at least the 2D-th, 4D-th, ... smallest of the cheapest links.
+# **Order statistics.** Whichever partners a device has, it costs at least as much as its D - 1 cheapest ones. The
+# slowest of the n used devices is no faster than the n-th fastest of all. A hop costs at least the cheapest link of
+# any of its 2 D devices. Every other hop uses different devices, so h such hops cost at least the 2D-th, 4D-th, ...
+# smallest of the cheapest links.
 #
-# **Clusters.** Order statistics treat the two parts apart; on real networks they compete: hops are
-# cheapest with pipelines within a region, synchronisation with groups within a region. Take a level t, and call
-# the components of the graph of all links cheaper than t clusters. Hops below t stay within clusters, so
-# the hops of t or more cut the stages into segments within which each pipeline stays in one cluster. In a
-# segment of l stages a cluster of size c holds at most c // l of the D pipelines, hence at most as many
-# members of any group there; that limits how many cheap partners a device has, so it costs at least
-# ``partners(device, l)``, growing with l. If the data-parallel cost is x at most, only devices with
-# ``partners(device, l) <= x`` in clusters of l or more may serve in segments of l or longer: enough for
-# ``u(l)`` whole stages. The fewest segments that cover S stages within these allowances (longest first:
-# sum over l of (u(l) - u(l + 1)) / l, rounded up) less one is the least number of hops of t or more.
-# Summed over levels, that count times the distance to the level below bounds the pipeline cost for given
-# x; the bound is the smallest sum over all x.
+# **Clusters.** Order statistics bound the two parts separately. On real networks they compete: hops are cheapest if
+# each pipeline stays within a region, synchronisation is cheapest if each group does. Take a level t. Clusters are the
+# components of the graph of all links cheaper than t. Hops below t stay within clusters, so the hops of t or more cut
+# the stages into segments within which each pipeline stays in one cluster. In a segment of l stages, a cluster of size
+# c holds at most c // l of the D pipelines, and so at most as many members of any group there. This limits the number
+# of cheap partners of a device, which therefore costs at least ``partners(device, l)``, growing with l.
 #
-# The cluster bound is the whole optimum on all five networks of the paper where devices fall into
-# regions; with jitter on every link gaps remain.
+# If the data-parallel cost is at most x, segments of l or more stages can only use devices with
+# ``partners(device, l) <= x`` in clusters of l or more devices. They are enough for ``u(l)`` whole stages. Cover the S
+# stages with the fewest segments within these allowances, longest first: sum over l of (u(l) - u(l + 1)) / l, rounded
+# up. One less than that is the minimum number of hops of t or more. Multiply it by the distance to the level below and
+# sum over the levels: this bounds the pipeline cost for a given x. The bound is the smallest sum over all x.
+#
+# On all five networks of the paper, where devices fall into regions, the cluster bound equals the optimum. With jitter
+# on every link, gaps remain.
 
 
 WORK = 4_000_000
-"""Matrix entries to process, over all levels and segment lengths; more devices mean fewer levels."""
+"""Maximum number of matrix entries to process over all levels and segment lengths. With more devices, fewer levels are
+tried."""
 CLUSTERS_UP_TO = 2048
-"""Most devices for the cluster bound; with more, order statistics alone count."""
+"""Maximum number of devices for the cluster bound. With more devices, only order statistics count."""
 MAX_BUDGETS = 400
-"""Most data-parallel costs to try."""
+"""Maximum number of data-parallel costs to try."""
 
 
 def lower_bound_s(topology: Topology, job: Job) -> float:
-    """Seconds that every placement of the job on the topology costs at least; see the module's docstring."""
+    """Return a lower bound in seconds on the cost of every placement of the job. The comment above derives it."""
     return _kept_bound_s(pair_costs(topology, job), job.n_stages, job.n_replicas)
 
 
 def quick_bound_s(topology: Topology, job: Job) -> float:
-    """Seconds that every placement costs at least by order statistics alone, in a hundredth of the time."""
+    """Return a lower bound in seconds from order statistics alone, in a hundredth of the time."""
     return bound_of_pairs(pair_costs(topology, job), job.n_stages, job.n_replicas, clusters=False)
 
 
 @lru_cache(maxsize=8)
 def _kept_bound_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
-    """One bound for all jobs of a shape whose messages are alike: ``pair`` is the same object then."""
+    """Return one bound for all jobs that share a shape and message sizes: their ``pair`` is the same object."""
     return bound_of_pairs(pair, n_stages, n_replicas)
 
 
 def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters: bool = True) -> float:
-    """The same bound for S stages of D replicas on any symmetric pair costs."""
+    """Return the same bound for S stages of D replicas on any symmetric pair costs."""
     n_devices = len(pair.hop_s)
     if n_devices < max(2, n_stages * n_replicas):
         return 0.0
@@ -260,7 +266,7 @@ def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters:
 
 
 def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
-    """Lower bound on the sum of all hops, by order statistics.
+    """Return a lower bound on the sum of all hops, by order statistics.
 
     Hops 1, 3, 5, ... share no device, nor do hops 2, 4, 6, ...: h of them use 2 D h devices.
     """
@@ -269,13 +275,13 @@ def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
 
 
 def nearest_partners(group_s: FloatArray) -> IntArray:
-    """(N, N - 1) all other devices, cheapest partner first."""
+    """Return (N, N - 1) all other devices, cheapest partner first."""
     apart = group_s + np.diag(np.full(len(group_s), np.inf))
     return np.asarray(np.argsort(apart, axis=1, kind="stable")[:, :-1])
 
 
 class _Partners:
-    """Each device's cost of the D - 1 cheapest partners that the clusters allow."""
+    """The cost of each device's D - 1 cheapest partners that the clusters allow."""
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:
         self._nearest = nearest_partners(group_s)
@@ -286,11 +292,13 @@ class _Partners:
         self._labels: IntArray | None = None
 
     def cost_s(self, labels: IntArray, length: int) -> FloatArray:
-        """(N,) least seconds in segments of ``length`` stages or more; inf for a device that cannot be in one."""
+        """Return (N,) minimum seconds in segments of ``length`` stages or more; inf for a device that cannot be in
+        one."""
         if length == 1:
             return self._free_s
         if labels is not self._labels:
             self._rank_by_cluster(labels)
+        # pipelines of a segment of this length that fit into the device's cluster
         share = self._sizes // length
         allowed = self._rank < share[self._nearest]
         count = allowed.cumsum(axis=1)
@@ -299,7 +307,8 @@ class _Partners:
         return self._first_of_each_cluster(cost, labels, share * self._n_stages)
 
     def _rank_by_cluster(self, labels: IntArray) -> None:
-        """Rank each device's partners by cost within their clusters; in its own cluster the device comes first."""
+        """Rank each device's partners by cost within their clusters. In its own cluster, the device itself comes
+        first."""
         self._labels = labels
         self._sizes = np.bincount(labels)[labels]
         cluster = labels[self._nearest]
@@ -313,7 +322,7 @@ class _Partners:
 
     @staticmethod
     def _first_of_each_cluster(cost: FloatArray, labels: IntArray, most: IntArray) -> FloatArray:
-        """Keep the cheapest devices of each cluster, as many as ``most``: its pipelines have no more stages."""
+        """Keep the ``most`` cheapest devices of each cluster: its pipelines cannot use more."""
         order = np.lexsort((cost, labels))
         place = np.arange(len(order))
         starts = np.maximum.accumulate(np.where(np.diff(labels[order], prepend=-1) != 0, place, 0))
@@ -323,7 +332,8 @@ class _Partners:
 
 
 def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]:
-    """(level in seconds, (N,) cluster of each device), ascending: single linkage cut below each of its heights."""
+    """Yield (level in seconds, (N,) cluster of each device), ascending: single linkage, cut below each of its
+    heights."""
     n = len(hop_s)
     tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(hop_s, checks=False), "single")
     heights = np.unique(tree[:, 2])
@@ -334,13 +344,14 @@ def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]
     for height in heights:
         below, labels = tree[tree[:, 2] < height], np.arange(n)
         if len(below):
+            # halfway between two heights, so that rounding cannot move a merge across the cut
             cut = 0.5 * (height + below[-1, 2])
             labels = scipy.cluster.hierarchy.fcluster(tree, cut, "distance").astype(np.int64)
         yield float(height), labels
 
 
 def _lengths(n_stages: int, n_devices: int) -> list[int]:
-    """Segment lengths to distinguish, 1 first; the more devices, the fewer."""
+    """Return the segment lengths to distinguish, 1 first. With more devices, there are fewer."""
     if n_stages <= 10 and n_devices <= 256:
         return list(range(1, n_stages + 1))
     most = 16 if n_devices <= 256 else 4
@@ -348,7 +359,7 @@ def _lengths(n_stages: int, n_devices: int) -> list[int]:
 
 
 def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
-    """Data-parallel costs to try, ascending; each represents all costs up to the next."""
+    """Return the data-parallel costs to try, ascending. Each represents all costs up to the next."""
     values = np.unique(costs[np.isfinite(costs) & (costs > least_s)])
     if len(values) > MAX_BUDGETS:
         values = values[np.linspace(0, len(values) - 1, MAX_BUDGETS).astype(int)]
@@ -358,7 +369,8 @@ def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
 def _least_hops(
     partners: list[FloatArray], lengths: list[int], budgets: FloatArray, n_stages: int, n_replicas: int
 ) -> FloatArray:
-    """(budgets,) least number of hops of this level or more, with a data-parallel cost below the next budget."""
+    """Return (budgets,) minimum number of hops of this level or more, with a data-parallel cost below the next
+    budget."""
     below = np.append(budgets[1:], np.inf)
     segments = np.zeros(len(budgets))
     longer = np.zeros(len(budgets))
@@ -373,14 +385,14 @@ def _least_hops(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which devices are alike: those of a class can change places without changing any plan's cost, or change it little.
+# Classes of devices: those of a class can change places without changing any plan's cost, or with little change.
 
 
 def interchangeable(kinds: npt.NDArray[Any], matrices: tuple[FloatArray, ...]) -> IntArray:
-    """(N,) number of the class of each device, classes in the order of their first devices.
+    """Return (N,) number of each device's class, classes in the order of their first devices.
 
-    Two devices are of one class where their (N, K) kinds are equal, they are equally far from and to every third
-    device by every (N, N) matrix, and each is as far from the other as the other from it.
+    Two devices are in one class if three things hold: their (N, K) kinds are equal, every (N, N) matrix gives them
+    equal entries from and to each third device, and their two entries for each other are equal.
     """
     both = [np.sort(one, axis=1) for matrix in matrices for one in (matrix, matrix.T)]
     # devices with other distances, whatever these lead to, need not be compared one by one
@@ -391,7 +403,8 @@ def interchangeable(kinds: npt.NDArray[Any], matrices: tuple[FloatArray, ...]) -
 
 
 def link_matrices(topology: Topology) -> tuple[FloatArray, ...]:
-    """The (N, N) matrices that say what a link is: latency, bandwidth, the seconds of each measured message size."""
+    """Return the (N, N) matrices that describe links: latency, bandwidth and the seconds of each measured message
+    size."""
     links = (topology.latency_s, topology.bandwidth_bytes_per_s)
     if topology.message_s is None:
         return links
@@ -406,8 +419,11 @@ def grouped(
     *,
     mutual: bool = False,
 ) -> IntArray | None:
-    """(N,) classes, each of devices like its first one, links alike within a relative tolerance; None where they are
-    more than ``most``. Where ``mutual``, each is also as far from the first one as that one from it."""
+    """Return (N,) classes, each of devices like its first one, with links equal within a relative tolerance.
+
+    None if there are more than ``most`` classes. With ``mutual``, the links between each device and the first one must
+    also be equal in both directions.
+    """
     n = len(kinds)
     of_device = np.full(n, -1, dtype=np.int64)
     n_classes = 0
@@ -429,7 +445,7 @@ def grouped(
 
 
 def _alike(matrix: FloatArray, first: int, others: IntArray, tolerance: float) -> npt.NDArray[np.bool_]:
-    """Which of ``others`` have links to all third devices like those of ``first``."""
+    """Return True for each of ``others`` whose links to all third devices are like those from ``first``."""
     if not len(others) or tolerance == np.inf:
         return np.ones(len(others), dtype=bool)
     rows, row = matrix[others], matrix[first][None, :]

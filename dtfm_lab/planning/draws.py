@@ -1,16 +1,16 @@
-"""Seconds of plans where links and devices are not quite what the network says: all plans on the same random draws.
+"""Iteration times of plans if links and devices differ from what the network says: all plans on the same random draws.
 
-In a draw every device is as many times as fast as a factor of its own says, and the links of two regions, or within
-one, have as many times their bandwidth and their latency; two devices without regions have factors of their own. A
-factor is exp(spread x a normal number): its median is 1, and the spread is one standard deviation of its logarithm,
-as ``Topology.link_spread`` is. A plan keeps its devices, cut, shares and order of passes.
+In a draw, each device's speed is multiplied by a random factor. All links between two regions, or within one, share a
+factor for bandwidth and one for latency. A device without a region counts as a region. A factor is exp(spread x a
+normal number): its median is 1, and the spread is one standard deviation of its logarithm, as for
+``Topology.link_spread``. A plan keeps its devices, cut, shares and order of passes.
 
-Plans meet the same draws (common random numbers), so that how often two of them change order, and by how much one is
-slower in the mean, is told by far fewer draws than their own spread would take.
+All plans get the same draws (common random numbers). Their differences then need far fewer draws than their own spreads
+would: how often two plans change order, and by how much one is slower on average.
 
-A search makes nominal seconds least. Of the best plans of each shape, micro-batch and checkpointing that it ends with,
-``plan_for_draws`` takes the one whose mean over the draws is least (sample average approximation: Kleywegt, Shapiro and
-Homem-de-Mello 2002). Few draws, the same for all, leave a few plans, which then meet more.
+A search minimises nominal seconds. It ends with the best plans of each shape, micro-batch and checkpointing.
+``plan_for_draws`` picks the one with the smallest mean over the draws (sample average approximation: Kleywegt, Shapiro
+and Homem-de-Mello 2002). A few draws leave a few plans, which then get more draws.
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GivenSpread = float | Mapping[str, float]
-"""One standard deviation of the logarithm of bandwidth, latency and speed of computing, or of each by name."""
+"""One standard deviation of the logarithm of bandwidth, latency and computing speed, or of each by name."""
 DRAWS = 1000
+"""Default number of draws. A share of one half then has a standard error of 1.6 percentage points."""
 CONFIDENCE = 0.95
+"""Default confidence level of an interval."""
 QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
-"""Columns of the table of plans, and the share of draws in which a plan takes no longer."""
+"""Quantile columns of the table of plans: the share of draws in which a plan takes at most these seconds."""
 
 
 class Overtaking(NamedTuple):
-    """How often one plan is faster than another that is nominally no slower, of all draws."""
+    """How often one plan is faster than another that is nominally no slower."""
 
     share: float
-    """Draws in which both take as long count half."""
+    """Share of draws. A draw in which both take equally long counts half."""
     low: float
     high: float
     """Exact interval of 95 % confidence (Clopper and Pearson 1934)."""
@@ -57,13 +59,13 @@ class Overtaking(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Draws:
-    """Seconds of an iteration of some plans on the same draws of their network."""
+    """Iteration times of some plans on the same draws of their network."""
 
     plans: tuple[Plan, ...]
     spread: Mapping[str, float]
-    """Of ``bandwidth``, ``latency`` and ``compute``: one standard deviation of the logarithm."""
+    """One standard deviation of the logarithm of each of ``bandwidth``, ``latency`` and ``compute``."""
     nominal_s: FloatArray
-    """(P,) seconds of each plan on the network as it is said to be."""
+    """(P,) seconds of each plan on the network as specified."""
     seconds: FloatArray
     """(n, P) seconds of each plan in each draw."""
 
@@ -80,29 +82,35 @@ class Draws:
 
     @property
     def expected_best(self) -> int:
-        """Number of the plan of least expected seconds; of equal ones, of the nominally fastest."""
+        """Number of the plan with the smallest expected seconds. Ties go to the nominally fastest."""
         return int(np.lexsort((self.nominal_s, self.mean_s))[0])
 
     def quantile_s(self, share: float) -> FloatArray:
-        """(P,) seconds that each plan does not exceed in this share of the draws. Raises PlanError out of 0 to 1."""
+        """Return (P,) seconds that each plan does not exceed in this share of the draws. Raises PlanError outside 0
+        to 1."""
         number = as_number(share)
         if number is None or not 0 <= number <= 1:
             raise PlanError(f"share of draws is {shortened(share)}; wanted 0 to 1")
         return np.asarray(np.quantile(self.seconds, number, axis=0))
 
     def overtaking(self, first: int = 0, second: int = 1) -> Overtaking:
-        """How often the nominally slower one of two plans is the faster; of equal ones, how often the second is."""
+        """Return how often the nominally slower of two plans is faster. If they are equal, how often the second is."""
         slow, fast = (first, second) if self.nominal_s[first] > self.nominal_s[second] else (second, first)
         ahead = self.seconds[:, slow], self.seconds[:, fast]
         k = float((ahead[0] < ahead[1]).sum() + 0.5 * (ahead[0] == ahead[1]).sum())
         return Overtaking(k / len(self), *binomial_interval(k, len(self)))
 
     def to_frame(self, what: str = "plans") -> pd.DataFrame:
-        """A row a ``plans``: plan (its number), stages, replicas, nominal_s, mean_s, error_s (standard error of the
-        mean), low_s, median_s and high_s (which it does not exceed in 5, 50 and 95 % of the draws), fastest (share of
-        draws in which no other is faster). Or a row for each two of them, ``pairs``: faster and slower, nominally,
-        change (relative change of the mean from the first to the second) with its standard error, overtakes (share of
-        draws in which the second is the faster), low and high."""
+        """Return a table of ``plans`` or of ``pairs``.
+
+        ``plans`` has one row per plan: plan (its number), stages, replicas, nominal_s, mean_s and error_s (standard
+        error of the mean). low_s, median_s and high_s are the seconds not exceeded in 5, 50 and 95 % of the draws.
+        fastest is the share of draws in which no other plan is faster.
+
+        ``pairs`` has one row for every two plans: faster and slower (nominally), change (relative change of the mean
+        from the first to the second) and its standard error. overtakes is the share of draws in which the second is
+        faster, low and high its interval. Raises UnknownName for another table.
+        """
         import pandas as pd  # takes a while to load
 
         if what == "pairs":
@@ -136,8 +144,7 @@ class Draws:
 
     @property
     def sentence(self) -> str:
-        """The expected seconds of the best plan, and how often the nominally best one is overtaken by it or by the
-        next."""
+        """The best plan's expected seconds, and how often it or the next plan overtakes the nominally best one."""
         best = self.expected_best
         low_s, high_s = self.quantile_s(0.05)[best], self.quantile_s(0.95)[best]
         drawn = f"{format_s(self.mean_s[best])} expected, {format_s(low_s)} to {format_s(high_s)} in nine draws of ten"
@@ -155,7 +162,7 @@ class Draws:
 
 
 def binomial_interval(k: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Exact interval of a probability of which k of n draws came true (Clopper and Pearson 1934)."""
+    """Return the exact interval of a probability that came true in k of n draws (Clopper and Pearson 1934)."""
     from scipy.special import betaincinv  # loading it takes a while
 
     tail = (1 - confidence) / 2
@@ -164,10 +171,10 @@ def binomial_interval(k: float, n: int, confidence: float = CONFIDENCE) -> tuple
 
 
 def drawn(given: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: int = 0) -> Draws:
-    """The seconds of plans of one network in n draws of it. The same seed gives the same draws, for any plans.
+    """Return the seconds of plans of one network in n draws of it. The same seed gives the same draws for any plans.
 
-    Raises PlanError for no plans or plans of several networks, for a spread out of range and for n, UnknownName for a
-    spread of something else, and what ``simulate`` raises.
+    Raises PlanError if there are no plans, if they belong to several networks, or if the spread or n is out of range.
+    Raises UnknownName for an unknown name of a spread, and whatever ``simulate`` raises.
     """
     spreads = checked_spread(spread)
     n, seed = (_COUNTS[what].checked(value, error=PlanError) for what, value in (("draws", n), ("seed", seed)))
@@ -188,7 +195,7 @@ def drawn(given: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: i
 
 
 def checked_spread(given: object) -> dict[str, float]:
-    """The spread of bandwidth, latency and computing, 0 where others are named. Raises PlanError, UnknownName."""
+    """Return the spread of bandwidth, latency and computing, 0 for those not named. Raises PlanError or UnknownName."""
     named: Mapping[Any, object] = given if isinstance(given, Mapping) else dict.fromkeys(WHAT, given)
     found = dict.fromkeys(WHAT, 0.0)
     for what, value in named.items():
@@ -205,29 +212,30 @@ _COUNTS = {what: Option(help=what, name=what, type=int, least=least) for what, l
 
 
 class Factors(NamedTuple):
-    """One draw of a network."""
+    """One draw of a network: factors for its links and devices."""
 
     bandwidth: FloatArray
     latency: FloatArray
-    """(N, N) of each directed pair of devices."""
+    """(N, N) factor of each directed pair of devices."""
     speed: FloatArray
-    """(N,)"""
+    """(N,) factor of each device."""
 
 
 def _factors(network: Topology, spreads: Mapping[str, float], n: int, seed: int) -> Iterator[Factors]:
     regions: dict[str, int] = {}
     of = np.array([regions.setdefault(d.region or d.name, len(regions)) for d in network.devices])
     low, high = np.minimum.outer(of, of), np.maximum.outer(of, of)
+    # number of each unordered pair of regions
     pair: IntArray = high * (high + 1) // 2 + low
     n_pairs = len(regions) * (len(regions) + 1) // 2
     for number in range(n):
-        rng = np.random.default_rng((seed, number))  # draws are the same however many are asked for
+        rng = np.random.default_rng((seed, number))  # draw i is the same for any number of draws
         bandwidth, latency = (np.exp(spreads[what] * rng.standard_normal(n_pairs)) for what in WHAT[:2])
         yield Factors(bandwidth[pair], latency[pair], np.exp(spreads["compute"] * rng.standard_normal(len(of))))
 
 
 def _seconds(base: Baseline, replay: ReplayedPlan | None, factors: Factors) -> float:
-    """The seconds of a plan on a draw: by the compiled replay where it covers the plan, else simulated."""
+    """Return the seconds of a plan on a draw: from the compiled replay if it covers the plan, else simulated."""
     if replay is not None and not replay.codes:
         return replay.seconds(*factors)
     latency_s, bandwidth = base.links.latency_s * factors.latency, base.links.bandwidth_bytes_per_s * factors.bandwidth
@@ -235,21 +243,25 @@ def _seconds(base: Baseline, replay: ReplayedPlan | None, factors: Factors) -> f
     return base.changed_s(links, factors.speed)
 
 
-FIRST_DRAWS, THEN_DRAWS = 48, 400
+FIRST_DRAWS = 48
+"""Draws for all plans that a search ends with."""
+THEN_DRAWS = 400
+"""Draws for the few plans that are left."""
 NEAR = 1.25
-"""Plans beyond so many times the best's nominal seconds are not considered."""
+"""Plans whose nominal seconds exceed this factor times the best's are not considered."""
 LEFT = 5
-"""Plans that meet the second, larger number of draws, beside the nominally best."""
+"""Number of plans that get the second, larger number of draws, in addition to the nominally best."""
 OF_THE_CHOICE = 10**9
-"""Seed of the draws by which is chosen; those of any other seed are fresh ones."""
+"""Seed of the draws that decide. A user's evaluation with any other seed uses fresh ones."""
 
 
 def plan_for_draws(
     topology: Topology, job: Job, planner: str = "evolutionary", *, spread: GivenSpread, **options: Any
 ) -> Plan:
-    """The plan of least expected seconds of those that ``search`` holds at its end; see ``search`` for the options.
+    """Return the plan with the smallest expected seconds of those that ``search`` ends with. See ``search`` for the
+    options.
 
-    Raises PlanError for another objective than iteration, and what ``search`` and ``drawn`` raise.
+    Raises PlanError for an objective other than iteration, and whatever ``search`` and ``drawn`` raise.
     """
     checked_spread(spread)
     if options.get("objective") != "iteration":
@@ -265,13 +277,13 @@ def plan_for_draws(
 
 
 def held_plans(step: PlanStep, most_s: float = inf) -> list[Plan]:
-    """The best plan of a search, and those that it holds beside it of at most so many seconds, simulated."""
+    """Return the best plan of a search, and the others that it holds of at most ``most_s`` seconds, simulated."""
     found, others = [step.plan], () if step.held is None else step.held().individuals[1:]  # the first is the best
     for one in others:
         if one.chosen is not None and one.cost_s <= NEAR * step.best_s:
             try:
                 other = replace(step, best=one.grid, job=one.chosen()).plan
-            except LabError:  # what the search only estimated may turn out to be impossible
+            except LabError:  # the search only estimated it; the simulation may find it impossible
                 continue
             if (other.iteration_s or inf) <= most_s:
                 found.append(other)

@@ -1,4 +1,4 @@
-"""Plans of given placements, priced as the user gives them."""
+"""Price placements that the user gives."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,12 +34,11 @@ def evaluate(
     rank_map: Sequence[int | None] | None = None,
     groups: Groups | None = None,
 ) -> Plan:
-    """The plan of a given placement; its planner is named ``given``, its job takes the placement's shape.
+    """Return the plan of a given placement. Its planner is ``given``, and its job takes the placement's shape.
 
-    On a network of single GPUs with hosts, a job with tensor parallelism is placed on groups (``topology.grouped``).
-
-    In its own shape the job keeps its cut, its warm-ups and the micro-batches of each pipeline. Pipeline r is the one
-    that begins with the r-th device of the first stage. A job without a micro-batch gets one of one sequence.
+    On a network of single GPUs with hosts, a job with tensor parallelism is placed on groups (``topology.grouped``). If
+    the shape is the job's, the job keeps its cut, its warm-ups and the micro-batches of each pipeline. Pipeline r
+    begins with the r-th device of the first stage. A job without a micro-batch gets one sequence per micro-batch.
 
     Parameters
     ----------
@@ -47,19 +46,19 @@ def evaluate(
         Devices (indices or names) of each stage, first stage first. The stage order is kept; neighbouring
         groups are paired by the bottleneck matching.
     rank_map
-        Rank of each device, pipeline x n_stages + stage, or None where idle. The pipelines are kept as given.
+        Rank of each device, pipeline x n_stages + stage; None for an idle device. The pipelines are kept as given.
     groups
-        Data-parallel groups in any order; the best stage order is found, and pipelines as for ``stages``.
+        Data-parallel groups in any order. The best stage order is found; pipelines are paired as for ``stages``.
 
     Raises
     ------
     PlanError
-        Not exactly one of the three, groups of unequal size, a device given twice, ranks that are
+        Not exactly one of the three is given, groups differ in size, a device is given twice, or the ranks are
         not 0 to n - 1 once each.
     TopologyError, UnknownName
-        A device out of range, or of a name that the topology does not have.
+        A device is out of range, or the topology has no device of that name.
     JobError
-        A shape that the job's model or batch does not allow.
+        The job's model or batch does not allow the shape.
     """
     given = {"stages": stages, "rank_map": rank_map, "groups": groups}
     named = [name for name, value in given.items() if value is not None]
@@ -85,18 +84,18 @@ def evaluate(
 
 
 def simulated(plan: Plan) -> Plan:
-    """The plan with the seconds of its iteration, where its job has a model that its shape and schedule allow."""
+    """Return the plan with its simulated iteration time if its job has a model that its shape and schedule allow."""
     if plan.iteration_s is not None or plan.job.model is None:
         return plan
     try:
         return plan.changed(iteration_s=iteration_seconds(plan))
-    except LabError:  # what the model or the schedule does not allow can still be priced
+    except LabError:  # the plan can be priced even if the model or the schedule cannot be simulated
         return plan
 
 
 def why_not_simulated(plan: Plan) -> str:
-    """What of a plan's model or schedule does not allow to simulate its iteration; empty where something does, or where
-    the job has no model."""
+    """Return why a plan's model or schedule does not allow to simulate its iteration. Empty if it does, or if the
+    job has no model."""
     if plan.iteration_s is None and plan.job.model is not None:
         try:
             iteration_seconds(plan)
@@ -106,7 +105,8 @@ def why_not_simulated(plan: Plan) -> str:
 
 
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
-    """The job with these numbers of stages and replicas. Raises JobError where it does not divide."""
+    """Return the job with these numbers of stages and replicas. Raises JobError if they do not divide its model or
+    batch."""
     if job.shaped and (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
         return job
     return job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=job.microbatch or 1)
@@ -128,7 +128,7 @@ def _is_list(value: object) -> bool:
 
 def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) -> tuple[IntArray, Job]:
     if not _is_list(rank_map):
-        raise PlanError(f"rank map is {rank_map!r}; wanted a list with a rank, or None, for each device")
+        raise PlanError(f"rank map is {rank_map!r}; wanted a list with a rank for each device, None if idle")
     if len(rank_map) != len(topology):
         raise PlanError(f"rank map of {len(rank_map)} entries; {topology.name} has {counted(len(topology), 'device')}")
     device_of: dict[int, int] = {}
@@ -136,13 +136,13 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
         if rank is None:
             continue
         if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
-            raise PlanError(f"rank {rank!r} of device {device} is not a whole number; wanted one, or None where idle")
+            raise PlanError(f"rank {rank!r} of device {device} is not a whole number; wanted one, or None if idle")
         if rank in device_of:
             raise PlanError(f"rank {rank} is given to devices {device_of[rank]} and {device}; wanted each rank once")
         device_of[int(rank)] = device
     n_ranks = len(device_of)
     if job.n_stages is None:
-        raise PlanError(f"job {job.name} leaves its stages open, which a rank map does not tell; wanted n_stages")
+        raise PlanError(f"job {job.name} leaves its stages open, and a rank map does not state them; wanted n_stages")
     if not n_ranks or n_ranks % job.n_stages:
         stages = counted(job.n_stages, "stage")
         raise PlanError(f"rank map of {counted(n_ranks, 'rank')}; wanted a multiple of the job's {stages}")
@@ -154,14 +154,16 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
 
 SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 SETTLED = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""Left as the plan has them: its network is one of groups, and states are split and averaged as they were."""
+"""These fields stay as the plan has them: its network is one of device groups, and states stay split and averaged as
+before."""
 
 
 def opened(plan: Plan) -> Job:
-    """A plan's job with everything open that was open to its search, and the shape, for a network of another size.
+    """Return the plan's job with its shape open, and everything that was open to its search, for a network of another
+    size.
 
-    Where that is not known, the micro-batch is as it was and the rest is open. The sizes of a job's messages are for
-    its shape, so that a plan for the communication cost keeps it.
+    If what was open is unknown, the micro-batch is kept and the rest is open. A plan for the communication cost keeps
+    its shape, because the job's message sizes depend on it.
     """
     if plan.objective == "communication":
         return plan.job
@@ -170,7 +172,7 @@ def opened(plan: Plan) -> Job:
 
 
 def fitting_seconds(plan: Plan) -> float | None:
-    """Simulated seconds of an iteration; None where the plan does not fit the memory of its devices."""
+    """Return the simulated seconds of an iteration; None if the plan does not fit the memory of its devices."""
     return iteration_seconds(plan) if memory(plan).fits else None
 
 
@@ -182,8 +184,10 @@ def placed(
     *,
     seconds_of: Callable[[Plan], float | None] = fitting_seconds,
 ) -> Plan | None:
-    """The plan with another grid of devices, simulated, or its pipelines paired anew where it is for the communication
-    cost; None where it does not fit or cannot be."""
+    """Return the plan with another grid of devices, simulated; None if it does not fit or is impossible.
+
+    A plan for the communication cost is priced instead, with its pipelines paired again.
+    """
     network = plan.topology if topology is None else topology
     try:
         if plan.objective == "communication":

@@ -1,17 +1,18 @@
-"""What has to move before another plan can train: parameters and optimiser states, from whom to whom, and how long.
+"""The state that has to move before another plan can train: which bytes, between which devices, and how long it takes.
 
-The state of a model is a line: the parameters of its layers, first layer first, and the optimiser's states of the same
-parameters. Every device of a plan holds pieces of it: its stages, the last one's copy of a tied embedding, and, where
-replicas split states (``sharding``), its shard. A device of the new plan gets what it does not hold yet, so who serves
-the same stage in both plans gets nothing, and a stage that is cut elsewhere moves only what is cut off.
+A model's state is a line: the parameters of its layers, first layer first, and the optimizer states of the same
+parameters. Every device of a plan holds pieces of it: its stages, the last stage's copy of a tied embedding and, if
+replicas split states (``sharding``), its shard. A device of the new plan gets only what it does not hold yet. A device
+with the same stage in both plans gets nothing. If a stage is cut at another place, only the part that changed hands
+moves.
 
-Each piece comes whole from one living device that held it in the old plan, from the one that delivers it first. The
-rule of links is the simulator's (``domain.network.topology``): with ``pairs`` every directed pair is a link of its own;
-where NICs queue, messages leave a NIC and come in one at a time. Larger pieces are sent first; devices that have just
-got a piece do not hand it on. All pieces are sent at once, and training waits for the last.
+Each piece comes whole from one living device that held it in the old plan: from the one that delivers it first. Links
+follow the simulator's rule (``domain.network.topology``). With ``pairs``, every directed pair is a separate link. If
+NICs queue, messages leave a NIC one at a time and arrive one at a time. Larger pieces are sent first. A device does not
+forward a piece that it has just received. All pieces are sent at once, and training waits for the last.
 
-A piece that no living device holds comes from a checkpoint. Where that lies is not known: it is taken to arrive over
-the fastest link into its device, and to wait for nobody.
+A piece that no living device holds comes from a checkpoint. The location of checkpoints is unknown, so the piece is
+assumed to arrive over the fastest link into its device, without waiting for other pieces.
 """
 
 from __future__ import annotations
@@ -37,27 +38,27 @@ if TYPE_CHECKING:
 CHECKPOINT = -1
 """Sender of a piece that no living device holds."""
 SAME = 1e-9
-"""Relative difference in time below which the holder that has sent least sends."""
+"""Holders whose times differ relatively by less than this count as equally fast: the one that has sent least sends."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Moves:
-    """Pieces of state that devices get, a row each: arrays of one length, the largest piece first."""
+    """Pieces of state that devices receive, one per row: arrays of one length, the largest piece first."""
 
     topology: Topology
-    """The network of the new plan, in which devices are numbered."""
+    """The network of the new plan. Device numbers refer to it."""
     sender: IntArray
-    """Device that holds the piece; ``CHECKPOINT`` where no living one does."""
+    """Device that holds the piece; ``CHECKPOINT`` if no living device does."""
     receiver: IntArray
     stage: IntArray
-    """Position in the new plan's pipelines that the receiver takes."""
+    """Stage that the receiver has in the new plan."""
     n_bytes: IntArray
     start_s: FloatArray
-    """Seconds after the beginning of all moves."""
+    """Seconds since the beginning of all moves."""
     end_s: FloatArray
-    """When the last byte is there."""
+    """Seconds until the last byte arrives."""
 
     def __len__(self) -> int:
         return len(self.receiver)
@@ -67,7 +68,7 @@ class Moves:
 
     @property
     def move_s(self) -> float:
-        """Seconds until every device has its state; 0 where nothing moves."""
+        """Seconds until every device has its state; 0 if nothing moves."""
         return float(self.end_s.max(initial=0.0))
 
     @property
@@ -76,12 +77,13 @@ class Moves:
 
     @property
     def from_checkpoint(self) -> Mask:
-        """Whether each piece comes from a checkpoint. Where one does, all devices go back to that checkpoint's step."""
+        """True for each piece that comes from a checkpoint. If any does, all devices go back to that checkpoint's
+        step."""
         return np.asarray(self.sender == CHECKPOINT)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a piece: device, stage (of the new plan), sender (``checkpoint`` where no living device holds it),
-        bytes, start_s, end_s."""
+        """Return one row per piece: device, stage (of the new plan), sender (``checkpoint`` if no living device
+        holds it), bytes, start_s, end_s."""
         import pandas as pd  # takes a while to load
 
         names = (*self.topology.names, "checkpoint")  # CHECKPOINT is the last of these
@@ -98,11 +100,11 @@ class Moves:
 
 
 def moves(old: Plan, new: Plan, present: Iterable[str] | None = None) -> Moves:
-    """What moves between two plans of one model, over the links of the new plan.
+    """Return what moves between two plans of one model, over the links of the new plan.
 
-    ``present`` are the names of the devices that still have what they held in the old plan; None for all of the new
-    plan's network. Devices are found by name. Raises JobError for a job without a model, PlanError where the plans are
-    for different models.
+    ``present`` has the names of the devices that still hold their old state; None for all of the new plan's network.
+    Devices are matched by name. Raises JobError for a job without a model, PlanError if the plans are for different
+    models.
     """
     _require_one_model(old.job, new.job)
     n = len(new.topology)
@@ -140,14 +142,14 @@ def _require_one_model(old: Job, new: Job) -> None:
 
 
 def _alive(old: Plan, new: Plan, present: Iterable[str] | None) -> IntArray:
-    """(devices of the old network,) number of each in the new network; -1 for those that are gone."""
+    """Return (devices of the old network,) number of each in the new network; -1 for those that are gone."""
     at = {name: i for i, name in enumerate(new.topology.names)}
     there = at.keys() if present is None else set(present) & at.keys()
     return np.array([at[name] if name in there else -1 for name in old.topology.names])
 
 
 class _Piece(NamedTuple):
-    """From ``low`` to below ``high`` of the line of parameters, on these devices."""
+    """The line of parameters from ``low`` to below ``high``, on these devices."""
 
     device: IntArray
     low: IntArray
@@ -155,8 +157,10 @@ class _Piece(NamedTuple):
 
 
 def _parts_of(old: Plan, new: Plan, alive: IntArray) -> tuple[Mask, Mask, IntArray]:
-    """The line cut wherever a device of either plan begins or ends to hold it: (K, n) whether each device held a part,
-    as far as it is alive, and whether it needs it; (K,) bytes of the parts."""
+    """Cut the line wherever a device of either plan begins or ends to hold it.
+
+    Returns (K, n) True if a living device held a part, (K, n) True if a device needs it, and (K,) bytes of the parts.
+    """
     n, held, needed, n_bytes = len(new.topology), [], [], []
     for what, size in (("parameters", BYTES_PER_ELEMENT[new.job.dtype]), ("optimizer", optimizer_bytes(new.job))):
         before, after = _held(old, what), _held(new, what)
@@ -170,7 +174,7 @@ def _parts_of(old: Plan, new: Plan, alive: IntArray) -> tuple[Mask, Mask, IntArr
 
 
 def _covered(ends: IntArray, pieces: _Piece, n: int) -> Mask:
-    """(parts, n) whether a device holds a part."""
+    """Return (parts, n) True if a device holds a part."""
     change = np.zeros((len(ends), n), dtype=np.int64)
     np.add.at(change, (np.searchsorted(ends, pieces.low), pieces.device), 1)
     np.add.at(change, (np.searchsorted(ends, pieces.high), pieces.device), -1)
@@ -178,7 +182,7 @@ def _covered(ends: IntArray, pieces: _Piece, n: int) -> Mask:
 
 
 def _held(plan: Plan, what: str) -> _Piece:
-    """What the devices of a plan hold of the parameters, or of the states of the optimiser."""
+    """Return what the devices of a plan hold of the parameters, or of the optimizer states."""
     job, grid = plan.job, plan.placement.devices
     n_replicas = grid.shape[1]
     parts = getattr(sharded_over(job.sharding, n_replicas), what)
@@ -193,8 +197,8 @@ def _held(plan: Plan, what: str) -> _Piece:
 
 
 def _stages(job: Job) -> list[tuple[int, int, int]]:
-    """Position in the pipeline, first and last parameter on the line, of every stage; and of a tied embedding's copy at
-    the last."""
+    """Return the position in the pipeline, first and last parameter on the line of every stage, and of the last stage's
+    copy of a tied embedding."""
     model = job.modelled()
     several = "stages_per_device" in choices_of(job.schedule_name)
     n_stages = job.n_stages * (job.stages_per_device if several else 1)
@@ -210,7 +214,8 @@ def _stages(job: Job) -> list[tuple[int, int, int]]:
 def _sent(
     links: Links, holders: Mask, receiver: IntArray, n_bytes: IntArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Sender, start and end of every piece, each from the holder that delivers it first, in their order."""
+    """Return sender, start and end of every piece, in their order. Each comes from the holder that delivers it
+    first."""
     n, n_pieces = len(links.latency_s), len(receiver)
     everyone = np.arange(n)
     moving_s = np.array(links.moving_s(everyone[None, :], receiver[:, None], n_bytes[:, None].astype(float)))
@@ -229,8 +234,10 @@ def _sent(
         who = np.flatnonzero(holders[row])
         leaving, coming = links.queues(who, np.full_like(who, to))
         latency_s, takes_s = links.latency_s[who, to], moving_s[row, who]
+        # the receiving queue is needed from the first byte's arrival on, a latency after the start
         begin_s = np.maximum(free_s[leaving], np.where(coming >= 0, free_s[coming] - latency_s, 0.0))
         there_s = begin_s + takes_s + latency_s
+        # of equally fast holders, the one that has sent least sends this piece
         best = int(np.where(there_s <= there_s.min() * (1 + SAME), sent[who], np.inf).argmin())
         sender[row], start_s[row], end_s[row] = who[best], begin_s[best], there_s[best]
         sent[who[best]] += n_bytes[row]

@@ -1,12 +1,12 @@
-"""Plans that follow: a new plan for a network whose devices came and went, or whose links changed, from an old one.
+"""Replanning: a new plan from an old one, for a network where devices left or joined or links changed.
 
-The search begins with the old plan, its holes filled, and with fewer pipelines; it looks at shapes next to these
-(``SearchRequest.nearby``). Of all that it finds, the plan is taken that makes least::
+The search begins with the old plan, its holes filled, and with variants that have fewer pipelines. It tries shapes next
+to these (``SearchRequest.nearby``). Of all plans found, it takes the one that minimises::
 
     value x (1 + move_s / horizon_s)
 
-``value`` is what the old plan was made for, such as seconds of an iteration: those of the move (``planning.moving``)
-are spread over the iterations of the horizon, an hour by default. So devices stay where they are for a gain that would
+``value`` is the old plan's objective, such as seconds of an iteration. The seconds of the move (``planning.moving``)
+are spread over the iterations of the horizon, an hour by default. Devices therefore stay where they are if a gain would
 not pay for their move within that time.
 """
 
@@ -34,25 +34,25 @@ from dtfm_lab.planning.moving import Moves, moves
 from dtfm_lab.planning.search import PlanStep, objectives, search, value_of
 
 HORIZON_S = 3600.0
-"""Seconds of training within which a move has to pay, where none are given."""
+"""By default, a move has to pay within this many seconds of training."""
 STEPS = 24
-"""Steps of a search that is given no seconds."""
+"""Steps of a search without a limit of seconds."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Replan:
-    """A new plan beside the old one, and what the change takes."""
+    """A new plan compared with the old one, and what the change takes."""
 
     before: Plan
     plan: Plan
-    """The new plan, on the network that is there now."""
+    """The new plan, on the present network."""
     stay: Plan | None
-    """The old plan with nothing but its holes filled, by idle or new devices; None where there are none for them, or
-    where it does not fit."""
+    """The old plan with only its holes filled, by idle or new devices; None if there are too few devices or the plan
+    does not fit."""
     moves: Moves
-    """Who gets which parameters and optimiser states, from whom."""
+    """The parameters and optimizer states that move, with sender and receiver."""
     stay_moves: Moves | None
-    """The same for ``stay``."""
+    """The moves for ``stay``; None if there is no ``stay``."""
     horizon_s: float
 
     def __repr__(self) -> str:
@@ -65,13 +65,15 @@ class Replan:
 
     @property
     def stays(self) -> bool:
-        """Whether the plan is ``stay``."""
+        """True if the plan is ``stay``."""
         return self.plan is self.stay
 
     @cached_property
     def pays_after_s(self) -> float | None:
-        """Seconds after the change from which on the new plan has done more iterations than ``stay``: 0.0 where it is
-        ahead at once, as where nobody can stay; None where the plan is ``stay`` itself."""
+        """Seconds after the change from which on the new plan has done more iterations than ``stay``.
+
+        0.0 if it is ahead at once, also if there is no ``stay``. None if the plan is ``stay`` itself.
+        """
         if self.stays:
             return None
         if self.stay is None or self.stay_moves is None:
@@ -84,7 +86,7 @@ class Replan:
 
     @cached_property
     def sentence(self) -> str:
-        """What becomes of the plan, what moves, and when that pays."""
+        """A sentence on what happens to the plan, what moves, and when that pays."""
         shape = "{} x {}".format(*self.plan.placement.devices.shape)
         value = _words(self.plan)
         if self.stays and not len(self.moves):
@@ -99,12 +101,12 @@ class Replan:
             words.append(self._beside(self.stay))
         if lost := sorted(set(self.moves.stage[self.moves.from_checkpoint].tolist())):
             named = ("stage " if len(lost) == 1 else "stages ") + ", ".join(map(str, lost))
-            words.append(f"{named} from a checkpoint, to whose step all go back")
+            words.append(f"{named} from a checkpoint, so all devices go back to its step")
         return "; ".join(words) + "."
 
     def _beside(self, stay: Plan) -> str:
-        """How it compares with filling the holes alone."""
-        alone = f"filling the holes alone ({_words(stay)})"
+        """Return how it compares with only filling the holes."""
+        alone = f"only filling the holes ({_words(stay)})"
         if value_of(self.plan) > value_of(stay) and self.stay_moves is not None:
             move_s, within = format_s(self.stay_moves.move_s), format_s(self.horizon_s)
             return f"{alone} would not pay for its move of {move_s} within {within}"
@@ -124,9 +126,9 @@ def network_after(
     joined: Iterable[str] | Topology = (),
     changed: Topology | None = None,
 ) -> Topology:
-    """The network that is there after a change, its devices in the order of the one that names them.
+    """Return the network after a change, its devices in the order of the network that names them.
 
-    Raises PlanError or UnknownName for names that are not there, and where nobody is left; see ``lab.replan``.
+    Raises PlanError or UnknownName for names that do not exist, and if no device is left. See ``lab.replan``.
     """
     there = plan.topology
     if isinstance(joined, Topology):
@@ -169,7 +171,7 @@ def replan(
     seed: int = 0,
     horizon_s: float | None = None,
 ) -> Replan:
-    """The plan that follows another on a network; the same plan where nothing has changed. See ``lab.replan``."""
+    """Return the plan that follows another on a network; the same plan if nothing has changed. See ``lab.replan``."""
     horizon_s = _checked(horizon_s)
     plan.job.modelled()
     plan = simulated(plan)
@@ -191,7 +193,7 @@ def replan(
             improving.append(step)
     chosen_step: tuple[PlanStep, Plan] | None = None
     for step in reversed(improving):
-        if step.best_s >= least:  # the earlier ones are slower still, whatever they move
+        if step.best_s >= least:  # earlier plans are slower, so they cannot win even if they move nothing
             break
         near = _kept_near(step, plan)
         worth = step.best_s * (1 + moves(plan, near).move_s / horizon_s)
@@ -200,7 +202,7 @@ def replan(
     chosen = stay if chosen_step is None else _planned(*chosen_step, plan)
     assert chosen is not None, "a search yields at least one step"
     found = moves(plan, chosen)
-    # the search does not tell of those that are slower and move less; communication costs are of one shape
+    # the search does not yield slower plans that move less; communication costs of two shapes cannot be compared
     for one in begun if plan.objective != "communication" else ():
         if moves(plan, one).move_s < found.move_s:
             slower = placed(plan, one.placement.devices, one.job, network, seconds_of=_seconds)
@@ -218,13 +220,13 @@ def _checked(horizon_s: object) -> float:
 
 
 def _kept_near(step: PlanStep, before: Plan) -> Plan:
-    """The step's plan, not priced, its interchangeable devices where most of them were."""
+    """Return the step's plan, not priced, with interchangeable devices where most of them were."""
     found = unpriced_plan(step.topology, step.job, step.best, step.queueing)
     return replace(found, placement=Placement(nearest_grid(found, before)))
 
 
 def _planned(step: PlanStep, near: Plan, before: Plan) -> Plan:
-    """The step's plan, its interchangeable devices where most of them were, as they are in ``near``."""
+    """Return the step's plan with its interchangeable devices as in ``near``, where most of them were."""
     replay = ReplayedPlan.of(near) if step.objective != "communication" else None
     if replay is None or not isclose(replay.iteration_s, step.iteration_s, rel_tol=1e-9):
         return nearest(step.plan, before)
@@ -232,8 +234,11 @@ def _planned(step: PlanStep, near: Plan, before: Plan) -> Plan:
 
 
 def _seconds(plan: Plan) -> float | None:
-    """Seconds of an iteration, None where it does not fit: replayed where that is ready and covers the plan, as a
-    simulation takes a fifth of the time of the whole search."""
+    """Return the seconds of an iteration; None if the plan does not fit.
+
+    Uses the compiled replay if it is ready and covers the plan. One simulation takes a fifth of the time of the whole
+    search.
+    """
     replay = ReplayedPlan.of(plan) if kernels_are_ready() else None
     if replay is None:
         return fitting_seconds(plan)
@@ -241,10 +246,10 @@ def _seconds(plan: Plan) -> float | None:
 
 
 def asked_of(plan: Plan, n_devices: int) -> Job:
-    """What is planned again: the plan's job with all open that was open to its search, and with the shape open, too,
-    where as many devices as its job named are no longer there.
+    """Return the job to plan again: the plan's job with everything open that was open to its search.
 
-    The sizes of a job's messages are for its shape, so that a plan for the communication cost keeps it where it can.
+    If there are fewer devices than the job needs, its shape is open too. A plan for the communication cost keeps its
+    shape if it can, because the job's message sizes depend on it.
     """
     if plan.objective == "communication":
         job = plan.job

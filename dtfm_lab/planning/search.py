@@ -1,6 +1,6 @@
-"""A search for plans: what it is asked for, what it minimises, and the steps that it yields.
+"""A search for plans: its request, its objective, and the steps that it yields.
 
-``search`` yields ``PlanStep``s, each the best plan so far; ``plan`` returns the plan of the last one.
+``search`` yields ``PlanStep``s, each with the best plan so far. ``plan`` returns the plan of the last step.
 """
 
 import math
@@ -28,25 +28,26 @@ from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 PROVEN = 1e-9
-"""Relative gap between a plan's cost and its lower bound at which the plan counts as proven best."""
+"""Relative gap between a plan's cost and its lower bound up to which the plan counts as proven best: it is rounding."""
 
 OF_THE_SEARCH = (
     *("planner", "objective", "queueing", "efficiency", "seed"),
     *("generation", "evaluations", "seconds", "left_open"),
 )
-"""Fields that a plan takes over from its step."""
+"""Fields that a plan copies from its step."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanStep(Generation):
-    """A generation of a search, with device indices of the topology: ``best`` is the incumbent.
+    """A generation of a search, with device indices of the topology. ``best`` is the incumbent, the best placement
+    so far.
 
-    ``best_s`` and ``bound_s`` are in the unit of the objective: seconds, or dollars for a billion tokens.
+    ``best_s`` and ``bound_s`` are in the unit of the objective: seconds, or dollars per billion tokens.
     """
 
     topology: Topology = field(repr=False)
     job: Job = field(repr=False)
-    """The job of the incumbent, with all that was chosen for it."""
+    """The incumbent's job, with all that was chosen for it."""
     planner: str
     seed: int
     generation: int
@@ -56,17 +57,17 @@ class PlanStep(Generation):
     bound_s: float
     """Lower bound: no plan costs less. It may rise from step to step."""
     objective: str = "communication"
-    """Name of what the search makes least."""
+    """Name of what the search minimises."""
     left_open: tuple[str, ...] = ()
     """Fields of the job that the search chose."""
     iteration_s: float = math.nan
-    """Seconds of the incumbent's iteration, by the search; NaN in one for low communication cost."""
+    """Seconds of the incumbent's iteration as computed by the search; NaN in a search for low communication cost."""
     iteration_bound_s: float = 0.0
-    """Seconds of an iteration that no plan is faster than."""
+    """Lower bound on the seconds of an iteration: no plan is faster."""
     queueing: str = "pairs"
     efficiency: GivenEfficiency = None
     population: Population | None = field(default=None, repr=False)
-    """What the search held, where that was taken, see ``with_population``."""
+    """What the search held, if that was recorded: see ``with_population``."""
 
     @property
     def devices(self) -> IntArray:
@@ -75,24 +76,24 @@ class PlanStep(Generation):
 
     @property
     def gap(self) -> float:
-        """(incumbent - bound) / incumbent; at 0 the incumbent is proven best, by the objective."""
+        """(incumbent - bound) / incumbent. At 0, the incumbent is proven best for the objective."""
         return max(0.0, (self.best_s - self.bound_s) / self.best_s) if self.best_s > 0 else 0.0
 
     def with_population(self) -> "PlanStep":
-        """The same step with what the search holds now; called before the search goes on."""
+        """Return the same step with what the search holds now. Call it before the search continues."""
         return replace(self, population=None if self.held is None else self.held(), held=None)
 
     @cached_property
     def plan(self) -> Plan:
-        """The incumbent as a plan, constructed, priced in full and, in a search for seconds or dollars, simulated; on
-        first use."""
+        """The incumbent as a plan, fully priced. In a search for seconds or dollars it is simulated too. Built on first
+        use."""
         if math.isnan(self.iteration_s):
             return self._unsimulated(self.bound_s)
         plan = self._unsimulated(lower_bound_s(self.topology, self.job))
         return self._with_seconds(plan, iteration_seconds(plan))
 
     def replayed_plan(self, grid: IntArray, iteration_s: float) -> Plan:
-        """The same plan with another (S, D) grid of devices, whose seconds are known, and the quick bound."""
+        """Return the same plan with another (S, D) grid of devices, whose seconds are known, and the quick bound."""
         other = replace(self, best=grid)
         return other._with_seconds(other._unsimulated(quick_bound_s(self.topology, self.job)), iteration_s)
 
@@ -112,11 +113,11 @@ class PlanStep(Generation):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a search makes least, by name: the communication cost, here, or the seconds of an iteration or its price.
+# Objectives by name: the communication cost, here, and the seconds of an iteration or its price, elsewhere.
 #
 # ``steps_within`` turns what a planner yields into steps, until the limits of a request are reached or the best is
-# proven; ``network_of`` is the network that a job with tensor parallelism is planned on: groups of GPUs of a host, each
-# one device.
+# proven. A job with tensor parallelism is planned on the network that ``network_of`` returns: each group of GPUs of a
+# host is one device.
 
 
 PAPERS_JOB = "dtfm-gpt3-xl"
@@ -124,44 +125,47 @@ PAPERS_JOB = "dtfm-gpt3-xl"
 
 
 DEFAULT_SECONDS = 2.0
-"""Seconds of a search that is given neither steps nor seconds."""
+"""Seconds of a search without a limit of steps or seconds."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SearchRequest:
-    """What a search is asked for; the options of ``planning.search``.
+    """The request to a search, with the options of ``planning.search``.
 
-    Raises PlanError for a seed, steps, seconds or a limit out of range and for a start that is no plan, UnknownName for
-    a queueing.
+    Raises PlanError for a seed, steps, seconds or a limit out of range and for a start that is not a plan, UnknownName
+    for a queueing.
     """
 
     topology: Topology
     job: Job
     planner: str
-    """A name in ``planners``. With the objectives iteration and price, ``evolutionary`` searches over everything that
-    the job leaves open; any other gives its placements of each shape, of which the best by the objective is kept."""
+    """A name in ``planners``. For the objectives iteration and price, ``evolutionary`` searches over everything that
+    the job leaves open. Any other planner yields its placements of each shape, and the best by the objective is
+    kept."""
     seed: int = 0
     """Seed of all random numbers. The same seed and ``steps`` give the same plan, bit for bit."""
     steps: int | None = None
     seconds: float | None = None
-    """Stop after so many generations or so much time; without either, after 2 seconds. A plan that is proven best ends
-    the search early."""
+    """Stop after ``steps`` generations or this many seconds; by default after 2 seconds. A plan that is proven best
+    ends the search early."""
     start: Plan | None = None
-    """A plan to improve on, its devices found by name; of the same shape where the job names one."""
+    """A plan to improve. Its devices are matched by name. If the job names a shape, the plan must have it."""
     nearby: tuple[Plan, ...] = ()
-    """Plans near which alone is searched, for the shortest searches for seconds or dollars by ``evolutionary``. One for
-    the communication cost that has no start begins with the first of them that has the job's shape."""
+    """Search only near these plans, for the shortest searches for seconds or dollars by ``evolutionary``. A search
+    for the communication cost without a start begins with the first of them that has the job's shape."""
     queueing: str = "pairs"
-    """Which messages wait for each other in the simulated iteration: those of ``pairs`` or of ``nics``."""
+    """Which messages wait for each other in the simulated iteration: messages of one pair (``pairs``) or of one NIC
+    (``nics``)."""
     efficiency: GivenEfficiency = None
-    """Share of their peak that devices reach, as ``simulate`` takes it."""
+    """Share of their peak that devices reach, as in ``simulate``."""
     max_price_per_hour: float | None = None
     max_iteration_s: float | None = None
-    """Only plans whose devices cost at most this many dollars an hour, or whose iteration takes at most this long."""
+    """Only accept plans that cost at most this many dollars per hour, or whose iteration takes at most this many
+    seconds."""
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Runs the threads that the planner starts, for a caller that counts their CPU time."""
     improve_bound: bool = True
-    """Whether a share of the time is spent on a tighter lower bound; False for the shortest searches."""
+    """True to spend a share of the time on a tighter lower bound; False for the shortest searches."""
 
     def __post_init__(self) -> None:
         if not _whole(self.seed) or self.seed < 0:
@@ -177,11 +181,11 @@ class SearchRequest:
         object.__setattr__(self, "queueing", current_name("queueing", self.queueing))
         if self.queueing not in QUEUEING:
             raise unknown("queueing", self.queueing, QUEUEING)
-        object.__setattr__(self, "seed", int(self.seed))  # of numpy's whole numbers, too: a plan is saved with it
+        object.__setattr__(self, "seed", int(self.seed))  # a plain int, because a plan is saved with it
 
     @property
     def limit_s(self) -> float:
-        """Seconds after which the search ends, infinite where it counts steps alone."""
+        """Seconds after which the search ends; infinite if only steps limit it."""
         if self.seconds is not None:
             return float(self.seconds)
         return DEFAULT_SECONDS if self.steps is None else math.inf
@@ -196,19 +200,19 @@ def _number(value: object) -> bool:
 
 
 class Objective(Protocol):
-    """What a search makes least. An instance is registered under a name: ``@objectives.register("name")``."""
+    """What a search minimises. An instance is registered under a name: ``@objectives.register("name")``."""
 
     @property
     def unit(self) -> str:
-        """Unit of its values, as it is shown behind a number."""
+        """Unit of its values, as shown behind a number."""
         ...
 
     def value(self, plan: Plan) -> float:
-        """What this plan costs, in the unit. Raises PlanError where the plan does not have it."""
+        """Return what this plan costs, in the unit. Raises PlanError if the plan does not have this value."""
         ...
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Improving plans. What is wrong with the request is raised by the call, before the first step."""
+        """Return improving plans. Errors in the request are raised by the call, before the first step."""
         ...
 
 
@@ -220,19 +224,23 @@ objectives: Registry[Objective] = Registry(
 
 
 def value_of(plan: Plan) -> float:
-    """What a plan was made for: seconds of its iteration or its communication cost, or dollars a billion tokens."""
+    """Return the value of a plan's objective: seconds of its iteration or communication cost, or dollars per billion
+    tokens."""
     return objectives[plan.objective].value(plan)
 
 
 def default_objective(job: Job) -> str:
-    """``iteration`` for a job with a model; ``communication`` where message sizes are given, where there is no model to
-    simulate, and for the paper's preset in every shape, also where it has no longer the sizes of the public code."""
+    """Return the default objective: ``iteration`` for a job with a model, else ``communication``.
+
+    Also ``communication`` if message sizes are given, and for the paper's preset in every shape, even if its message
+    sizes no longer match the public code.
+    """
     given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None or job.name == PAPERS_JOB
     return "communication" if job.model is None or given else "iteration"
 
 
 INITIAL_POPULATION_S = 1.0
-"""Seconds that a search may take beyond its limit to complete its first generation."""
+"""Maximum seconds that a search may take beyond its limit to complete its first generation."""
 
 
 F = TypeVar("F", bound=Generation)
@@ -241,10 +249,11 @@ F = TypeVar("F", bound=Generation)
 def steps_within(
     request: SearchRequest, found: Iterable[F], step_of: Callable[[F, int, Callable[[], float]], PlanStep]
 ) -> Iterator[PlanStep]:
-    """The steps of a search; ``step_of`` makes one of what was found, of the generations before it, and of a clock.
+    """Yield the steps of a search. ``step_of`` makes a step from a generation, the number of generations before it,
+    and a clock.
 
-    The clock tells the seconds since the search began, less those that the caller took between steps: it may show the
-    step, pause, or run in slow motion.
+    The clock returns the seconds since the search began, less those that the caller took between steps. A caller
+    may show the step, pause, or run in slow motion.
     """
     began = time.perf_counter()
     generation, compiling_s, paused_s = 0, 0.0, 0.0
@@ -254,6 +263,7 @@ def steps_within(
 
     for each in found:
         step = step_of(each, generation, spent_s)
+        # time that the caller spends between two steps does not count
         yielded = time.perf_counter()
         yield step
         paused_s += time.perf_counter() - yielded
@@ -266,10 +276,11 @@ def steps_within(
 
 
 def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
-    """The network of groups that a job's parallelism within hosts wants, and the job with what it leaves to a planner.
+    """Return the network of device groups that the job's tensor parallelism needs, and the job with its open degree
+    filled in.
 
-    A network of single GPUs is grouped; without a planner, the degree is that of the network, and nothing is sharded.
-    Raises TopologyError where no host has so many GPUs, or groups are of another size.
+    A network of single GPUs is grouped. If the job leaves its degree open, the network's degree is used, and
+    nothing is sharded. Raises TopologyError if no host has enough GPUs, or if groups have another size.
     """
     if job.tensor_parallel is None:
         job = job.with_fields(tensor_parallel=tensor_gpus(job, topology.devices[0].gpus), warmups=job.warmups)
@@ -277,7 +288,7 @@ def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
 
 
 def check_start(job: Job, start: Plan) -> None:
-    """Raise PlanError where the job names stages or replicas and the start has others."""
+    """Raise PlanError if the job names stages or replicas and the start has others."""
     shape = start.placement.devices.shape
     wanted = job.n_stages, job.n_replicas
     if any(asked not in (None, found) for asked, found in zip(wanted, shape, strict=True)):
@@ -286,7 +297,7 @@ def check_start(job: Job, start: Plan) -> None:
 
 
 def require_prices(topology: Topology) -> None:
-    """Raise PlanError where no device has a price."""
+    """Raise PlanError if no device has a price."""
     if not any(device.price_per_hour for device in topology.devices):
         raise PlanError(
             f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
@@ -295,21 +306,22 @@ def require_prices(topology: Topology) -> None:
 
 
 SHAPES_NAMED = 8
+"""Maximum number of shapes that the error about too few devices names."""
 
 
 class CommunicationCost:
-    """The paper's communication cost: synchronisation of the slowest group and the path through the groups."""
+    """The paper's communication cost: synchronisation of the slowest group plus the path through the groups."""
 
     unit = "s"
 
     def value(self, plan: Plan) -> float:
-        """Seconds, equations 1 to 4 of the paper."""
+        """Return the seconds of the plan, equations 1 to 4 of the paper."""
         return plan.cost.total_s
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Placements in one shape: the job's own, or else the most square one that uses all devices."""
+        """Search placements in one shape: the job's shape, or else the most square one that uses all devices."""
         if request.max_price_per_hour is not None or request.max_iteration_s is not None:
-            raise PlanError("objective communication knows no limits of price or seconds; wanted iteration or price")
+            raise PlanError("objective communication has no limit of price or seconds; wanted iteration or price")
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
         if not job.shaped:
@@ -328,9 +340,13 @@ objectives.register("communication")(CommunicationCost())
 
 
 def _communication_steps(request: SearchRequest, job: Job, start: IntArray | None) -> Iterator[PlanStep]:
-    """Runs the planner on the devices in canonical order and translates its grids back."""
+    """Run the planner on the devices in canonical order and translate its grids back.
+
+    The result then does not depend on how the devices are numbered.
+    """
     topology, run = request.topology, planners[request.planner]
     pair = pair_costs(topology, job)
+    # equal networks give equal plans, however their devices are numbered
     order = canonical_order(pair)
     square = np.ix_(order, order)
     problem = Problem(
@@ -364,7 +380,7 @@ def _communication_steps(request: SearchRequest, job: Job, start: IntArray | Non
 
 
 def require_fit(topology: Topology, job: Job) -> None:
-    """Raise PlanError where the job has more tasklets than the topology has devices."""
+    """Raise PlanError if the job needs more devices than the topology has."""
     n = len(topology)
     if job.n_tasklets <= n:
         return
@@ -384,20 +400,20 @@ def require_fit(topology: Topology, job: Job) -> None:
 def search(
     topology: Topology, job: Job, planner: str = "evolutionary", *, objective: str = "communication", **options: Any
 ) -> Iterator[PlanStep]:
-    """Improving plans of the job: at least one step, one or more for each generation.
+    """Yield improving plans of the job: at least one step per generation.
 
-    ``objective`` is a name in ``objectives``: communication, iteration or price. ``options`` are those of a
-    ``SearchRequest``. Arguments are checked by the call itself, before the first step is computed.
+    ``objective`` is a name in ``objectives``: communication, iteration or price. ``options`` are the fields of
+    ``SearchRequest``. The call itself checks the arguments, before the first step is computed.
 
     Raises
     ------
     PlanError
         The job needs more devices than there are, or no plan fits their memory or the limits; a seed, steps, seconds or
-        limit out of range; a start of another shape.
+        limit is out of range; a start has another shape.
     JobError
-        The objective needs a model that the job does not have.
+        The objective needs a model, and the job has none.
     UnknownName
-        No such planner, objective, schedule or queueing; a device of the start that the topology does not have.
+        No such planner, objective, schedule or queueing, or the topology lacks a device of the start.
     """
     planners[planner]  # raises UnknownName
     if job.schedule is not None:
@@ -407,7 +423,7 @@ def search(
 
 
 def last_step(topology: Topology, job: Job, planner: str = "evolutionary", **options: Any) -> PlanStep:
-    """The last step of ``search`` within its limits, the ``options``; an interrupt keeps the one so far."""
+    """Return the last step of ``search`` within the limits in ``options``. Ctrl-C keeps the last one so far."""
     best: PlanStep | None = None
     try:
         for step in search(topology, job, planner, **options):
@@ -420,5 +436,5 @@ def last_step(topology: Topology, job: Job, planner: str = "evolutionary", **opt
 
 
 def plan(topology: Topology, job: Job, planner: str = "evolutionary", **options: Any) -> Plan:
-    """The best plan that ``search`` finds within its limits, see ``last_step``."""
+    """Return the best plan that ``search`` finds within its limits, see ``last_step``."""
     return last_step(topology, job, planner, **options).plan

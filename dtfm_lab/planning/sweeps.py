@@ -1,4 +1,5 @@
-"""Sweeps: a plan simulated, or every combination planned and simulated, under all combinations of some settings."""
+"""Sweeps over all combinations of some settings: one plan is simulated, or each combination is planned and
+simulated."""
 
 from __future__ import annotations
 
@@ -38,31 +39,31 @@ PLANNING = {
         Option(name="n_stages", help="Pipeline stages.", type=int, least=1),
         Option(name="n_replicas", help="Data-parallel replicas.", type=int, least=1),
         Option(name="planner", help="Planner of the search.", choices=planners),
-        Option(name="objective", help="What the search makes least.", choices=objectives),
-        Option(name="max_price_per_hour", help="Dollars an hour that a plan may cost.", type=float, above=0),
-        Option(name="max_iteration_s", help="Seconds that an iteration may take.", type=float, above=0),
+        Option(name="objective", help="What the search minimises.", choices=objectives),
+        Option(name="max_price_per_hour", help="Maximum dollars per hour that a plan may cost.", type=float, above=0),
+        Option(name="max_iteration_s", help="Maximum seconds that an iteration may take.", type=float, above=0),
         Option(name="steps", help="Generations of each search.", type=int, least=1),
         Option(name="seed", help="Seed of the search.", type=int, least=0),
     )
 }
-"""Settings for which every point is planned anew."""
+"""Settings that need a new plan at every point."""
 SETTINGS = PLANNING | VARIED
-"""All that may vary in a sweep."""
+"""All settings that may vary in a sweep."""
 CONFIDENCE = 0.95
-"""Of the interval of a mean over seeds."""
+"""Confidence level of the interval of a mean over seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """What a row of a sweep says of its plan."""
+    """The columns of a sweep's row that describe its plan."""
 
     plan_stages: int
     plan_replicas: int
     plan_devices: int
-    """Devices that serve."""
+    """Number of devices in use."""
     communication_cost_s: float
     iteration_lower_bound_s: float
-    """No plan is faster; NaN where the search gives no such bound."""
+    """No plan is faster; NaN if the search gives no such bound."""
     evaluations: int
     planning_s: float
     """Seconds that the search took."""
@@ -85,30 +86,33 @@ PLANNED = tuple(each.name for each in fields(Planned))
 TYPES = {"fits": "boolean", "basis": "object"} | dict.fromkeys(
     ("peak_activations", "plan_stages", "plan_replicas", "plan_devices", "evaluations"), "Int64"
 )
-"""Types of the columns that are no float."""
+"""Types of the columns that are not floats."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPoint:
-    """One combination of settings, with its outcome or the reason why there is none."""
+    """One combination of settings with its outcome, or the reason why it has none."""
 
     settings: Mapping[str, Any]
-    """As the table shows them."""
+    """Values as the table shows them."""
     outcome: SimulatedOutcome | None
     planned: Planned | None
-    """What is known of the plan, where the sweep made one."""
+    """What is known about the plan, if the sweep made one."""
     plans: bool
-    """Whether the sweep plans."""
+    """True if the sweep plans."""
     error: str
-    """Reason in one line; empty where there is an outcome."""
+    """Reason in one line; empty if there is an outcome."""
     number: int
     """Position of this point among ``total``, from 1, for a progress bar."""
     total: int
 
 
 def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
-    """One row a point: its settings, the fields of SimulatedOutcome (missing where there is none), what is known of its
-    plan where the sweep made one, and error. ``attrs["settings"]`` has the names of the settings."""
+    """Return one row per point.
+
+    Columns: its settings, the fields of SimulatedOutcome (missing without an outcome), the columns of its plan if the
+    sweep made one, and error. ``attrs["settings"]`` has the names of the settings.
+    """
     import pandas as pd  # takes a while to load
 
     rows, settings = [], []
@@ -125,12 +129,12 @@ def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
 
 
 def sweep_summary(table: pd.DataFrame, y: str = "iteration_s") -> pd.DataFrame:
-    """One row for each combination of settings but the seed.
+    """Return one row per combination of settings, the seed left out.
 
-    Columns: the settings; n, the runs with a result; failed, those without; mean, and low to high, Student's interval
-    of the mean with 95 % confidence (missing for a single run); least and most, the extremes of the runs. All in the
-    unit of the column ``y``. Runs of one seed are the same number again, so an interval needs several seeds. Raises
-    UnknownName where there is no such column of results.
+    Columns: the settings; n, the number of runs with a result; failed, the number without; mean; low and high,
+    Student's interval of the mean with 95 % confidence (missing for a single run); least and most, the extremes of the
+    runs. All are in the unit of the column ``y``. Runs of one seed repeat the same number, so an interval needs several
+    seeds. Raises UnknownName if the table has no such column of results.
     """
     import pandas as pd  # takes a while to load
 
@@ -164,31 +168,32 @@ def sweep_points(
     kept: StoredRows | None = None,
     **varied: Any,
 ) -> Iterator[SweepPoint]:
-    """Simulate every combination of the settings, the last one varying fastest, and yield each point when it is done.
+    """Simulate every combination of the settings, the last one varying fastest. Yield each point when it is done.
 
     An impossible combination, such as a batch that does not divide, is a point with an error.
 
     Parameters
     ----------
     what, job_for
-        A plan, whose placement is kept; or a network and the job for a network, for which every combination is planned.
-        So it is for a plan with any of ``PLANNING``, a job, ``repeats`` or ``seconds``.
+        A plan, whose placement is kept; or a network and the job for a network. In the second case every combination
+        is planned. So it is for a plan if any of ``PLANNING``, a job, ``repeats`` or ``seconds`` is given.
     repeats
-        Plan every combination so many times, with seeds that follow each other from the given one, or from 0.
+        Plan every combination this many times, with consecutive seeds from the given one, or from 0.
     seconds
         Limit of each search, as in ``search``. Searches that are limited by time would disturb each other, so without
         ``steps`` they run one after the other; an executor gets them all at once.
     executor
-        Computes all points, in place of processes here. A point whose worker is lost twice has that as its error.
+        Computes all points, instead of local processes. A point whose worker is lost twice has that as its error.
     kept
-        Rows of a sweep that was interrupted; they are taken as they are, and new ones are added.
+        Rows of a sweep that was interrupted. They are kept as they are, and new ones are added.
     varied
-        Values to try of each of ``SETTINGS``, or one to hold.
+        Values to try for each of ``SETTINGS``, or one value to use for all points.
 
     Raises
     ------
     LabError
-        Before anything runs: an unknown setting or name; a setting without values or with an impossible one; none.
+        Before anything runs: for an unknown setting or name, a setting without values or with an impossible one, and if
+        there are no settings.
     """
     refuse_unknown(varied, SETTINGS, "setting of a sweep")
     plans = isinstance(what, Topology) or job_for is not None or repeats is not None or seconds is not None
@@ -230,7 +235,7 @@ def _planning_tasks(
     grid: list[dict[str, Any]],
     seconds: float | None,
 ) -> list[tuple[Any, ...]]:
-    """The arguments of ``planned_outcome`` for each point; a job is made once for each network."""
+    """Return the arguments of ``planned_outcome`` for each point. A job is made once per network."""
     network, own = (what, None) if isinstance(what, Topology) else (what.topology, what.job)
     jobs: dict[int, Job | None] = {}
     tasks = []
@@ -244,11 +249,11 @@ def _planning_tasks(
 
 
 Found = tuple[SimulatedOutcome, Planned | None] | str
-"""The outcome of a point, and its plan where it was made; or the reason in one line why there is none."""
+"""The outcome of a point, and its plan if one was made; or, in one line, the reason why it has no outcome."""
 
 
 def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Found:
-    """What a plan comes to under one combination of settings."""
+    """Return the outcome of a plan under one combination of settings."""
     try:
         return Variation(settings).outcome(plan), None
     except LabError as error:
@@ -256,7 +261,7 @@ def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Found:
 
 
 def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], seconds: float | None) -> Found:
-    """What the plan for one combination of settings comes to; the planner takes into account those that it knows."""
+    """Plan for one combination of settings and return the outcome. The planner uses the settings that it knows."""
     changes = {name: settings[name] for name in (*OF_THE_SHAPE, *OF_THE_JOB) if name in settings}
     changes |= dict(zip(OF_THE_SHAPE, settings.get("shape", ()), strict=False))
     if isinstance(schedule := settings.get("schedule"), str):
@@ -294,7 +299,7 @@ def _seeds(listed: Mapping[str, list[Any]], repeats: int | None) -> list[int]:
 
 
 def _values(name: str, given: Any) -> list[Any]:
-    """The values of a setting as plain Python ones, checked. Raises PlanError where there are none."""
+    """Return the values of a setting as plain Python values, checked. Raises PlanError if it has no values."""
     given = given.tolist() if isinstance(given, np.ndarray) else given
     is_shape = name == "shape" and isinstance(given, tuple) and all(isinstance(n, int | np.integer) for n in given)
     one = is_shape or isinstance(given, str | bytes | Schedule | Topology) or not isinstance(given, Iterable)
@@ -313,7 +318,7 @@ def _checked(option: Option, value: Any) -> Any:
 
 
 def _shape(given: Any) -> tuple[int, int]:
-    """(stages, replicas) of a pair, or of a text such as ``8x4``."""
+    """Return (stages, replicas) of a pair, or of a text such as ``8x4``."""
     pair = given
     if isinstance(given, str):
         pair = re.split(r"\s*[x×]\s*", given.strip()) if re.fullmatch(r"\s*\d+\s*[x×]\s*\d+\s*", given) else ()
@@ -325,14 +330,14 @@ def _shape(given: Any) -> tuple[int, int]:
 
 
 def _shown(value: Any) -> Any:
-    """A setting's value as the table shows it."""
+    """Return a setting's value as the table shows it."""
     if isinstance(value, Topology | Schedule):
         return value.name
     return f"{value[0]} x {value[1]}" if isinstance(value, tuple) else value
 
 
 def _to_row(found: Found) -> dict[str, Any]:
-    """What a point found, as JSON has it."""
+    """Return what a point found, as JSON."""
     if isinstance(found, str):
         return {"error": found}
     outcome, planned = found
@@ -340,7 +345,7 @@ def _to_row(found: Found) -> dict[str, Any]:
 
 
 def _of_row(row: Mapping[str, Any]) -> Found:
-    """What ``_to_row`` wrote. Raises LabError for another row."""
+    """Return what ``_to_row`` wrote. Raises LabError for another row."""
     if row.keys() == {"error"} and isinstance(row["error"], str):
         return row["error"]
     if row.keys() != {"outcome", "planned"}:

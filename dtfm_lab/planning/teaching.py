@@ -1,12 +1,12 @@
-"""A small, slow genetic algorithm to be watched: twenty placements from chance, a frame a generation.
+"""A small, slow genetic algorithm to be watched: twenty random placements, one frame per generation.
 
-It is for teaching. It prices placements as every planner does, equations 1 to 4 with the pipelines as they stand, but
-it is given neither clusters to begin with nor a local search to the end, so that its progress can be seen.
+It is for teaching. Like every planner, it prices placements by equations 1 to 4, with the pipelines as they are. It
+gets neither clusters to begin with nor a full local search, so that its progress is visible.
 
-Who survives: an offspring takes the place of its worse parent where it is no worse. The communication cost counts only
-the slowest member of a group and the slowest pair of a hop, so most changes leave it as it is. Therefore the slowest
-ones do not count alone at first: members and pairs are averaged with an exponent, a power mean, that rises from 2
-until, at the end, the cost itself decides. Twins are not kept. The best placement so far is remembered.
+An offspring replaces its worse parent if it is at least as good. The communication cost only counts the slowest member
+of a group and the slowest pair of a hop, so most changes do not affect it. At first, therefore, all members and pairs
+count: they are averaged with an exponent, a power mean. The exponent rises from 2 until, at the end, the cost itself
+decides. Twins are not kept. The best placement so far is remembered.
 """
 
 from collections import Counter
@@ -34,22 +34,25 @@ from dtfm_lab.planning.teaching_operators import (
 )
 
 POPULATION = 20
+"""Number of placements: few enough to be shown all at once."""
 TRIES = 8
-"""Children of which the best is kept, a generation's ``offspring`` times."""
+"""Number of children tried for each offspring. The best is kept."""
 DEVICES_AN_OFFSPRING = 5
-"""There is one offspring a generation for so many devices, so that a small network is not solved at a glance."""
+"""One offspring per generation for this many devices, so that a small network is not solved at a glance."""
 EXPONENTS = (2.0, 64.0)
 """First and last exponent of the power mean, before the cost alone decides."""
 TIE = 4.0
-"""Exponent of the power mean that decides between equal costs in the end."""
+"""Exponent of the power mean that decides between equal costs at the end."""
 FEW_DEVICES = 16
-"""Most devices of a network on which a twin is one that has every device in the same stage. On larger ones it is one
-that ranks equal, or copies of one placement with devices of a kind exchanged would soon be all."""
+"""Up to this number of devices, a twin has every device in the same stage. On larger networks, a twin is a placement
+that ranks equal. Otherwise copies with identical devices exchanged would soon fill the population."""
 MOST_GENERATIONS = 600
+"""Default maximum number of generations."""
 SEED = 4
-"""Seed of the lab's first teaching search: one with which chance does not find the best of eight laptops at once."""
+"""Seed of the lab's first teaching search. With it, the random placements do not already contain the best one of eight
+laptops."""
 PACE_S = 0.36
-"""Seconds that a frame stays when the search is watched, unless another pace is chosen."""
+"""Default seconds that a frame stays on screen when the search is watched."""
 
 
 def teach(
@@ -60,11 +63,10 @@ def teach(
     most_generations: int = MOST_GENERATIONS,
     priced: Callable[[FloatArray], object] = lambda _: None,
 ) -> Iterator[PopulationFrame]:
-    """Frames of a teaching search in the job's shape, or the most square one, until nothing better has come for long.
+    """Yield frames of a teaching search in the job's shape, or the most square one, until it has not improved for long.
 
-    Equal arguments and seeds yield equal frames. ``priced`` is called with every batch of costs in seconds.
-
-    Raises PlanError where the job does not fit the network.
+    Equal arguments and seeds yield equal frames. ``priced`` is called with every batch of costs in seconds. Raises
+    PlanError if the job does not fit the network.
     """
     if not job.shaped:
         job = job.fitted(len(topology))
@@ -84,9 +86,9 @@ def teach(
 
 
 def power_costs(grid: IntArray, pair: PairCosts, exponent: float) -> FloatArray:
-    """(...) seconds of (..., S, D) grids where power means stand for the slowest member and the slowest pair.
+    """Return (...) seconds of (..., S, D) grids, with power means instead of the slowest member and the slowest pair.
 
-    With an exponent of 1 all count alike; the larger it is, the nearer this is to the communication cost.
+    With an exponent of 1, all count the same. The larger the exponent, the nearer the result to the communication cost.
     """
     members_s = pair.group_s[grid[..., :, None], grid[..., None, :]].sum(axis=-1)
     pairs_s = pair.hop_s[grid[..., :-1, :], grid[..., 1:, :]]
@@ -101,7 +103,7 @@ def _power_mean(values: FloatArray, exponent: float) -> FloatArray:
 
 
 _Rank: TypeAlias = tuple[float, float]
-"""By what two placements are compared, the first first; in seconds."""
+"""What placements are compared by, in seconds. The first number decides, the second breaks ties."""
 
 
 class _Survival:
@@ -113,7 +115,7 @@ class _Survival:
         self.exponent = low * (high / low) ** (generation / settling) if generation < settling else np.inf
 
     def price(self, rows: IntArray) -> tuple[FloatArray, list[_Rank]]:
-        """(n,) communication cost in seconds of (n, N) rows, and their ranks."""
+        """Return (n,) communication costs in seconds of (n, N) rows, and their ranks."""
         grids = rows[:, : self._ground.n_tasklets].reshape(-1, self._ground.n_stages, self._ground.n_replicas)
         cost_s, settles = total_costs(grids, self._ground.pair), np.isfinite(self.exponent)
         self._priced(cost_s)
@@ -139,7 +141,7 @@ def _frames(
             grid=ground.grid(row).copy(),
             cost_s=float(cost),
             operator="chance",
-            words="every device by chance",
+            words="a random placement",
         )
         for number, (row, cost) in enumerate(zip(rows, cost_s, strict=True))
     ]
@@ -180,7 +182,8 @@ def _offspring(
     people: list[Individual],
     rng: np.random.Generator,
 ) -> tuple[Individual, IntArray, _Rank, int, int]:
-    """The best of some tries with one operator: the child, its row and rank, its worse parent, and the tries."""
+    """Return the best of ``TRIES`` tries with one operator: the child, its row and rank, its worse parent, the
+    number of tries."""
     parent, other = (min((int(i) for i in rng.integers(len(rows), size=2)), key=ranks.__getitem__) for _ in range(2))
     mated = bool(rng.random() < CROSSOVER_SHARE) and parent != other and len(ground.places) > 1
     parents = [parent, other] if mated else [parent]
@@ -210,7 +213,7 @@ def _offspring(
 
 
 def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: list[_Rank]) -> bool:
-    """Whether the population already has one like it, see ``FEW_DEVICES``."""
+    """Return True if the population already has a twin of it, see ``FEW_DEVICES``."""
     if len(row) > FEW_DEVICES:
         return any(np.allclose(rank, other, rtol=1e-9, atol=0.0) for other in ranks)
     stage_at = np.minimum(np.arange(len(row)) // ground.n_replicas, ground.n_stages)
@@ -220,17 +223,18 @@ def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: 
 
 
 def _rule(exponent: float) -> str:
-    """Who survives, in a sentence."""
+    """Return the rule of survival in a sentence."""
     if not np.isfinite(exponent):
-        return "A child takes its worse parent's place if it costs no more."
+        return "A child replaces its worse parent if it costs no more."
     return (
-        "A child takes its worse parent's place if no worse: by all members and pairs as yet, slow ones weighing more "
-        f"(power {exponent:.{int(exponent < 10)}f})."
+        "A child replaces its worse parent if it is at least as good. So far all members and pairs count, slow "
+        f"ones more (power {exponent:.{int(exponent < 10)}f})."
     )
 
 
 def diversity(grids: IntArray, n_devices: int) -> float:
-    """Share of ``n_devices`` that are in different stages in two of (P, S, D) grids, over all pairs of grids."""
+    """Return the share of ``n_devices`` that are in different stages in two of (P, S, D) grids, averaged over all
+    pairs."""
     n, n_stages, _ = grids.shape
     if n < 2:
         return 0.0

@@ -1,6 +1,6 @@
-"""The operators of the teaching search: each changes one placement, or mixes two, and says in words what it did.
+"""The operators of the teaching search. Each changes one placement, or mixes two, and says in words what it did.
 
-A placement is a row, (N,) all devices: position stage x D + replica for the first S x D, then the idle ones.
+A placement is a row, (N,) all devices: position stage x D + replica for the first S x D, followed by the idle ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +18,10 @@ from dtfm_lab.planning.problem import Problem
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ground(Problem):
-    """A problem, and which devices belong to one place."""
+    """A problem with the place that each device belongs to."""
 
     place_of: IntArray
-    """(N,) number of the place of each device: its region, or a cluster where the network has no regions."""
+    """(N,) number of each device's place: its region, or a cluster if the network has no regions."""
     places: tuple[str, ...]
     """Names of the places."""
     names: tuple[str, ...]
@@ -29,18 +29,19 @@ class Ground(Problem):
 
 
 class Made(NamedTuple):
-    """A new row, and what was done in words."""
+    """A new row, and what was done, in words."""
 
     row: IntArray
     words: str
 
 
 Operator = Callable[[Ground, IntArray, np.random.Generator], Made | None]
-"""Returns a changed copy of the row; None where there is nothing to change."""
+"""Returns a changed copy of the row; None if there is nothing to change."""
 
 
 def places_of(topology: Topology, pair: PairCosts) -> tuple[IntArray, tuple[str, ...]]:
-    """(N,) place of each device and the names of the places: the regions, or clusters where there are no regions."""
+    """Return (N,) place of each device and the names of the places: the regions, or clusters if there are no
+    regions."""
     regions = [device.region for device in topology.devices]
     n = len(regions)
     if 2 <= len(set(regions)) < n or n < 4:
@@ -56,9 +57,10 @@ def places_of(topology: Topology, pair: PairCosts) -> tuple[IntArray, tuple[str,
 def crossover(
     ground: Ground, recipient: IntArray, donor: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, tuple[str, ...]]:
-    """Some places whole as in the donor, the other devices as in the recipient, and the names of these places.
+    """Return a row with some places as in the donor and the other devices as in the recipient, and the names of these
+    places.
 
-    A device whose position is taken goes to a free one of its stage, or else to any.
+    A device whose position is taken goes to a free position of its stage, or else to any.
     """
     n_places = len(ground.places)
     taken = rng.choice(n_places, int(rng.integers(1, max(2, n_places // 2 + 1))), replace=False)
@@ -78,7 +80,7 @@ def crossover(
 
 
 def swap(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None:
-    """Two devices change places."""
+    """Exchange two devices."""
     if len(row) < 2:
         return None
     one, other = (int(at) for at in rng.choice(len(row), 2, replace=False))
@@ -89,7 +91,7 @@ def swap(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None
 
 
 def bring_home(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None:
-    """Some devices of a place come to a stage, or to a pipeline, that already has one of them."""
+    """Move some devices of a place to a stage, or to a pipeline, that already has a device of this place."""
     positions = np.arange(ground.n_tasklets).reshape(ground.n_stages, ground.n_replicas)
     to_stage = bool(rng.random() < 0.5)
     number = int(rng.integers(ground.n_stages if to_stage else ground.n_replicas))
@@ -105,12 +107,12 @@ def bring_home(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made 
         origin = absent // ground.n_replicas if to_stage else absent % ground.n_replicas
         absent = absent[np.argsort(rng.permutation(len(row))[origin], kind="stable")]
     n = int(rng.integers(1, min(len(guests), len(absent)) + 1))
-    words = f"{n} of {ground.places[place]} came home to {'stage' if to_stage else 'pipeline'} {number}"
+    words = f"{n} of {ground.places[place]} moved to {'stage' if to_stage else 'pipeline'} {number}"
     return Made(_exchanged(row, rng.permutation(guests)[:n], absent[:n]), words)
 
 
 def exchange_places(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None:
-    """The devices of two places change places, as many as the smaller one has."""
+    """Exchange the devices of two places, as many as the smaller one has."""
     if len(ground.places) < 2:
         return None
     one, other = (int(place) for place in rng.choice(len(ground.places), 2, replace=False))
@@ -121,7 +123,7 @@ def exchange_places(ground: Ground, row: IntArray, rng: np.random.Generator) -> 
 
 
 def pair_anew(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None:
-    """One stage is paired anew with its neighbours, or two pipelines exchange their ends."""
+    """Pair one stage again with its neighbours, or exchange the ends of two pipelines."""
     if ground.n_replicas < 2 or ground.n_stages < 2:
         return None
     row = row.copy()
@@ -134,13 +136,13 @@ def pair_anew(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made |
     stage = int(rng.integers(ground.n_stages))
     neighbours = [s for s in (stage - 1, stage + 1) if 0 <= s < ground.n_stages]
     hops_s = np.sum([ground.pair.hop_s[np.ix_(grid[s], grid[stage])] for s in neighbours], axis=0)
-    noisy_s = hops_s + 0.02 * hops_s.max() * rng.random(hops_s.shape)  # else it would always pair alike
+    noisy_s = hops_s + 0.02 * hops_s.max() * rng.random(hops_s.shape)  # else it always finds one pairing
     grid[stage] = grid[stage][scipy.optimize.linear_sum_assignment(noisy_s)[1]]
-    return Made(row, f"stage {stage} was paired anew with its neighbours")
+    return Made(row, f"stage {stage} was paired again with its neighbours")
 
 
 def reorder_path(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None:
-    """Two stages change places, or a run of stages is turned round, the 2-opt of a path."""
+    """Exchange two stages, or reverse a run of stages, which is the 2-opt move of a path."""
     if ground.n_stages < 2:
         return None
     row = row.copy()
@@ -153,7 +155,7 @@ def reorder_path(ground: Ground, row: IntArray, rng: np.random.Generator) -> Mad
     if end - start < 2:
         return None
     grid[start:end] = grid[start:end][::-1].copy()
-    return Made(row, f"stages {start} to {end - 1} were turned round (2-opt)")
+    return Made(row, f"stages {start} to {end - 1} were reversed (2-opt)")
 
 
 MUTATIONS: tuple[tuple[str, Operator, float], ...] = (

@@ -1,4 +1,4 @@
-"""Simulate programs on a network: the task graph, the seconds and the links go in, the times come out."""
+"""Simulate programs on a network: task graph, seconds and links in, times out."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ from dtfm_lab.simulation.kernels.rings import ring_times, shared_ring_times
 from dtfm_lab.simulation.rings import RingInputs, play_rings
 
 SHOWN = 12
-"""Most passes that the message about a deadlock names."""
+"""Maximum number of passes that the message about a deadlock names."""
 MOST_UNUSED = 16
-"""Most queues a node among which those in use are not numbered anew: that takes longer than to clear the others."""
+"""Queues in use are renumbered if there are more than this many queues per node. Below, renumbering takes longer than
+clearing the unused queues."""
 
 
 MOST_RING_MESSAGES = 20_000
-"""Most messages of an iteration's rings that a simulation plays one by one; up to so many, a trace shows every round of
-a ring, and an iteration takes some tens of milliseconds."""
+"""Maximum number of messages of an iteration's rings that a simulation plays one by one. Up to this number, a trace
+shows every round of a ring, and an iteration takes some tens of milliseconds."""
 
 
 def takes_rings_whole(job: Job, schedule: Schedule) -> bool:
-    """Whether a simulation takes the rounds of each ring together, as the messages would be too many."""
+    """Return True if a simulation takes the rounds of each ring together, because there would be too many messages."""
     n = job.n_replicas
     n_buckets = sum(map(len, buckets_of(job, schedule))) or job.n_stages
     return job.synchronisation == "ring" and 2 * n * (n - 1) * n_buckets > MOST_RING_MESSAGES
@@ -57,9 +58,10 @@ def programs_of(
     whole_rings: bool = False,
     period: int | None = None,
 ) -> Programs:
-    """The programs of all devices of a plan in one iteration under a schedule, or of the first ``period`` replicas.
+    """Return the programs of all devices of a plan in one iteration under a schedule, or of the first ``period``
+    replicas.
 
-    With ``whole_rings``, for a simulation only, the rounds of each ring are taken together. Raises JobError where
+    With ``whole_rings``, for a simulation only, the rounds of each ring are taken together. Raises JobError if
     devices are absent whose work others cannot share.
     """
     job, devices = plan.job, plan.topology.devices
@@ -90,7 +92,7 @@ def programs_of(
 
 
 def check_shared(job: Job) -> None:
-    """Raise JobError where the work of a device that is gone cannot be shared by those who hold its stage."""
+    """Raise JobError if other devices of a stage cannot share the work of a device that is gone."""
     wanted: dict[str, object] = {"sharding": "none", "synchronise_every": 1, "overlap": False, "ties_stages": False}
     for what, value in wanted.items():
         if (found := getattr(job, what) or value) != value:
@@ -99,7 +101,8 @@ def check_shared(job: Job) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PlacedTasks:
-    """A task graph on the devices of a plan, to be simulated on any links at any speed. Columns by node."""
+    """A task graph on the devices of a plan, to be simulated on any links at any speed. The fields are columns by
+    node."""
 
     graph: TaskGraph
     here: IntArray
@@ -111,15 +114,16 @@ class PlacedTasks:
     compute_s: FloatArray
     """Seconds of a computation; 0 for messages."""
     extra_edges: tuple[IntArray, IntArray] | None = None
-    """Sources and targets of edges beyond the graph's own."""
+    """Sources and targets of edges in addition to the graph's own."""
 
     @classmethod
     def of(cls, plan: Plan, programs: Programs, profile: Iterable[ComputeTime]) -> PlacedTasks:
-        """The tasks of these programs on the devices of a plan; raises TraceError where the profile lacks a time."""
+        """Return the tasks of these programs on the devices of a plan. Raises TraceError if the profile lacks a
+        time."""
         graph, job = task_graph(programs), plan.job
         here = plan.placement.devices[graph.position, graph.replica]
         there = np.where(graph.partner >= 0, here[graph.partner], here)
-        if programs.n_replicas < job.n_replicas:  # they stand for all, who are each other's peers
+        if programs.n_replicas < job.n_replicas:  # a few replicas stand for all, but their peers are real
             between = np.flatnonzero(np.array([one.kind in BETWEEN_REPLICAS for one in graph.actions])[graph.action])
             peers = np.array([one.peer or 0 for one in graph.actions])[graph.action[between]]
             other = graph.replica[between] + np.where(graph.role[between] == SEND, peers, -peers)
@@ -142,9 +146,9 @@ class PlacedTasks:
         return cls(graph, here, there, n_bytes, seconds[graph.computation] * graph.fraction * graph.rounds)
 
     def simulate(self, links: Links) -> TaskTimes:
-        """The times of all tasks on these links.
+        """Return the times of all tasks on these links.
 
-        Raises ScheduleError, naming the circle, where actions wait for each other.
+        Raises ScheduleError, naming the circle, if actions wait for each other.
         """
         graph = self.graph
         sends, receives = graph.role == SEND, graph.role == RECEIVE
@@ -156,7 +160,10 @@ class PlacedTasks:
     def played(
         self, links: Links, queues: tuple[IntArray, int], duration_s: FloatArray, latency_s: FloatArray
     ) -> TaskTimes:
-        """The times of tasks that take so long; of rings whose rounds are taken together, one message or all sums."""
+        """Return the times of tasks with these durations.
+
+        If the rounds of a ring are taken together, a duration covers one message, or all sums.
+        """
         graph, n = self.graph, len(self.graph)
         start_s, end_s = np.empty(n), np.empty(n)
         after, before, ahead, order = (np.empty(n, dtype=np.int64) for _ in range(4))
@@ -176,8 +183,10 @@ class PlacedTasks:
         return found
 
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
-        """Number of the link or NIC that each message occupies, and how many there are; -1 for computations, save that
-        those for buckets take turns on their device, whose number comes after those of links."""
+        """Return the number of the link or NIC that each message occupies, and how many there are; -1 for computations.
+
+        Computations for buckets take turns on their device instead. The numbers of devices follow those of links.
+        """
         queue, n_queues = self._link_queues(links, sender, receiver)
         beside, programs = self.graph.beside, self.graph.programs
         if not len(beside):
@@ -186,7 +195,8 @@ class PlacedTasks:
         return queue, n_queues + programs.n_positions * programs.n_replicas
 
     def _link_queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
-        """Number of the link or NIC that each message occupies, -1 for computations, and how many there are."""
+        """Return the number of the link or NIC that each message occupies, -1 for computations, and how many there
+        are."""
         role = self.graph.role
         leaving, coming = links.queues(sender, receiver)
         queue = np.where(role == SEND, leaving, np.where(role == RECEIVE, coming, -1))
@@ -198,7 +208,8 @@ class PlacedTasks:
 
     @property
     def _turns(self) -> tuple[IntArray, int]:
-        """Number of the pair of devices whose messages, of both directions, each waits for; -1 where for none."""
+        """The pair of devices whose messages take turns, as a number for each message, and the number of pairs; -1 for
+        none."""
         takes_turns, n = self.graph.takes_turns, int(self.here.max(initial=0)) + 1
         turn = np.full(len(self.graph), -1, dtype=np.int64)
         pair = np.minimum(self.here, self.there) * n + np.maximum(self.here, self.there)
@@ -207,7 +218,7 @@ class PlacedTasks:
 
     @property
     def _edges(self) -> tuple[IntArray, IntArray, IntArray]:
-        """The graph's n_predecessors, successors_from and successors, with the extra edges."""
+        """The graph's n_predecessors, successors_from and successors, including the extra edges."""
         graph = self.graph
         if self.extra_edges is None:
             return graph.n_predecessors, graph.successors_from, graph.successors
@@ -221,7 +232,8 @@ class PlacedTasks:
 
 @lru_cache(maxsize=4)
 def _sizing(graph: TaskGraph) -> tuple[IntArray, IntArray]:
-    """(nodes,) what gives a message its size, as in ``_SIZES``; the boundary of stages that a pipeline's crosses."""
+    """Return (nodes,) what sets a message's size, as in ``_SIZES``, and (nodes,) the boundary of stages that it
+    crosses."""
     kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])
     crossed = [boundary_of(one.kind, one.stage) if one.kind in ACROSS_STAGES else 0 for one in graph.actions]
     return kinds[graph.action], np.array(crossed)[graph.action]
@@ -232,7 +244,7 @@ _SIZES = {**dict.fromkeys(ACROSS_STAGES, 1), Kind.SEND_E: 2, Kind.RECV_E: 2, Kin
 
 @dataclass(frozen=True, eq=False)
 class TaskTimes:
-    """When each task started and ended. Columns by node, seconds since the iteration began."""
+    """When each task started and ended. The fields are columns by node, in seconds since the iteration began."""
 
     tasks: PlacedTasks
     links: Links
@@ -240,15 +252,15 @@ class TaskTimes:
     """Number of the link or NIC that each message occupies, and how many there are."""
     duration_s: FloatArray
     latency_s: FloatArray
-    """Latency of a send; 0 for all others."""
+    """Latency of a send; 0 for all other nodes."""
     start_s: FloatArray
     end_s: FloatArray
     after: IntArray
     """The node whose end it waited for last; -1 for none."""
     before: IntArray
-    """The node before it on its link or NIC; -1 for none."""
+    """The previous node on its link or NIC; -1 for none."""
     ahead: IntArray
-    """The receive of the message before it, of either direction, where the two take turns; -1 for none."""
+    """If both directions take turns, the receive of the previous message of either direction; -1 for none."""
     order: IntArray
     """The nodes in the order in which they started."""
 
@@ -258,20 +270,24 @@ class TaskTimes:
 
     @cached_property
     def slack_s(self) -> FloatArray:
-        """How much later each node could start without a later end of the iteration, queues keeping their order."""
+        """Seconds by which each node could start later without delaying the end of the iteration, if queues keep their
+        order."""
         return np.asarray(self.makespan_s - self.start_s - self._left_s(self.duration_s, self.latency_s))
 
     def changed_s(self, computing: FloatArray | float = 1.0, sending: float = 1.0) -> float:
-        """Seconds of the iteration with its computations and messages so many times as long, queues keeping their
-        order; ``computing`` may have a factor for each node."""
+        """Return the seconds of the iteration with its computations and messages multiplied by factors, if queues keep
+        their order.
+
+        ``computing`` may have one factor per node.
+        """
         messages_s = self.duration_s - self.tasks.compute_s
         duration_s = self.tasks.compute_s * computing + messages_s * sending
-        if self.tasks.graph.rings:  # which have no edges from round to round
+        if self.tasks.graph.rings:  # rings have no edges between rounds, so longest paths do not cover them
             return self.tasks.played(self.links, self.queues, duration_s, self.latency_s * sending).makespan_s
         return float(self._left_s(duration_s, self.latency_s * sending).max())
 
     def _left_s(self, duration_s: FloatArray, latency_s: FloatArray) -> FloatArray:
-        """Seconds from each node's start to the end of the iteration, along the longest path."""
+        """Return the seconds from each node's start to the end of the iteration, along the longest path."""
         graph = self.tasks.graph
         left_s = np.empty(len(graph))
         messages = graph.role, duration_s, latency_s, graph.partner
@@ -282,7 +298,7 @@ class TaskTimes:
 
 
 def _rings_played(times: TaskTimes, n_done: int) -> int:
-    """The number of nodes that could run, after the rings and what waits for them are filled in."""
+    """Fill in the rings and what waits for them. Return the number of nodes that could run."""
     tasks, graph = times.tasks, times.tasks.graph
     n, order = len(graph), times.order
     is_done = np.zeros(n, dtype=bool)
@@ -292,6 +308,7 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
     in_rings = np.concatenate([ring.nodes for ring in graph.rings])
     sends = np.zeros(n, dtype=bool)
     sends[np.concatenate([ring.send.ravel() for ring in graph.rings])] = True
+    # a ring's first sends wait for a node that cannot run
     if not is_done[source[sends[target]]].all():
         return n_done
     ready_s, made_by = _latest(n, source, target, sends[target], times.end_s)
@@ -302,6 +319,7 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
     order[n_done : n_done + len(in_rings)] = in_rings
     is_done[in_rings] = True
     n_done += len(in_rings)
+    # what waited for the rings runs now, in a second event loop
     left = np.flatnonzero(~is_done)
     if not len(left):
         return n_done
@@ -340,7 +358,8 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
 def _latest(
     n: int, source: IntArray, target: IntArray, chosen: BoolArray, end_s: FloatArray
 ) -> tuple[FloatArray, IntArray]:
-    """Of the chosen edges to each of n nodes, the end of the source that ended last, 0 without any, and that source."""
+    """Return, for each of n nodes, the latest end of the sources of its chosen edges, and that source; 0 and -1
+    without an edge."""
     source, target = source[chosen], target[chosen]
     last = np.lexsort((end_s[source], target))
     latest_s, made_by = np.zeros(n), np.full(n, -1)
@@ -351,12 +370,12 @@ def _latest(
 def simulate_iteration(
     plan: Plan, schedule: Schedule, profile: Iterable[ComputeTime], links: Links, *, synchronise: bool = True
 ) -> TaskTimes:
-    """One iteration of a plan under a schedule, computations as long as in the profile."""
+    """Simulate one iteration of a plan under a schedule, with computations as long as in the profile."""
     return PlacedTasks.of(plan, programs_of(plan, schedule, synchronise=synchronise), profile).simulate(links)
 
 
 def without_edges(graph: TaskGraph, gone: BoolArray) -> TaskGraph:
-    """The graph without some of its edges."""
+    """Return the graph without some of its edges."""
     n, target = len(graph), graph.successors
     return replace(
         graph,
@@ -367,7 +386,7 @@ def without_edges(graph: TaskGraph, gone: BoolArray) -> TaskGraph:
 
 
 def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
-    """One line that names the passes of one circle of waiting, each followed by what it waits for.
+    """Return one line that names the passes of one circle of waiting, each followed by what it waits for.
 
     ``done`` lists the nodes that could run.
     """
@@ -388,16 +407,16 @@ def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The inner loops in two forms: plain Python that numba also compiles, on a thread; here is chosen which form runs.
+# The inner loops in two forms: plain Python, and the same code compiled by numba on a thread. This part chooses one.
 #
-# Compiling takes seconds, once on a machine, and reading it back from disk a good part of one: more than a small
-# simulation takes uncompiled. Both forms give the same bits.
+# Compiling takes seconds, once per machine. Loading it from disk takes most of a second. A small simulation takes less
+# than that uncompiled. Both forms give the same bits.
 
 
 SMALL = 3_000
-"""Most nodes of a simulation that runs uncompiled without starting to compile."""
+"""Up to this number of nodes, a simulation runs uncompiled and does not start to compile."""
 LARGE = 60_000
-"""Nodes from which a simulation waits for the compiled kernels."""
+"""Above this number of nodes, a simulation waits for the compiled kernels."""
 
 PLAIN: dict[str, Callable[..., Any]] = {
     "event_loop": events.event_loop,
@@ -413,7 +432,7 @@ _finished = threading.Event()
 
 
 def kernel(name: str, n_nodes: int) -> Callable[..., Any]:
-    """``event_loop``, ``longest_paths`` or ``ring_times``, in the form to use for so many nodes, or messages."""
+    """Return a kernel by name, in the form to use for this number of nodes, or messages."""
     if not _finished.is_set() and n_nodes > SMALL:
         start_compiling()
         if n_nodes > LARGE:
@@ -422,7 +441,7 @@ def kernel(name: str, n_nodes: int) -> Callable[..., Any]:
 
 
 def start_compiling() -> threading.Event:
-    """Start to compile on a thread, unless that was done before; the event is set when it has finished."""
+    """Start to compile on a thread, unless that was done before. Return the event that is set at the end."""
     with _starting:
         if not _started.is_set():
             _started.set()
@@ -431,7 +450,8 @@ def start_compiling() -> threading.Event:
 
 
 def _compile() -> None:
-    """Without numba, or where it fails, the plain kernels stay in use: slower, with the same results."""
+    """Compile all kernels. Without numba, or if it fails, the plain kernels stay in use: slower, with the same
+    results."""
     try:
         from dtfm_lab.domain.compiling import compiled  # numba takes half a second to load
 

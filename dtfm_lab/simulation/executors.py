@@ -1,9 +1,9 @@
-"""Tasks through an executor: any object with ``submit(function, *arguments)`` that returns a future.
+"""Run tasks through an executor: any object with ``submit(function, *arguments)`` that returns a future.
 
 Executors of ``concurrent.futures`` and loky, and Dask's Client, are such objects. A future has ``result``, ``cancel``
-and ``done``. This module is the only one that knows so: it sends large arguments packed, keeps a bounded number of
-tasks in flight, gives a task of a lost worker another try, and cancels what is not needed any more. The command line
-has executors by name: ``here``, ``loky``, ``threads:8``, ``dask://host:8786``.
+and ``done``. Only this module knows about futures. It sends large arguments packed, keeps a bounded number of tasks in
+flight, retries a task of a lost worker, and cancels what is no longer needed. The command line names executors:
+``here``, ``loky``, ``threads:8``, ``dask://host:8786``.
 """
 
 import pickle
@@ -24,31 +24,31 @@ from dtfm_lab.domain.network import shortened
 T = TypeVar("T")
 
 IN_FLIGHT = 3
-"""Tasks per worker that are submitted ahead, where the executor says how many workers it has."""
+"""Tasks per worker that are submitted ahead if the executor tells its number of workers."""
 MOST_IN_FLIGHT = 1000
-"""Tasks that are submitted ahead where it does not."""
+"""Tasks that are submitted ahead if it does not."""
 POLL_S = 0.02
-"""Seconds between two looks at futures that are not those of ``concurrent.futures``."""
+"""Seconds between two checks of futures other than those of ``concurrent.futures``."""
 TRIES = 2
-"""Times that a task is tried whose worker is lost."""
+"""Number of tries of a task whose worker is lost."""
 LOSSES = ("KilledWorker", "CancelledError")
-"""Errors of Dask, by name, that say that a worker was lost."""
+"""Names of Dask's errors that mean that a worker was lost."""
 UNPACKED = 32
-"""Arguments that a worker keeps unpacked: the plan of a sweep is sent with every task, and unpacked once."""
+"""Number of arguments that a worker keeps unpacked. The plan of a sweep is sent with every task and unpacked once."""
 
 
 class Executor(Protocol):
     """Runs functions elsewhere."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """What becomes of one call: an object with ``result``, ``cancel`` and ``done``."""
+        """Return the future of one call: an object with ``result``, ``cancel`` and ``done``."""
 
 
 class InProcessExecutor:
-    """Stands for this process alone, where otherwise more would be started for what takes long."""
+    """Runs tasks in this process, so that long work does not start other processes."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """A finished future of the call, which is made at once."""
+        """Make the call at once and return its finished future."""
         future: concurrent.Future[Any] = concurrent.Future()
         future.set_result(fn(*args))
         return future
@@ -74,20 +74,19 @@ def results_of(
     named: Callable[[int], str] = "task {}".format,
     done: Callable[[int, T], None] | None = None,
 ) -> Iterator[T | TaskLost]:
-    """Results of a module-level function for each task, in the order of the tasks.
+    """Yield the results of a module-level function for each task, in the order of the tasks.
 
-    ``done`` is called with the number of a task and its result as soon as it is there. A task whose worker is lost is
-    tried again once. If that worker is lost, too, the task is ``TaskLost`` and all others go on. Closed early, the
-    iterator cancels what has not begun. The executor stays open. ``named`` says what a task is, for errors.
-
-    Raises RunError for an executor that cannot run anything, or for a function that fails by mistake.
+    ``done`` is called with the number of a task and its result as soon as it arrives. A task whose worker is lost is
+    tried once more. If that worker is lost too, the task is ``TaskLost``, and all others continue. If the iterator is
+    closed early, it cancels what has not begun. The executor stays open. ``named`` describes a task, for errors. Raises
+    RunError for an executor that cannot run anything, or for a function that fails by mistake.
     """
     check_executor(executor)
     yield from _Tasks(executor, function, tasks, named, done).results()
 
 
 def check_executor(executor: object) -> None:
-    """Raises LabError for what cannot be one."""
+    """Raise LabError for an object that cannot be an executor."""
     if not callable(getattr(executor, "submit", None)) or isinstance(executor, type):
         wanted = "an object with submit, such as loky.get_reusable_executor() or dask.distributed.Client()"
         raise LabError(f"executor is {shortened(executor)}; wanted {wanted}")
@@ -98,8 +97,8 @@ def check_executor(executor: object) -> None:
 class _Tasks(Generic[T]):
     """The tasks of one call, each waiting, in flight or found.
 
-    A worker that is lost takes along what it had, and with a pool of processes all that was in flight. Which task it
-    was that ended the worker cannot be known, so each of them is tried again alone: one that fails alone is lost.
+    A lost worker takes its tasks with it; a pool of processes loses all tasks in flight. Which task ended the worker is
+    unknown, so each of them is tried again alone. A task that fails alone is lost.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class _Tasks(Generic[T]):
         self._tries: Counter[int] = Counter()
         self._found: dict[int, T | TaskLost] = {}
         self._worked = False
-        """Whether any task had a result."""
+        """True if any task had a result."""
 
     def results(self) -> Iterator[T | TaskLost]:
         try:
@@ -147,7 +146,7 @@ class _Tasks(Generic[T]):
         call = self._call(self._tasks[number])
         try:
             future = self._submitted(call)
-        except Exception as error:  # it broke for good, was shut down, or nobody is there any more
+        except Exception as error:  # it broke permanently, was shut down, or has no workers left
             if not (isinstance(error, concurrent.BrokenExecutor) and self._tries):
                 raise RunError(f"the executor takes no tasks: {_line(error)}") from None
             self._lose(number, error)
@@ -160,7 +159,7 @@ class _Tasks(Generic[T]):
         except concurrent.BrokenExecutor:
             if type(self._pool).__name__ != "_ReusablePoolExecutor":
                 raise
-            from loky import get_reusable_executor  # which makes another in the place of a broken one
+            from loky import get_reusable_executor  # replaces a broken pool by a new one
 
             self._pool = get_reusable_executor(max_workers=self._pool._max_workers)
             return self._pool.submit(*call)
@@ -171,7 +170,7 @@ class _Tasks(Generic[T]):
         return partial(_there, version("dtfm_lab"), self._function), *(self._pack(argument) for argument in task)
 
     def _pack(self, argument: Any) -> bytes:
-        packed = self._packed.get(id(argument))  # the tasks keep it alive, so no other has its id
+        packed = self._packed.get(id(argument))  # the tasks keep the argument alive, so its id is not reused
         if packed is None:
             try:
                 packed = zlib.compress(pickle.dumps(argument), 1)
@@ -181,7 +180,7 @@ class _Tasks(Generic[T]):
         return packed
 
     def _take(self, future: Any, number: int) -> None:
-        from asyncio import CancelledError  # Dask's; asyncio and ssl take a while to load
+        from asyncio import CancelledError  # raised by Dask; asyncio and ssl take a while to load
 
         self._tries[number] += 1
         try:
@@ -199,7 +198,7 @@ class _Tasks(Generic[T]):
             self._done(number, result)
 
     def _fail(self, number: int, error: BaseException) -> None:
-        """Try a task again whose worker was lost, unless that is no use."""
+        """Retry a task whose worker was lost, unless that is of no use."""
         if self._tries[number] < TRIES:
             self._alone.append(number)
         elif self._worked or isinstance(error, concurrent.BrokenExecutor) or type(error).__name__ in LOSSES:
@@ -212,7 +211,7 @@ class _Tasks(Generic[T]):
 
 
 def _there(sent_by: str, function: Callable[..., T], *packed: bytes) -> T | _Raised:
-    """On a worker: the function of the arguments as they were sent, with its error as a value."""
+    """On a worker: unpack the arguments and call the function. Its error becomes a value."""
     here = version("dtfm_lab")
     if here != sent_by:
         return _Raised(RunError(f"a worker has dtfm_lab {here}; wanted {sent_by}, as here"))
@@ -236,7 +235,8 @@ def _unpacked(packed: bytes) -> Any:
 
 
 def _submitting(executor: Any) -> Any:
-    """The executor itself; of a Client of Dask one whose equal tasks are different tasks, so one can be tried again."""
+    """Return the executor itself. For a Client of Dask, one that runs equal tasks separately, so that one can be tried
+    again."""
     if callable(getattr(executor, "get_executor", None)):
         return executor.get_executor(pure=False)
     return executor
@@ -248,7 +248,7 @@ def _most_in_flight(pool: Any) -> int:
 
 
 def _first_done(futures: list[Any]) -> list[Any]:
-    """Those that are done, as soon as one is."""
+    """Wait until one future is done. Return all that are."""
     if all(isinstance(future, concurrent.Future) for future in futures):
         return list(concurrent.wait(futures, return_when=concurrent.FIRST_COMPLETED).done)
     while not (done := [future for future in futures if future.done()]):
@@ -263,17 +263,17 @@ def _line(error: BaseException) -> str:
 
 
 AnyExecutor = Executor | str
-"""An object with ``submit``, or the name of one."""
+"""An object with ``submit``, or the name of an executor."""
 KNOWN = "here, loky, loky:N, threads:N or dask://HOST:PORT"
 CONNECT_S = 10
-"""Seconds that a scheduler of Dask has to answer."""
+"""Seconds within which a scheduler of Dask has to answer."""
 
 
 @contextmanager
 def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
-    """The executor itself, or the one of a name, which is closed at the end; None for None.
+    """Yield the executor itself, or the one of this name, which is closed at the end; None for None.
 
-    Raises LabError for what is none, and RunError where no scheduler answers.
+    Raises LabError for a value that is not an executor, and RunError if no scheduler answers.
     """
     if not isinstance(given, str):
         if given is not None:

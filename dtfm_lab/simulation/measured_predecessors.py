@@ -1,4 +1,5 @@
-"""Which action each action of a measured trace waited for: the simulator's task graph with the measured times."""
+"""Find the action that each action of a measured trace waited for: the simulator's task graph with the measured
+times."""
 
 from dataclasses import replace
 
@@ -15,11 +16,11 @@ from dtfm_lab.simulation.engine import programs_of
 
 
 def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
-    """The trace with its column ``after``: per row, of all the rows that it had to wait for, the one that ended last.
+    """Return the trace with its column ``after``: of all the rows that a row had to wait for, the one that ended last.
 
-    Those are what it needs, the computation before it on its device, and the message before it on its link or NIC (or
-    its arrival, where both directions take turns on one link). Raises TraceError where the trace holds other actions
-    than the schedule.
+    These are the actions that it needs, the computation before it on its device, and the message before it on its link
+    or NIC (or its arrival, if both directions take turns on one link). Raises TraceError if the trace holds other
+    actions than the schedule.
     """
     every = plan.job.averages_every
     after = np.full(len(trace), -1, dtype=np.int64)
@@ -35,12 +36,12 @@ def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
         in_time = trace.end_s[source] <= trace.end_s[target]
         source, target = source[in_time], target[in_time]
         by_end = np.lexsort((trace.end_s[source], target))
-        after[target[by_end]] = source[by_end]  # of several to one target the last is written last
+        after[target[by_end]] = source[by_end]  # the source that ended last is written last, and so wins
     return replace(trace, after=after)
 
 
 def _row_of(graph: TaskGraph, trace: Trace, rows: IntArray) -> IntArray:
-    """(nodes,) the trace's row of each node."""
+    """Return (nodes,) the trace's row of each node."""
     known = {action: i for i, action in enumerate(trace.actions)}
     missing = [str(action) for action in graph.actions if action not in known]
     if missing or len(rows) != len(graph):
@@ -61,7 +62,7 @@ def _row_of(graph: TaskGraph, trace: Trace, rows: IntArray) -> IntArray:
 
 
 def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[IntArray, IntArray]:
-    """(source row, target row) of every dependency."""
+    """Return (source row, target row) of every dependency."""
     sends = np.flatnonzero(graph.role == SEND)
     receives, device, start_s = graph.partner[sends], graph.device, trace.start_s[row_of]
     n_devices, ends = int(device.max()) + 1, np.array([device[sends], device[receives]])
@@ -69,17 +70,17 @@ def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[Int
     turns = by_time[graph.takes_turns[sends[by_time]]]
     low, high = np.sort(ends, axis=0)
     ahead, following = chained(sends[turns], (low * n_devices + high)[turns])
-    # what is last decides between equals: a message's producer rather than the message before it
+    # later edges win ties: a message's producer rather than the message before it
     before = chained(sends[by_time], (ends[0] * n_devices + ends[1])[by_time])
     edges = [before, (graph.partner[ahead], following), (sends, receives), (graph.sources, graph.successors)]
-    if trace.context.has_nics:  # messages that took one NIC waited for each other, whatever their pairs
+    if trace.context.has_nics:  # messages that used one NIC waited for each other, also of different pairs
         nic_of = nics_of([nic for nics in trace.context.nics for nic in nics])
         queues = queues_of(ends[0], ends[1], n_devices, trace.context.queueing, nic_of)
         for nodes, nic in zip((sends, receives), queues, strict=True):
             on_nic = np.flatnonzero((nic >= 0) & (nic < 2 * n_devices))
             in_turn = on_nic[np.argsort(start_s[nodes[on_nic]], kind="stable")]
             edges.insert(0, chained(nodes[in_turn], nic[in_turn]))
-    if len(beside := graph.beside):  # they took turns as they became ready, which the graph does not order
+    if len(beside := graph.beside):  # the graph does not order these: they took turns as they became ready
         in_turns = beside[np.lexsort((trace.end_s[row_of[beside]], start_s[beside]))]
         edges.insert(0, chained(in_turns, device[in_turns]))
     source, target = (row_of[np.concatenate(nodes)] for nodes in zip(*edges, strict=True))

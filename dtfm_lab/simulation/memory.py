@@ -1,7 +1,8 @@
-"""Whether a plan fits: what each device holds over time and at its peak, the memory that it has, and what would fit.
+"""Whether a plan fits in memory: what each device holds over time and at its peak, its limit, and changes that would
+fit.
 
-Changes to a job that need less memory are tried each alone and then together, until one fits. Its shape stays: another
-one takes another placement, which a planner looks for.
+Changes to a job that need less memory are tried alone and then together, until one fits. The shape is kept:
+another shape needs another placement, which is a planner's task.
 """
 
 from __future__ import annotations
@@ -40,27 +41,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_MEMORY = "1f1b"
-"""Of the schedules that keep all devices busy on free links, the one that holds least."""
+"""Of the schedules that keep all devices busy on infinitely fast links, the one that holds least."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},
 }
-"""Ways to compute activations again; the second, which holds a block at a time, where the first does not fit."""
+"""Ways to recompute activations. The second, which holds one block at a time, is tried if the first does not fit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Bytes held beside the static memory: a new row whenever they change."""
+    """Bytes held in addition to the static memory: a new row whenever they change."""
 
     device: IntArray
     """Number of device and iteration: (iteration x positions + position) x replicas + replica; ascending."""
     time: FloatArray
-    """When the row begins to hold; ascending for each device."""
+    """Time from which the row holds; ascending for each device."""
     activations_bytes: IntArray
     messages_bytes: IntArray
 
     def repeated(self, period: int, n_replicas: int) -> Self:
-        """Of one iteration of the first ``period`` replicas: those of all, of which they are typical."""
+        """Return the levels of all replicas from one iteration of the first ``period`` replicas, which represent
+        all."""
         position, replica = np.divmod(self.device, period)
         first = np.arange(0, n_replicas, period)
         device = (position * n_replicas + replica + first[:, None]).ravel()
@@ -84,9 +86,10 @@ class Levels:
         return cls(device[settled], time[settled], activations_bytes[settled], messages_bytes[settled])
 
     def peaks(self, n_devices: int) -> tuple[IntArray, IntArray]:
-        """(devices,) activations and messages when their sum is largest, over all iterations."""
+        """Return (devices,) activations and messages when their sum is largest, over all iterations."""
         device, total = self.device % n_devices, self.activations_bytes + self.messages_bytes
         fullest = np.lexsort((total, device))
+        # the last row of each device in this order has its largest total
         last = fullest[np.flatnonzero(np.diff(device[fullest], append=n_devices))]
         peaks = np.zeros((2, n_devices), dtype=np.int64)
         peaks[:, device[last]] = self.activations_bytes[last], self.messages_bytes[last]
@@ -95,7 +98,7 @@ class Levels:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryReport:
-    """What every device of a plan holds at its peak, and has."""
+    """What every device of a plan holds at its peak, and the memory that it has."""
 
     devices: tuple[tuple[str, ...], ...]
     """(positions, replicas) names."""
@@ -105,13 +108,13 @@ class MemoryReport:
     messages_bytes: IntArray
     """(positions, replicas) bytes at the peak."""
     limit_bytes: IntArray
-    """(positions, replicas) bytes that the devices have."""
+    """(positions, replicas) bytes that the devices have for plans."""
     levels: Levels
     timed: bool
-    """Whether time is in seconds, from a trace; otherwise it counts computations, from the order of passes."""
+    """True if time is in seconds, from a trace; False if it counts computations, from the order of passes."""
     plan: Plan
     schedule: str | Schedule | None
-    """As it was asked for; None for the plan's own."""
+    """The schedule as requested; None for the plan's own."""
 
     def __repr__(self) -> str:
         return f"<MemoryReport of {counted(self.limit_bytes.size, 'device')}: {self.sentence}>"
@@ -123,7 +126,7 @@ class MemoryReport:
 
     @property
     def over_bytes(self) -> IntArray:
-        """(positions, replicas) bytes that the device lacks; 0 where it has enough."""
+        """(positions, replicas) bytes that the device lacks; 0 if it has enough."""
         return np.asarray(np.maximum(self.peak_bytes - self.limit_bytes, 0))
 
     @property
@@ -152,13 +155,14 @@ class MemoryReport:
 
     @cached_property
     def advice(self) -> str:
-        """One line: which device lacks memory, how much, and what would fit; empty where all devices have enough."""
+        """One line on which device lacks memory, how much, and what would fit; empty if all devices have enough."""
         return "" if self.fits else _advice(self.plan, self.schedule, self)
 
     def timeline(self, device: str, iteration: int = 0) -> tuple[FloatArray, IntArray]:
-        """Times, of which the first is 0, and the bytes held from each to the next. Raises UnknownName.
+        """Return times, of which the first is 0, and the bytes held from each to the next. Raises UnknownName.
 
-        ``iteration`` is a position among those of the trace. Times are seconds, or computations where not ``timed``.
+        ``iteration`` is a position among the iterations of the trace. Times are in seconds if ``timed``, else they
+        count computations.
         """
         names = [name for row in self.devices for name in row]
         if device not in names:
@@ -171,7 +175,7 @@ class MemoryReport:
         return time[first:], n_bytes[first:] + self.static.total[index // len(self.devices[0])]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a device, in bytes; activations and messages are those at the peak."""
+        """Return one row per device, in bytes. Activations and messages are those at the peak."""
         import pandas as pd  # takes a while to load
 
         n_positions, n_replicas = self.limit_bytes.shape
@@ -193,12 +197,13 @@ class MemoryReport:
 
 
 def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """Memory of a plan's devices: by the order of passes of a schedule, or over a trace of this plan or a part of it.
+    """Return the memory of a plan's devices: by the order of passes of a schedule, or over a trace of this plan or a
+    part of it.
 
-    Without a trace every message counts as if it came when it is needed and left at once: the least that the order
-    of passes allows. A name stands for the schedule of that name that holds least; None for the job's own (with a
-    trace, the trace's own). Raises JobError where the job holds message sizes only or its model does not fit the
-    schedule, UnknownName, or TraceError where the trace is of another plan or of other stages.
+    Without a trace, every message counts as if it arrived when needed and left at once: the minimum that the
+    order of passes allows. A name means the variant of that schedule that holds least; None means the job's own
+    schedule (with a trace, the trace's own). Raises JobError if the job holds only message sizes or its model
+    does not fit the schedule, UnknownName, or TraceError if the trace is of another plan or of other stages.
     """
     plan.job.modelled()
     plan = plan if trace is None else cut_subplan(plan, trace.context.rehearsed)
@@ -215,7 +220,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
     programs = programs_of(plan, least, whole_rings=whole_rings, period=period)
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
         raise TraceError(
-            f"the trace ran {counted(trace.context.stages_per_device, 'stage')} a device, schedule "
+            f"the trace ran {counted(trace.context.stages_per_device, 'stage')} per device, schedule "
             f"{programs.schedule.name} has {programs.schedule.stages_per_device}; wanted the same"
         )
     levels = _levels(job, programs, trace)
@@ -235,8 +240,10 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
 
 
 def held_memory(plan: Plan) -> MemoryReport | None:
-    """The peak memory of every device under the plan's own schedule; None for a job without a model, and for one that
-    its schedule or model does not allow to be simulated."""
+    """Return the peak memory of every device under the plan's own schedule.
+
+    None for a job without a model, or if its schedule or model cannot be simulated.
+    """
     if plan.job.model is None:
         return None
     try:
@@ -246,8 +253,10 @@ def held_memory(plan: Plan) -> MemoryReport | None:
 
 
 def warned(plan: Plan) -> Plan:
-    """The plan itself, after a warning in the log where its devices lack memory. The objectives but communication cost
-    leave out plans that do not fit."""
+    """Return the plan itself, after a warning in the log if its devices lack memory.
+
+    Only the objective communication needs it: the others leave out plans that do not fit.
+    """
     report = held_memory(plan) if plan.objective == "communication" else None
     if report is not None and not report.fits:
         log.warning("out of memory: %s; lab.memory(plan).advice says what would fit", report.sentence)
@@ -255,7 +264,7 @@ def warned(plan: Plan) -> Plan:
 
 
 def memory_line(plan: Plan) -> str:
-    """The line that ``dtfm-lab simulate`` prints about memory; empty where ``held_memory`` has none."""
+    """Return the line that ``dtfm-lab simulate`` prints about memory; empty if ``held_memory`` returns None."""
     report = held_memory(plan)
     if report is None:
         return ""
@@ -263,7 +272,7 @@ def memory_line(plan: Plan) -> str:
 
 
 def memory_summary(report: MemoryReport) -> dict[str, Any]:
-    """The fields of ``memory`` in ``--json``, but for the advice."""
+    """Return the fields of ``memory`` in ``--json``, except for the advice."""
     at = report.worst
     return {
         "fits": report.fits,
@@ -282,10 +291,10 @@ def _recorded(name: str, orders: tuple[str, ...]) -> Schedule:
 
 
 def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan | None = None) -> Schedule:
-    """The schedule of this name for a job, the job's own where None, with the choices that hold least memory.
+    """Return the schedule of this name for a job (None: the job's own), with the choices that hold least memory.
 
-    The plan is given to a schedule that requires one. Raises UnknownName, or ScheduleError where a schedule is
-    for other sizes or needs a plan that is not there.
+    A schedule that requires a plan gets it. Raises UnknownName, or ScheduleError if a schedule is for other sizes or
+    needs a missing plan.
     """
     chosen = job.schedule_name if schedule is None else schedule
     if not isinstance(chosen, str):
@@ -296,7 +305,7 @@ def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan 
 
 
 def least_peak_bytes(job: Job, programs: Programs) -> IntArray:
-    """(positions, replicas) bytes at the peak by the order of passes alone."""
+    """Return (positions, replicas) bytes at the peak, by the order of passes alone."""
     activations_bytes, messages_bytes = _levels(job, programs, None).peaks(job.n_tasklets)
     moving = (activations_bytes + messages_bytes).reshape(job.n_stages, job.n_replicas)
     return static_memory(job, programs.schedule.n_stages).total[:, None] + moving
@@ -313,23 +322,23 @@ def _levels(job: Job, programs: Programs, trace: Trace | None) -> Levels:
 
 
 class Remedy(NamedTuple):
-    """A way to train the same with less memory."""
+    """A way to train the same job with less memory."""
 
     how: tuple[str, ...]
     """The changes of the job, in words."""
     after: MemoryReport
-    """What its devices then hold."""
+    """What its devices hold after the changes."""
 
     @property
     def over_bytes(self) -> int:
-        """What the worst device then lacks; 0 where all fit."""
+        """Bytes that the worst device lacks after the changes; 0 if all fit."""
         return int(self.after.over_bytes.max())
 
 
 def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -> str:
-    """What ``MemoryReport.advice`` says of a plan whose devices lack memory."""
+    """Return ``MemoryReport.advice`` for a plan whose devices lack memory."""
     by_order = memory(plan, schedule) if report.timed else report
-    if by_order.fits:  # messages that wait in a trace may lack memory all the same
+    if by_order.fits:  # in a trace, waiting messages may exceed memory although the order of passes fits
         return report.sentence
     tried = remedies(plan, schedule)
     if not tried:
@@ -341,10 +350,10 @@ def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -
 
 
 def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy, ...]:
-    """The ways to fit with the fewest changes; where nothing fits, all that were tried.
+    """Return the ways to fit with the fewest changes. If nothing fits, return all that were tried.
 
     Changes are recomputation, smaller micro-batches and 1F1B, alone and then together, each in its mildest form that
-    fits. Empty where all devices have enough already.
+    fits. Empty if all devices have enough already.
     """
     if memory(plan, schedule).fits:
         return ()
@@ -363,7 +372,7 @@ def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy
 
 
 def _changes(job: Job, schedule: str | Schedule) -> list[list[tuple[str, dict[str, Any]]]]:
-    """The kinds of changes that this job allows: the forms of each in words and as fields, the mildest first."""
+    """Return the kinds of changes that this job allows: the forms of each in words and as fields, the mildest first."""
     name = schedule.name if isinstance(schedule, Schedule) else schedule
     smaller = [n for n in range(job.microbatch - 1, 0, -1) if job.microbatch % n == 0]
     kinds: list[list[tuple[str, dict[str, Any]]]] = [
@@ -375,10 +384,10 @@ def _changes(job: Job, schedule: str | Schedule) -> list[list[tuple[str, dict[st
 
 
 def _remedy(plan: Plan, schedule: str | Schedule, form: tuple[tuple[str, dict[str, Any]], ...]) -> Remedy | None:
-    """What these changes come to; None where the job or its schedule does not allow them."""
+    """Return the result of these changes; None if the job or its schedule does not allow them."""
     fields = {name: value for _, changed in form for name, value in changed.items()}
     if isinstance(schedule, Schedule) and "microbatch" in fields:
-        schedule = schedule.name  # which is known: a schedule of one's own is for its number of micro-batches only
+        schedule = schedule.name  # a known name here: your own schedule only exists for its number of micro-batches
     schedule = fields.pop("schedule", schedule)
     try:
         after = memory(plan.changed(job=plan.job.with_fields(**fields)), schedule)
@@ -388,7 +397,7 @@ def _remedy(plan: Plan, schedule: str | Schedule, form: tuple[tuple[str, dict[st
 
 
 def _claim(remedy: Remedy, report: MemoryReport) -> str:
-    """What the device that lacks most now would need if then all fit, else the one that then lacks most."""
+    """Return what the device that lacks most now would need if all then fit, else the one that then lacks most."""
     after = remedy.after
     at = report.worst if after.fits else after.worst
     device = "it" if at == report.worst else after.devices[at[0]][at[1]]

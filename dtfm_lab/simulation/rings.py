@@ -1,14 +1,14 @@
-"""Rings whose rounds are taken together (``TaskGraph.rings``), on the links of a plan: when each replica has been
-averaged.
+"""Simulate rings whose rounds are taken together (``TaskGraph.rings``) on the links of a plan.
 
-Equal to the messages one by one where no pipeline's message needs a ring's NIC meanwhile, and where compression and
-steps take no time or nothing is cut into buckets. Else an estimate. On hosts that are alike it was off by at most:
+The result, when each replica has been averaged, equals the messages one by one under two conditions. No message of a
+pipeline needs a ring's NIC at the same time. And compression and steps take no time, or nothing is cut into buckets.
+Otherwise it is an estimate. On identical hosts it was off by at most:
 
-- 1.5 % where messages of pipelines leave by the NICs of rings that overlap with passes;
-- 4 % where more than ``MOST_SHARED`` messages share some of their NICs, or are compressed in buckets;
-- 4 % where there are more than ``MOST_PLAYED`` messages on links that differ.
+- 1.5 % if messages of pipelines leave by the NICs of rings that overlap with passes;
+- 4 % if more than ``MOST_SHARED`` messages share some of their NICs, or are compressed in buckets;
+- 4 % if there are more than ``MOST_PLAYED`` messages on links that differ.
 
-Rings that repeat themselves from host to host are played on the hosts of one period.
+Rings that repeat themselves from host to host are simulated on the hosts of one period.
 """
 
 from __future__ import annotations
@@ -33,31 +33,32 @@ from dtfm_lab.simulation.kernels.rings import (
 )
 
 MOST_SHARED = 2_000_000
-"""Most messages of rings that share some of their NICs that are played one by one, in half a second."""
+"""Maximum number of messages that are simulated one by one if rings share some of their NICs. It takes half a
+second."""
 MOST_PLAYED = 10_000_000
-"""Most messages of all other rings that are played, in a quarter of a second. Beyond, a ring of equal replicas stands
-for them (``_like_the_slowest``)."""
+"""Maximum number of messages of all other rings that are simulated, in a quarter of a second. Beyond, a ring of equal
+replicas represents them (``_like_the_slowest``)."""
 
 
 @dataclass(frozen=True, eq=False)
 class RingInputs:
-    """What decides the times of a graph's rings. Columns by node."""
+    """The inputs that set the times of a graph's rings. The fields are columns by node."""
 
     graph: TaskGraph
     links: Links
     here: IntArray
     there: IntArray
     duration_s: FloatArray
-    """Of one message at both ends; of all the sums of a node together."""
+    """Seconds of one message, at both ends, or of all the sums of a node together."""
     latency_s: FloatArray
     ready_s: FloatArray
-    """Of a ring's first sends: when what they need has ended."""
+    """For a ring's first sends: when what they need has ended."""
     kernel: Callable[[str, int], Callable[..., object]]
-    """``engine.kernel``: the form of an inner loop to use for so many messages."""
+    """``engine.kernel``: returns the form of an inner loop to use for a number of messages."""
 
 
 def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after: IntArray) -> None:
-    """Fill the times of the rings' nodes, and what each waited for; ``after`` of their first sends is known."""
+    """Fill the times of the rings' nodes, and what each waited for. ``after`` of their first sends is known."""
     rings = given.graph.rings
     queues = np.array([_queues(given, ring) for ring in rings])
     for some in _together(queues):
@@ -65,13 +66,13 @@ def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after:
 
 
 def _queues(given: RingInputs, ring: Ring) -> tuple[IntArray, IntArray]:
-    """(replicas,) each: what the messages to the next replica occupy where they leave, and where they come in."""
+    """Return (replicas,) each: what messages to the next replica occupy when they leave, and when they arrive."""
     first = ring.send[:, 0]
     return given.links.queues(given.here[first], given.there[first])
 
 
 def _together(queues: IntArray) -> list[list[int]]:
-    """The rings in groups of which no two share a link or NIC; ``queues`` is (rings, 2, replicas)."""
+    """Return the rings in groups. No two groups share a link or NIC. ``queues`` is (rings, 2, replicas)."""
     groups: list[tuple[set[int], list[int]]] = []
     for at, of_ring in enumerate(queues):
         used = set(of_ring[of_ring >= 0].tolist())
@@ -90,7 +91,7 @@ def _play_together(
     end_s: FloatArray,
     after: IntArray,
 ) -> None:
-    """Rings that share links or NICs, their buckets in one row."""
+    """Simulate rings that share links or NICs, with their buckets in one row."""
     n_rounds = rings[0].n_rounds
     send, receive, sums, step, send_back, receive_back = (
         np.hstack([getattr(ring, name) for ring in rings])
@@ -134,14 +135,14 @@ def _times(
     of_ring: IntArray,
     n_rounds: int,
 ) -> FloatArray:
-    """(8, replicas, buckets) times as ``ring_times`` fills them.
+    """Return (8, replicas, buckets) times as ``ring_times`` fills them.
 
-    ``parts`` is (6, replicas, buckets), what the kernels take; ``queues`` is (2, replicas, buckets), what the messages
-    of each occupy, and ``of_ring`` (buckets,) the ring to which each belongs.
+    ``parts`` is (6, replicas, buckets), the arguments of the kernels. ``queues`` is (2, replicas, buckets), what the
+    messages of each occupy. ``of_ring`` is (buckets,), the ring of each bucket.
     """
     n = parts.shape[1]
     leaving, coming = queues[0], np.roll(queues[1], 1, axis=0)
-    # a queue that serves one link alone is always in the order in which messages left
+    # a queue of only one link always serves messages in the order in which they left
     own = _is_own(leaving) and _is_own(coming)
     one_order = own and (parts[3] == parts[3, :, :1]).all()
     computes = bool(parts[4:].any())
@@ -165,10 +166,10 @@ def _times(
 
 
 def _like_the_slowest(parts: FloatArray) -> FloatArray:
-    """(6, 1, buckets) a ring of equal replicas that takes about as long.
+    """Return the (6, 1, buckets) parts of a ring of equal replicas that takes about as long.
 
-    Its slowest link is always busy, unless messages need longer than that to go round, which takes the mean of all
-    links; and a bucket is averaged after the last replica has its gradients.
+    Its slowest link is always busy, unless messages need longer than that to go round, for which the mean of all links
+    counts. A bucket is averaged after the last replica has its gradients.
     """
     ready_s, moving_s, back_s, latency_s, sum_s, step_s = parts
     slowest = [np.max(one_s, axis=0) for one_s in (ready_s, moving_s, back_s, sum_s, step_s)]
@@ -178,7 +179,7 @@ def _like_the_slowest(parts: FloatArray) -> FloatArray:
 
 
 def _is_own(queue: IntArray) -> bool:
-    """Whether each queue belongs to one link, or is shared by all buckets of a row."""
+    """Return True if each queue belongs to one link, shared by all buckets of its row."""
     if (queue != queue[:, :1]).any():
         return False
     used = queue[:, 0][queue[:, 0] >= 0]
@@ -186,7 +187,7 @@ def _is_own(queue: IntArray) -> bool:
 
 
 def _sharing(queue: IntArray, own: bool) -> IntArray:
-    """(replicas, buckets) links that share each queue; 1 where all buckets of a row do and nothing else."""
+    """Return (replicas, buckets) the number of links that share each queue; 1 if only the buckets of one row do."""
     if own:
         return np.ones_like(queue)
     row = np.arange(len(queue))[:, None]
@@ -197,14 +198,17 @@ def _sharing(queue: IntArray, own: bool) -> IntArray:
 
 
 def _numbered(queue: IntArray) -> IntArray:
-    """The same queues, counted from 0; -1 stays."""
+    """Return the same queues, counted from 0; -1 stays."""
     used, numbers = np.unique(queue, return_inverse=True)
     return np.asarray(numbers.reshape(queue.shape) - int(used[0] < 0))
 
 
 def _pattern(queue: IntArray) -> FloatArray:
-    """(replicas, buckets) equal rows where queues are shared alike: the distance to the replica that uses each first,
-    and which of the queues that begin there it is."""
+    """Return (replicas, buckets) equal rows where queues are shared in the same way.
+
+    An entry encodes the distance to the replica that uses the queue first, and which of the queues that begin there it
+    is.
+    """
     _, first, inverse = np.unique(queue, return_index=True, return_inverse=True)
     n_buckets = queue.shape[1]
     row, column = np.divmod(first, n_buckets)
@@ -214,7 +218,7 @@ def _pattern(queue: IntArray) -> FloatArray:
 
 
 def _period(parts: FloatArray) -> int:
-    """Replicas after which a ring repeats itself; ``parts`` is (.., replicas, buckets)."""
+    """Return the number of replicas after which a ring repeats itself. ``parts`` is (.., replicas, buckets)."""
     n = int(parts.shape[1])
     for period in range(1, n // 2 + 1):
         if n % period == 0 and (parts[:, period:] == parts[:, :-period]).all():

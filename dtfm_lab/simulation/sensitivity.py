@@ -1,10 +1,11 @@
-"""How much a better link or device would shorten an iteration, which is simulated again with each of them improved.
+"""How much a better link or device would shorten an iteration. The iteration is simulated again with each one improved.
 
-One thing is improved at a time; schedule and placement stay. A link is both directions of a pair
-of devices; links of the same two regions are also improved together. Where the order on
-every link is fixed (``pairs``: messages of one directed pair come from one device and keep its order), improving
-what has slack changes nothing and is not simulated. On NICs, and where both directions of a pair take turns
-(transport ``blocking``), everything is simulated again, and so it is where the rounds of a ring are taken together.
+One thing is improved at a time; schedule and placement stay. A link is both directions of a pair of devices. All links
+between the same two regions are also improved together.
+
+With ``pairs``, the order on every link is fixed: messages of one directed pair come from one device and keep its order.
+Improving something that has slack then changes nothing and is not simulated. Everything is simulated again on NICs, if
+both directions of a pair take turns (transport ``blocking``), and if the rounds of a ring are taken together.
 """
 
 from __future__ import annotations
@@ -32,43 +33,43 @@ if TYPE_CHECKING:
 
 WHAT = ("bandwidth", "latency", "compute")
 NEGLIGIBLE = 1e-9
-"""Share of the iteration below which slack counts as rounding."""
+"""Below this share of the iteration, slack counts as rounding."""
 LEAST_REPORTED = 5e-6
-"""Smallest relative change that a sentence reports as one."""
+"""Minimum relative change that a sentence reports as a change."""
 COLUMNS = ["what", "of", "name", "iteration_s", "change_s", "change", "sentence"]
 DOLLARS = ["price_per_billion_tokens", "change_per_billion_tokens"]
-"""Columns in US dollars, 0 where no device of the plan has a price."""
+"""Columns in US dollars; 0 if no device of the plan has a price."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SensitivityGain:
-    """One improvement and the length of the iteration with it."""
+    """One improvement and the iteration time with it."""
 
     what: str
     """``bandwidth`` or ``compute``, multiplied by the factor, or ``latency``, divided by it."""
     of: str
-    """``link`` (two devices), ``regions`` (all links between two, or within one) or ``device``."""
+    """``link`` (two devices), ``regions`` (all links between two regions, or within one) or ``device``."""
     name: str
     factor: float
     before_s: float
-    """Seconds of the iteration as it is."""
+    """Seconds of the iteration without the improvement."""
     iteration_s: float
     number: int
     """Position of this row among ``total``, from 1, for a progress bar."""
     total: int
     dollars_per_s: float = 0.0
-    """US dollars a billion tokens for each second of an iteration: with the prices as they are."""
+    """US dollars per billion tokens for each second of an iteration, at present prices."""
 
     @property
     def price_per_billion_tokens(self) -> float:
-        """US dollars for a billion tokens with it; the improvement itself is not paid for."""
+        """US dollars per billion tokens with the improvement. The improvement itself costs nothing here."""
         return self.iteration_s * self.dollars_per_s
 
     @property
     def change_per_billion_tokens(self) -> float:
-        """US dollars a billion tokens, below 0 where they get cheaper: what the improvement may cost at most."""
+        """US dollars per billion tokens, below 0 if tokens get cheaper: the maximum that the improvement may cost."""
         return self.change_s * self.dollars_per_s
 
     @property
@@ -93,7 +94,7 @@ class SensitivityGain:
 
 
 def sensitivity_table(rows: Iterable[SensitivityGain]) -> pd.DataFrame:
-    """One row a gain, the greatest first: seconds of an iteration, and US dollars a billion tokens."""
+    """Return one row per gain, largest first: seconds of an iteration, and US dollars per billion tokens."""
     import pandas as pd  # takes a while to load
 
     columns = [*COLUMNS, *DOLLARS]
@@ -109,25 +110,25 @@ def gains(
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
 ) -> Iterator[SensitivityGain]:
-    """The gain of each improvement in turn: links that carry messages, pairs of regions, devices.
+    """Yield the gain of each improvement: of links that carry messages, of pairs of regions, of devices.
 
     Parameters
     ----------
     factor
-        Multiplies bandwidth and speed of computing (coding included) and divides latency.
+        Multiplies bandwidth and computing speed (including coding) and divides latency.
     what
         Any of ``bandwidth``, ``latency`` and ``compute``.
     as_simulated
-        ``like``, ``queueing``, ``profile`` and ``efficiency``, as ``simulate`` takes them.
+        ``like``, ``queueing``, ``profile`` and ``efficiency``, as in ``simulate``.
 
     Raises
     ------
     PlanError
-        A factor that improves nothing.
+        The factor improves nothing.
     UnknownName
         ``what`` is none of bandwidth, latency and compute.
     LabError
-        What ``simulate`` raises, before the first row.
+        Whatever ``simulate`` raises, before the first row.
     """
     number = as_number(factor)
     if number is None or not 1 < number < math.inf:
@@ -164,18 +165,18 @@ class ImprovedTarget(NamedTuple):
     of: str
     name: str
     pairs: list[tuple[int, int]]
-    """Pairs of device indices that form a link; a device is paired with itself."""
+    """Pairs of device indices that form a link. A device is paired with itself."""
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The iterations of a plan as they are, to be simulated again with changes; the order of passes is kept."""
+    """The present iterations of a plan, to be simulated again with changes. The order of passes is kept."""
 
     simulated: SimulatedIterations
 
     @classmethod
     def of(cls, plan: Plan, schedule: str | Schedule | None = None, **as_simulated: Any) -> Baseline:
-        """What ``simulate`` plays. Raises what that raises."""
+        """Simulate the plan as ``simulate`` does, and raise the same errors."""
         return cls(simulated_iterations(plan, schedule, **as_simulated))
 
     @property
@@ -188,7 +189,7 @@ class Baseline:
 
     @property
     def parts(self) -> list[tuple[float, TaskTimes]]:
-        """Share of all iterations, and times, of those that synchronise and of those that do not."""
+        """Share and times of the iterations that do not synchronise and of those that do; of all, if all are equal."""
         every, times = self.plan.job.averages_every, self.simulated.times
         shares = (1.0,) if len(times) == 1 else (1 - 1 / every, 1 / every)
         return list(zip(shares, times, strict=True))
@@ -198,7 +199,7 @@ class Baseline:
         return sum(share * times.makespan_s for share, times in self.parts)
 
     def changed_s(self, links: Links, speed: FloatArray) -> float:
-        """Seconds of an iteration on other links, each device so many times as fast, (N,)."""
+        """Return the seconds of an iteration on other links, with device speeds multiplied by ``speed``, (N,)."""
         return sum(share * self._changed_s(times.tasks, links, speed) for share, times in self.parts)
 
     def _changed_s(self, tasks: PlacedTasks, links: Links, speed: FloatArray) -> float:
@@ -209,11 +210,11 @@ class Baseline:
 
     @property
     def _gathers(self) -> bool:
-        """Whether passes take other seconds on other links, as they gather parameters over them."""
+        """True if passes take other seconds on other links, because they gather parameters over them."""
         return self.plan.job.gathers_passes and not self.simulated.profiled
 
     def improved_s(self, what: str, target: ImprovedTarget, factor: float) -> float:
-        """Seconds of an iteration with one target improved, in both directions of a link."""
+        """Return the seconds of an iteration with one target improved, a link in both directions."""
         where: Mask = np.zeros(self.links.latency_s.shape, dtype=bool)
         i, j = np.array(target.pairs).T
         where[i, j] = where[j, i] = True
@@ -238,13 +239,13 @@ class Baseline:
 
 
 def _devices(plan: Plan) -> list[ImprovedTarget]:
-    """All devices of the plan, in stage order."""
+    """Return all devices of the plan, in stage order."""
     names = plan.topology.names
     return [ImprovedTarget("device", names[d], [(d, d)]) for d in plan.placement.devices.ravel().tolist()]
 
 
 def _links(base: Baseline) -> list[ImprovedTarget]:
-    """Pairs of devices that send each other something, and pairs of regions with several of them."""
+    """Return pairs of devices that exchange messages, and pairs of regions with several such pairs."""
     topology = base.plan.topology
     names = topology.names
     used: set[tuple[int, int]] = set()

@@ -1,4 +1,4 @@
-"""Predict an iteration: simulate a plan's schedule in virtual time, and say how sure that is."""
+"""Predict an iteration: simulate a plan's schedule in virtual time, and say how certain the result is."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, take
 from dtfm_lab.simulation.schedules import build
 
 BATCH = "n_microbatches", "microbatch_counts"
-"""Fields of a job and of a context that tell how many micro-batches each pipeline has."""
+"""Fields of a job and of a context that say how many micro-batches each pipeline has."""
 AVERAGING = "synchronisation", "synchronise_every", "fragments", "fragment_delay", "sharding"
 OF_THE_PLAN = (*AVERAGING, "transport", *BATCH, "tokens", "flop")
-"""Fields in which a run and the plan that it is predicted for are alike."""
+"""Fields that a run and the plan that predicts it must have in common."""
 OF_THE_RUN = "clock", "links", "time_scale", "message_s", "rehearsed", "stand_in", "runs_on"
-"""Fields of a run that its prediction takes over."""
+"""Fields of a run that its prediction copies."""
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -53,37 +53,37 @@ def simulate(
 ) -> Trace:
     """Predict one iteration of a plan.
 
-    Where the job synchronises only in every H-th iteration, the trace holds two: iteration H - 2, which stands for all
+    If the job synchronises only in every H-th iteration, the trace holds two: iteration H - 2, which represents all
     that do not synchronise, and H - 1. With fragments, H counts to the next iteration in which one travels
     (``Job.averages_every``).
 
     Parameters
     ----------
     schedule
-        A name in ``schedules``, or a Schedule; the job's own where None.
+        A name in ``schedules``, or a Schedule. None means the job's own.
     like
-        A measured trace of this plan, or the context of a run in progress: its schedule, its clock, its
-        queueing and the profile taken before it are used (never its own spans), and links are free where the
-        run used real ones. Where only a subplan ran, or devices were absent, that is predicted.
+        A measured trace of this plan, or the context of a run in progress. Its schedule, its clock, its queueing and
+        the profile taken before it are used (never its own spans). Links are free if the run used real ones. If only a
+        subplan ran, or devices were absent, that is predicted.
     queueing
-        ``pairs`` (every directed pair a link of its own, as in the paper) or ``nics`` (one NIC a
-        device, in and out); by default that of ``like``, or else of the plan.
+        ``pairs`` (every directed pair is a separate link, as in the paper) or ``nics`` (one NIC per device, in and
+        out). By default that of ``like``, or else of the plan.
     profile
         Seconds of computations, by stage, replica and kind, instead of FLOP over peak x efficiency.
     efficiency
-        Share of its peak that every device reaches, or a calibration; the plan's own where None, or else
-        that of ``efficiency_of``.
+        Share of its peak that every device reaches, or a calibration. None means the plan's own, or else that of
+        ``efficiency_of``.
 
     Raises
     ------
     JobError
-        The job holds message sizes only; an efficiency out of range.
+        The job holds only message sizes, or the efficiency is out of range.
     UnknownName
-        No schedule or queueing of that name.
+        There is no schedule or queueing of that name.
     ScheduleError
-        A schedule of other sizes, or one that cannot finish; the error names the actions that wait for each other.
+        The schedule has other sizes or cannot finish. The error then names the actions that wait for each other.
     TraceError
-        ``like`` is of another plan; a computation without a time in the profile.
+        ``like`` is of another plan, or the profile has no time for a computation.
     """
     found = simulated_iterations(plan, schedule, like=like, queueing=queueing, profile=profile, efficiency=efficiency)
     plan, ran, links, every = found.plan, found.ran, found.links, found.plan.job.averages_every
@@ -108,31 +108,32 @@ def simulate(
 
 
 def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: GivenEfficiency = None) -> float:
-    """What ``simulate(plan, ...).iteration_s`` is, without the rows of a trace."""
+    """Return ``simulate(plan, ...).iteration_s`` without the rows of a trace."""
     times = simulated_iterations(plan, queueing=queueing, efficiency=efficiency, representatives=True).times
     return _mean_s([one.makespan_s for one in times], plan.job.averages_every)
 
 
 def _mean_s(seconds: Sequence[float], every: int) -> float:
-    """Of an iteration, where all are alike, or of one that does not synchronise and one that does, of ``every``."""
+    """Return the mean over ``every`` iterations: the last one synchronises, the others do not. One number if all are
+    equal."""
     return seconds[0] if len(seconds) == 1 else ((every - 1) * seconds[0] + seconds[1]) / every
 
 
 class SimulatedIterations(NamedTuple):
-    """What ``simulate`` plays, and the times that it finds."""
+    """What ``simulate`` simulates, and the times that it finds."""
 
     plan: Plan
-    """As far as it is simulated: the part of it that ran, without those who were absent."""
+    """The simulated part of the plan: the part that ran, without absent devices."""
     schedule: Schedule
     links: Links
     ran: RunContext | None
     efficiency: GivenEfficiency
     profile: tuple[ComputeTime, ...]
-    """Seconds of computations, those given where any are, else of the last iteration."""
+    """Seconds of computations: the given ones, else from the last iteration."""
     profiled: bool
-    """Whether these were given."""
+    """True if a profile was given."""
     times: list[TaskTimes]
-    """Of an iteration, or of one that does not synchronise and one that does, where most do not."""
+    """Times of an iteration; of one that does not synchronise and one that does, if most do not."""
 
 
 def simulated_iterations(
@@ -145,10 +146,10 @@ def simulated_iterations(
     efficiency: GivenEfficiency = None,
     representatives: bool = False,
 ) -> SimulatedIterations:
-    """The iterations of a plan, each simulated; arguments and errors are those of ``simulate``.
+    """Simulate the iterations of a plan. Arguments and errors are those of ``simulate``.
 
-    With ``representatives`` the times are those of as few pipelines as stand for all; it wants no ``like`` and no
-    ``profile``.
+    With ``representatives``, only as few pipelines are simulated as represent all. This needs ``like`` and ``profile``
+    to be None.
     """
     plan.job.modelled()
     efficiency = plan.efficiency if efficiency is None else efficiency
@@ -167,9 +168,9 @@ def simulated_iterations(
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
     named = schedule if schedule is not None else ran.schedule if ran is not None else plan.job.schedule_name
     if ran is not None and ran.plan.orders and named == ran.schedule:
-        named = ran.recorded_schedule  # with the warm-ups that were chosen for the run
+        named = ran.recorded_schedule  # it has the warm-ups that were chosen for the run
     built = build(plan, named, given, links, efficiency=efficiency)
-    # an iteration that synchronises is the last of synchronise_every
+    # the last of synchronise_every iterations synchronises
     times, known = [], () if given is None else given
     period = period_of(plan, links, efficiency) if representatives else None
     whole_rings = (ran is None or ran.source == "simulated") and takes_rings_whole(plan.job, built)
@@ -182,7 +183,7 @@ def simulated_iterations(
 
 
 def traced_plan(plan: Plan, schedule: Schedule) -> TracedPlan:
-    """What a trace of the plan, predicted or measured, keeps of it."""
+    """Return what a trace of the plan, predicted or measured, stores about it."""
     job, topology = plan.job, plan.topology
     grid = [[topology.devices[int(d)] for d in row] for row in plan.placement.devices]
     return TracedPlan(
@@ -211,7 +212,8 @@ def traced_plan(plan: Plan, schedule: Schedule) -> TracedPlan:
 
 
 def shared_nics(plan: Plan, links: Links) -> tuple[tuple[str, ...], ...]:
-    """(stages, replicas) the first device of the host of each of a plan's; empty where no two of them share a NIC."""
+    """Return (stages, replicas) the first device of each device's host; empty if no two of the plan's devices share
+    a NIC."""
     if links.nic_of is None:
         return ()
     nics = links.nic_of[plan.placement.devices]
@@ -229,7 +231,7 @@ def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
 
 
 def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
-    """The profile as checked rows; raises TraceError for anything that is not a row of it."""
+    """Return the profile as checked rows. Raises TraceError for anything else."""
     rows: Any = profile
     if is_of_pandas("DataFrame", profile):
         if missing := [name for name in ComputeTime._fields if name not in profile]:
@@ -250,7 +252,8 @@ def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
 
 
 def _trace(context: RunContext, simulated: list[TaskTimes], every: int) -> Trace:
-    """A trace of the iteration that synchronises, number ``every`` - 1, and before it of one that does not, if any."""
+    """Return a trace of the synchronising iteration, number ``every`` - 1, preceded by one that does not
+    synchronise, if any."""
     actions: dict[Action, int] = {}
     tables = [
         np.array([actions.setdefault(action, len(actions)) for action in one.tasks.graph.actions]) for one in simulated
@@ -278,7 +281,7 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 class Spreads(TypedDict):
-    """The fields of a RunContext."""
+    """Fields of a RunContext: the spreads of computing and of links."""
 
     compute_spread: tuple[tuple[float, ...], ...]
     link_spread: float
@@ -287,10 +290,10 @@ class Spreads(TypedDict):
 def spreads_of(
     plan: Plan, efficiency: GivenEfficiency = None, *, ran: RunContext | None = None, profiled: bool = False
 ) -> Spreads:
-    """The spreads of a prediction from an efficiency, or from a profile, which may be that of a run.
+    """Return the spreads of a prediction from an efficiency, or from a profile, which may be a run's.
 
-    An efficiency or a profile that is given and states no spread counts as exact: what is left is the noise of every
-    repeated measurement. So do emulated links of a run.
+    An efficiency or a profile that is given without a spread counts as exact: only the noise of every repeated
+    measurement is left. So do emulated links of a run.
     """
     link_spread = plan.topology.link_spread if ran is None else ran.link_spread
     if profiled and ran is not None and ran.compute_spread:
@@ -314,7 +317,7 @@ def spreads_of(
 def swings_of(
     times: Sequence[TaskTimes], every: int, compute_spread: tuple[tuple[float, ...], ...], link_spread: float
 ) -> tuple[tuple[float, float], ...]:
-    """``RunContext.swings`` of the iterations that were simulated: one, or one that does not synchronise and one that
+    """Return ``RunContext.swings`` of the simulated iterations: one, or one that does not synchronise and one that
     does, of ``every``."""
 
     def seconds(deviations: float, *, of_links: bool) -> float:
@@ -330,24 +333,25 @@ def swings_of(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# How many pipelines of a plan have to be simulated: those after which all that decides the times repeats itself.
+# How many pipelines of a plan have to be simulated: one period, after which everything that sets the times repeats.
 
 
 TURNING = ("ring", "sharded", "sharded-at-once")
-"""Ways to average in which every replica does the same with those that follow it."""
+"""Ways to average in which every replica does the same with the replicas after it."""
 
 
 def period_of_counts(job: Job) -> int:
-    """Replicas after which programs repeat themselves, the first ones standing for all; all where none do."""
+    """Return the number of replicas after which programs repeat, so that the first ones represent all; all if they
+    do not."""
     counts = np.array(job.microbatch_counts)
     return _period([counts]) if job.synchronisation in TURNING else len(counts)
 
 
 def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> int:
-    """Replicas after which the times of a plan repeat themselves, on these links; all where they do not.
+    """Return the number of replicas after which the times of a plan repeat on these links; all if they do not.
 
-    Then replica r + period has devices, links to those with which it exchanges messages, and NICs that it shares like
-    those of replica r, and the first ``period`` replicas stand for all.
+    Replica r + period then has the same devices, links to its peers and sharing of NICs as replica r. The first
+    ``period`` replicas represent all.
     """
     job, grid = plan.job, plan.placement.devices
     n_stages, n_replicas = map(int, grid.shape)
@@ -357,6 +361,7 @@ def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> i
     for stage in range(n_stages if n_stages > 1 else 0):
         for other in {(stage + 1) % n_stages, (stage - 1) % n_stages}:
             columns += _speeds_of_links(links, grid[stage], grid[other])
+    # in a ring, a replica only sends to the next one
     peers = (1,) if job.synchronisation == "ring" else range(1, n_replicas)
     for row in grid:
         for away in peers:
@@ -366,7 +371,7 @@ def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> i
 
 
 def _kinds_of_devices(plan: Plan, efficiency: GivenEfficiency) -> list[IntArray]:
-    """(replicas,) of each stage, a number for each kind of device."""
+    """Return (replicas,) for each stage, a number for each kind of device."""
     numbers: dict[tuple[object, ...], int] = {}
     devices, speeds = plan.topology.devices, speeds_of(plan.job, plan.topology.devices, efficiency)
 
@@ -383,8 +388,10 @@ def _speeds_of_links(links: Links, here: IntArray, there: IntArray) -> list[Floa
 
 
 def _period(columns: Sequence[IntArray | FloatArray], nic: IntArray | None = None) -> int:
-    """The smallest number of replicas after which these (replicas,) columns repeat, and the (stages, replicas) NICs
-    are others, shared in the same way."""
+    """Return the smallest number of replicas after which these (replicas,) columns repeat.
+
+    The (stages, replicas) NICs have to be other ones after a period, shared in the same way.
+    """
     rows = np.stack([np.unique(column, return_inverse=True)[1] for column in columns])
     n = int(rows.shape[1])
     labels = None

@@ -1,9 +1,8 @@
-"""One function over many tasks: in this process and others, or on any executor, its results kept as they come.
+"""Run one function over many tasks, in this process and others or on any executor, and keep results as they arrive.
 
-This process starts alone and moves the rest to other processes, which are loky's, once it measures that the rest takes
-long. With an executor of the caller's, its workers compute instead. Where results are kept, those that are known are
-not computed again, so that an interrupted sweep goes on where it was. ``received`` shows rows as they
-come, and keeps them where a person stops.
+This process starts alone. Once it measures that the rest takes long, it moves it to other processes, which are loky's.
+With the caller's executor, its workers compute instead. Kept results are not computed again, so an interrupted sweep
+continues where it was. ``received`` shows rows as they arrive, and keeps them if the user stops.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ T = TypeVar("T")
 Done = Callable[[int, Any], None]
 
 WORTHWHILE_S = 6.0
-"""Seconds of work left from which other processes are started. They take two seconds to start, and on two cores both
-ways tie at some three and a half."""
+"""Minimum seconds of remaining work for which other processes are started. They take two seconds to start, and on two
+cores both ways tie at some three and a half."""
 ENVIRONMENT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "4e9"}
-"""Growth in bytes beyond which loky replaces a process as leaking: our caches grow by hundreds of MB."""
+"""Growth in bytes beyond which loky replaces a process as leaking. Our caches grow by hundreds of MB."""
 PARENT_CHECK_S = 0.5
-"""Seconds between two checks of a worker process whether its parent still runs."""
+"""Seconds between two checks by a worker process that its parent still runs."""
 
 
 ROUNDED = 1e-6
-"""A share that is 0 may be less by so much, by rounding."""
+"""A share of 0 may be below 0 by this much, because of rounding."""
 LARGEST_COUNT = 2**53
-"""Largest whole number of a row; tables hold 64 bits."""
+"""Maximum whole number of a row. Tables hold 64 bits."""
 
 
 class StoredRows(Protocol):
@@ -70,12 +69,11 @@ def results(
     to_row: Callable[[T], Mapping[str, Any]],
     of_row: Callable[[Mapping[str, Any]], T],
 ) -> Iterator[T | TaskLost]:
-    """Results of a module-level function for each task, in the order of the tasks.
+    """Yield the results of a module-level function for each task, in the order of the tasks.
 
-    Those that are kept are as they were, all others are computed, and then kept. A task whose worker was lost is not
-    kept, so it is tried again when the sweep is. ``named`` says what a task is, for errors. Other processes end with
-    the iterator, closed early or not, and with this process, even if it is killed. Raises RunError where one of them is
-    lost.
+    Kept results are returned as they are. All others are computed and then kept. A task whose worker was lost is not
+    kept, so the next sweep tries it again. ``named`` describes a task, for errors. Other processes end with the
+    iterator, closed early or not, and with this process, even if it is killed. Raises RunError if one of them is lost.
     """
     keys = [] if kept is None else [fingerprint(function.__name__, *task) for task in tasks]
     known = {}
@@ -112,7 +110,7 @@ def _computed(
         result = function(*task)
         spent_s += time.perf_counter() - started_s
         if n_done == 1:
-            spent_s = 0.0  # the first also loads what all need
+            spent_s = 0.0  # not counted: the first task also loads what all tasks need
         done(n_done - 1, result)
         yield result
         if n_processes > 1 and spent_s / max(n_done - 1, 1) * (len(tasks) - n_done) > WORTHWHILE_S:
@@ -123,7 +121,7 @@ def _computed(
 def _in_processes(
     function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], first: int, n_processes: int, done: Done
 ) -> Iterator[T]:
-    """Results of the tasks from the first on."""
+    """Yield the results of the tasks from ``first`` on."""
     from loky import ProcessPoolExecutor  # 0.1 s, and most calls do not need it
 
     pool = ProcessPoolExecutor(n_processes, initializer=_initialise, initargs=(os.getpid(),), env=ENVIRONMENT)
@@ -131,7 +129,7 @@ def _in_processes(
         for result in results_of(pool, function, tasks[first:], done=lambda number, found: done(first + number, found)):
             if isinstance(result, TaskLost):
                 raise RunError(
-                    f"one of {n_processes} worker processes died, for want of memory perhaps; wanted fewer, such as "
+                    f"one of {n_processes} worker processes died, perhaps out of memory; wanted fewer, such as "
                     "executor='loky:1'"
                 )
             yield result
@@ -146,21 +144,22 @@ def _initialise(parent: int) -> None:
 
 
 def _exit_with(parent: int) -> None:
-    """Exit once the parent is another process: a parent that was killed sends no signal."""
+    """Exit once the parent is another process. A parent that was killed sends no signal."""
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_S)
     os._exit(1)
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def fingerprint(*values: object) -> str:
-    """Hex digits that change with any of the values, or with the lab's version; alike in every process.
+    """Return hex digits that change with any of the values, or with the lab's version. They are the same in every
+    process.
 
-    Of a plan count its network, job, placement and queueing, and not how long it was searched for.
+    Of a plan, its network, job, placement and queueing count, but not the duration of its search.
     """
     digest = hashlib.sha256(version("dtfm_lab").encode())
     for value in values:
@@ -194,7 +193,7 @@ def _add(digest: Any, value: Any) -> None:
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass of numbers as JSON has them: null where a number is unknown."""
+    """Return the fields of a dataclass of numbers as JSON: null if a number is unknown."""
     return {what: _plain(number) for what, number in asdict(value).items()}
 
 
@@ -204,7 +203,7 @@ def _plain(value: Any) -> Any:
 
 
 def of_plain(kind: type[T], row: object) -> T:
-    """The dataclass of ``plain``. Raises LabError where the row does not hold its fields."""
+    """Return the dataclass of ``plain``. Raises LabError if the row does not hold its fields."""
     if not isinstance(row, Mapping):
         raise LabError(f"found {shortened(row)}; wanted a mapping of results")
     of_kind = fields(kind)  # type: ignore[arg-type]  # T is a dataclass
@@ -216,7 +215,7 @@ def of_plain(kind: type[T], row: object) -> T:
 
 
 def _number(what: str, value: object, kind: type) -> Any:
-    """A value of ``plain``: NaN where it is null. Raises LabError for one that cannot be."""
+    """Return a value of ``plain``: NaN for null. Raises LabError for an impossible one."""
     if kind is float and value is None:
         return math.nan
     if kind is bool or isinstance(value, bool):
@@ -232,7 +231,8 @@ def _number(what: str, value: object, kind: type) -> Any:
 
 
 def received(rows: Iterator[T], progress: Callable[[T], object] | None, newest: int | None = None) -> deque[T]:
-    """All rows, or the ``newest`` so many; ``progress`` is called with each as it arrives. Ctrl-C gives those so far.
+    """Return all rows, or the last ``newest``. ``progress`` is called with each as it arrives. Ctrl-C returns those so
+    far.
 
     The stream is closed at the end, before the executor that its rows come from.
     """
@@ -254,5 +254,5 @@ def received(rows: Iterator[T], progress: Callable[[T], object] | None, newest: 
 def table_of(
     rows: Iterator[T], table: Callable[[Iterable[T]], DataFrame], progress: Callable[[T], object] | None
 ) -> DataFrame:
-    """The table of all rows, see ``received``."""
+    """Return the table of all rows, see ``received``."""
     return table(received(rows, progress))

@@ -1,4 +1,4 @@
-"""Named changes of a plan that keep its placement, and what one iteration comes to under them."""
+"""Named changes of a plan that keep its placement, and the outcome of one iteration under them."""
 
 import math
 from collections.abc import Mapping
@@ -34,14 +34,14 @@ _LINKS = (
     Option(name="latency", help="Factor on the latency of all links.", type=float, least=0),
 )
 OF_THE_SIMULATION, OF_THE_JOB, OF_THE_LINKS = (tuple(o.name for o in each) for each in (_SIMULATION, _JOB, _LINKS))
-"""Names of what varies; those of the job are its fields that keep a plan's placement."""
+"""Names of what varies. ``OF_THE_JOB`` are a job's fields that keep a plan's placement."""
 VARIED = {option.name: option for option in (*_SIMULATION, *_JOB, *_LINKS)}
-"""What may vary on a plan. A field that is added to a job is one of them."""
+"""What may vary on a plan. A new field of a job is included automatically."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedOutcome:
-    """The results of one simulated iteration. NaN where a number is unknown, such as a price."""
+    """The results of one simulated iteration. NaN if a number is unknown, such as a price."""
 
     iteration_s: float
     tokens_per_s: float
@@ -54,16 +54,16 @@ class SimulatedOutcome:
     peak_memory_bytes: float
     """Peak memory of the device that holds most."""
     over_bytes: float
-    """Bytes that the worst device lacks; 0 where all fit."""
+    """Bytes that the worst device lacks; 0 if all fit."""
     fits: bool
     peak_activations: int
-    """Most micro-batches, counted once a stage, that a device holds from forward to backward."""
+    """Maximum number of micro-batches, counted once per stage, that a device holds from forward to backward."""
     price_per_million_tokens: float
     iteration_low_s: float = math.nan
-    """Beginning of the interval in which the iteration lies with 90 % confidence: see ``Trace.interval``."""
+    """Start of the interval in which the iteration lies with 90 % confidence: see ``Trace.interval``."""
     iteration_high_s: float = math.nan
     basis: str = ""
-    """What the seconds rest on, a word and why: ``guessed: the model has ...``."""
+    """What the seconds rest on, in a word, and why: ``guessed: the model has ...``."""
 
 
 OUTCOMES = tuple(each.name for each in fields(SimulatedOutcome))
@@ -76,21 +76,22 @@ class Variation:
     values: Mapping[str, Any]
 
     def job(self, job: Job) -> Job:
-        """The job with the fields that vary. Raises JobError where they do not go together."""
+        """Return the job with the fields that vary. Raises JobError if they do not go together."""
         return job.with_fields(**self._of(OF_THE_JOB))
 
     def network(self, topology: Topology) -> Topology:
-        """The network with the factors on its links, if any."""
+        """Return the network with the factors on its links, if any."""
         factors = {what: float(value) for what, value in self._of(OF_THE_LINKS).items() if value != 1}
         with np.errstate(over="ignore"):  # infinite results are refused by Topology
             return topology.scaled(**factors) if factors else topology
 
     def on(self, plan: Plan) -> Plan:
-        """The placement with this job on this network; its cost is not computed anew, as a simulation needs none."""
+        """Return the placement with this job on this network. Its cost is not computed again, because a simulation does
+        not need it."""
         return plan.changed(job=self.job(plan.job), topology=self.network(plan.topology))
 
     def outcome(self, plan: Plan) -> SimulatedOutcome:
-        """What an iteration of the plan comes to. Raises LabError where it cannot be simulated."""
+        """Return the outcome of an iteration of the plan. Raises LabError if it cannot be simulated."""
         changed = self.on(plan)
         trace = simulate(changed, **self._of(OF_THE_SIMULATION))
         report = memory(changed, trace=trace)
@@ -114,7 +115,10 @@ class Variation:
 
 
 def checked_value(option: Option, value: Any) -> Any:
-    """A value of what varies as a plain Python one. Raises LabError for one that is wrong in every combination; values
-    that do not go together are found at each."""
+    """Return a value of what varies as a plain Python value. Raises LabError for one that is wrong in every
+    combination.
+
+    Values that do not go together are found at each combination.
+    """
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, Schedule) else option.checked(value, error=LabError)

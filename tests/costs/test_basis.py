@@ -37,10 +37,10 @@ def test_what_was_tested_is_modelled():
             planned(16),
             "between more than 8 hosts varied by a factor of six .* this one of 16 hosts states no link_spread",
         ),
-        (planned(gpus=12), "groups of 12 GPUs share a layer; tested were up to 8"),
+        (planned(gpus=12), "groups of 12 GPUs share a layer; up to 8 were tested"),
         (
             planned(model=gpt(name="s", n_layers=2, d_model=2304, n_heads=24, seq_len=64, vocab_size=512)),
-            "the model has 0.129 billion parameters; tested were 1 to 1,100",
+            "the model has 0.129 billion parameters; 1 to 1,100 were tested",
         ),
     ],
     ids=["gpu", "hosts", "tensor", "model"],

@@ -84,9 +84,9 @@ def test_where_nothing_fits_the_title_says_so(swept):
 def test_combinations_that_cannot_be_are_counted_with_a_reason(small_plan):
     table = sweep(small_plan, microbatch=[1, 3], schedule=["gpipe", "1f1b"])
     figure = figures.sweep(table)
-    assert "4 combinations · 2 cannot be, such as: job tiny" in figure.layout.title.subtitle.text
+    assert "4 combinations · 2 are impossible, such as: job tiny" in figure.layout.title.subtitle.text
     nothing = figures.sweep(table[table["microbatch"] == 3])
-    assert nothing.layout.title.text == "iteration: known of none of these combinations"
+    assert nothing.layout.title.text == "iteration: unknown for all of these combinations"
     assert not nothing.data
 
 

@@ -104,7 +104,7 @@ def test_pipelines_that_could_be_paired_better_are_told():
         explanation = explain(paired)
         costs[order] = paired.cost.total_s
         assert explanation.repaired_s == pytest.approx(best.cost.total_s)
-        told = "Pairing the same groups anew would cost" in explanation.text
+        told = "Pairing the same groups again would cost" in explanation.text
         assert told == (paired.cost.total_s > best.cost.total_s * (1 + 1e-9))
     assert len(set(costs.values())) > 1
 

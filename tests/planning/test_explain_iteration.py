@@ -73,7 +73,7 @@ def test_memory_that_forbids_a_faster_plan_is_said_with_what_it_forbids(job):
     explained = explain(placed(tight, job, [[0], [1], [2]], schedule="adaptive-1f1b", warmups=(2, 1, 0)))
     assert explained.iteration.forbidden is not None
     assert explained.iteration.forbidden.iteration_s < explained.iteration.iteration_s
-    assert "with one more forward ahead on every device it would take" in explained.text
+    assert "with one more warm-up forward on every device it would take" in explained.text
 
 
 def test_what_does_not_fit_is_said(job):
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_said(job):
 def test_an_idle_device_is_idle(job):
     explained = explain(placed(network(["A100", "T4"]), job, [[0]]))
     assert explained.why("t4-1").startswith("t4-1 is idle.")
-    assert "1 of 2 devices serve; idle: t4-1." in explained.text
+    assert "1 of 2 devices in use; idle: t4-1." in explained.text
 
 
 def test_a_plan_for_the_communication_cost_is_explained_as_before(job):
@@ -110,25 +110,25 @@ def test_an_explanation_is_plain_json_and_has_tables(job):
 def test_the_difference_of_two_plans_names_what_of_the_critical_path_changed_most(job):
     topology = network(["A100", "A100", "laptop", "A100"])
     slow, fast = placed(topology, job, [[0, 1], [2, 3]]), placed(topology, job, [[0], [1]])
-    assert "Of the critical path computations took" in Difference(slow, fast).text
+    assert "On the critical path, computations took" in Difference(slow, fast).text
     assert ", most on laptop-2; now they take" in Difference(slow, fast).text
     topology = network(["H100"] * 4, gbps=0.2)
     many = job.with_fields(global_batch=128)
     spread, alone = placed(topology, many, [[0], [1], [2], [3]]), placed(topology, many, [[0]])
-    assert "Of the critical path messages took" in Difference(spread, alone).text
+    assert "On the critical path, messages took" in Difference(spread, alone).text
     assert "now they take 0 s" in Difference(spread, alone).text
-    assert "Of the critical path" not in Difference(alone, alone).text
+    assert "On the critical path" not in Difference(alone, alone).text
 
 
 def test_an_explanation_names_the_choices_of_a_job():
     job = Job(model=lab.load_job("tiny").model, n_stages=2, n_replicas=1, global_batch=8, microbatch=1)
     chosen = job.with_fields(attention="unfused", checkpointing="block", gradient_dtype="fp32")
     devices = network(["A100", "A100"])
-    assert "It counts with checkpointing block, attention unfused and gradient_dtype fp32." in (
+    assert "It uses checkpointing block, attention unfused and gradient_dtype fp32." in (
         explain(placed(devices, chosen, [[0], [1]])).text
     )
     jobs = (job, job.with_fields(transport="blocking"))
     plain, blocking = (explain(placed(devices, one, [[0], [1]])).text for one in jobs)
-    assert "It counts with" not in plain
+    assert "It uses" not in plain
     assert "Sends block" not in plain
     assert "Sends block (transport blocking)" in blocking

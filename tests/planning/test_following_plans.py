@@ -79,7 +79,7 @@ def test_what_is_found_is_a_plan_of_who_is_left_and_no_worse_than_filling_the_ho
 def test_both_plans_have_done_as_much_when_the_new_one_is_said_to_pay(whole):
     found = with_seconds(lab.replan(whole), (5.0, 2.0), (10.0, 1.0))
     assert found.pays_after_s == pytest.approx(15.0)  # (15 - 5) / 2 = (15 - 10) / 1 iterations
-    assert "ahead after 15 s of filling the holes alone (2 s)" in found.sentence
+    assert "ahead after 15 s of only filling the holes (2 s)" in found.sentence
     assert with_seconds(lab.replan(whole), (5.0, 2.0), (5.0, 1.0)).pays_after_s == 0.0
 
 
@@ -177,7 +177,7 @@ def test_a_stage_that_is_lost_with_all_its_replicas_comes_from_a_checkpoint():
     before = planned(6, 3, n_stages=2, n_replicas=2, model=replace(MODEL, tied=False))
     found = lab.replan(before, lost=before.stages[1])
     assert found.moves.from_checkpoint.any()
-    assert "from a checkpoint, to whose step all go back" in found.sentence
+    assert "from a checkpoint, so all devices go back to its step" in found.sentence
     one = lab.replan(before, lost=before.stages[1][:1])
     assert not one.moves.from_checkpoint.any()
 

@@ -142,7 +142,10 @@ def test_an_abort_ends_what_waits_once_and_whatever_comes_later(cuda: OrderedCud
 
 def test_two_ends_on_one_gpu_are_refused_in_one_line(cuda: OrderedCuda) -> None:
     nccl = FakeNccl()
-    with ends() as (one, other), pytest.raises(RunError, match="on one GPU, GPU-0; NCCL needs one GPU for each") as error:
+    with (
+        ends() as (one, other),
+        pytest.raises(RunError, match="on one GPU, GPU-0; NCCL needs one GPU for each") as error,
+    ):
         open_pair(one, other, (backend(nccl, "a", "GPU-0"), backend(nccl, "a", "GPU-0")))
     assert "\n" not in str(error.value)
 

@@ -272,9 +272,9 @@ def test_mistakes_are_one_line_each():
 def test_a_trace_of_other_stages_than_the_schedule_is_refused():
     plan = plan_of(2, 4)
     cut = simulate(plan, "interleaved-1f1b")
-    with pytest.raises(TraceError, match="ran 2 stages a device, schedule gpipe has 1; wanted the same"):
+    with pytest.raises(TraceError, match="ran 2 stages per device, schedule gpipe has 1; wanted the same"):
         memory(plan, "gpipe", trace=cut)
-    with pytest.raises(TraceError, match="ran 1 stage a device, schedule interleaved-1f1b has 2; wanted the same"):
+    with pytest.raises(TraceError, match="ran 1 stage per device, schedule interleaved-1f1b has 2; wanted the same"):
         memory(plan, "interleaved-1f1b", trace=simulate(plan))
 
 

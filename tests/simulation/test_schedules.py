@@ -139,8 +139,8 @@ def test_schedules_written_out():
         ),
         ("interleaved-1f1b", (2, 4), {"stages_per_device": 0}, "stages_per_device is 0; wanted"),
         ("interleaved-1f1b", (4, 9), {}, "9 micro-batches on 4 devices do not divide into 2 rounds; .* 8 or 10"),
-        ("adaptive-1f1b", (3, 9), {"warmups": (1, 0)}, "2 warm-ups; wanted one a device, 3"),
-        ("adaptive-1f1b", (2, 9), {"warmups": 3}, "warm-ups are 3; wanted one a device"),
+        ("adaptive-1f1b", (3, 9), {"warmups": (1, 0)}, "2 warm-ups; wanted one per device, 3"),
+        ("adaptive-1f1b", (2, 9), {"warmups": 3}, "warm-ups are 3; wanted one per device"),
         ("adaptive-1f1b", (2, 9), {"warmups": (1, -1)}, "warm-up of device 1 is -1; wanted a whole number from 0"),
         ("adaptive-1f1b", (3, 9), {"warmups": (1, 2, 0)}, "device 1 warms up with 2 forwards, device 0 with 1; wanted"),
     ],
@@ -197,7 +197,7 @@ def test_a_job_is_simulated_with_its_flushes_and_holds_less():
 def test_another_schedule_than_gpipe_is_refused():
     with pytest.raises(JobError, match="flush_every is 2 with schedule '1f1b'; wanted gpipe"):
         plan_of(2, 4, flush_every=2, schedule="1f1b")
-    with pytest.raises(ScheduleError, match="schedule 1f1b knows no flush_every, which is 2; wanted gpipe"):
+    with pytest.raises(ScheduleError, match="schedule 1f1b takes no flush_every, which is 2; wanted gpipe"):
         simulate(plan_of(2, 4, flush_every=2), "1f1b")
     with pytest.raises(ScheduleError, match="flush_every is 0; wanted a whole number from 1"):
         schedules["gpipe"](2, 4, flush_every=0)

@@ -29,7 +29,7 @@ class Basis(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """``guessed: the model has 0.1 billion parameters; tested were 1 to 1,100``."""
+        """``guessed: the model has 0.1 billion parameters; 1 to 1,100 were tested``."""
         return f"{self.word}: {self.because}" if self.because else self.word
 
 

@@ -1,4 +1,4 @@
-"""Networks as pictures: on the map of the world, as an abstract drawing, and as a matrix of links.
+"""Networks as pictures: on the world map, as an abstract drawing, and as a matrix of links.
 
-Plans are drawn over both kinds of map as coloured devices with lines between them.
+Plans are drawn over both kinds of map, as coloured devices with lines between them.
 """

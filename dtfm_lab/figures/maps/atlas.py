@@ -1,7 +1,7 @@
 """Places of a network's devices on the world map, and the map below them.
 
-The world is an equirectangular plane: longitudes to the right, latitudes upwards, in degrees. Land is drawn as plain
-polygons, because plotly's own maps fetch their outlines from a network.
+The world is an equirectangular plane in degrees: longitude to the right, latitude upwards. Land is drawn as plain
+polygons, because plotly's own maps download their outlines.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ from dtfm_lab.figures.strokes import outline, spaced, strokes
 from dtfm_lab.figures.theme import bare
 
 PLOT_PX = 840
-"""Usual width of the map in pixels. Markers and labels do not overlap at this width, and at any larger one."""
+"""Usual width of the map in pixels. Markers and labels do not overlap at this width or any larger one."""
 NAME_PX = 15
-"""Height of a region's name."""
+"""Height of a region's name in pixels."""
 LETTER_PX = 7.6
-"""Mean width of a letter of a region's name."""
-ROOMY, TIGHT = 1.4, 1.15
-"""Distance of neighbouring markers in multiples of their size. In a roomy cluster, lines between them are visible."""
+"""Average width of a letter of a region's name in pixels."""
+ROOMY = 1.4
+"""Distance of neighbouring markers in a roomy cluster, in multiples of their size. Lines between them are visible."""
+TIGHT = 1.15
+"""The same in a tight cluster, on a map with many regions."""
 ROOM_UP_TO = 12
-"""Most regions whose clusters are roomy."""
+"""Maximum number of regions whose clusters are roomy."""
 VIEW_ROUNDS = 8
-"""Rounds in which clusters and view are fitted to each other."""
+"""Number of rounds in which clusters and view are fitted to each other."""
 POINTS_PX = 32
-"""Distance of two points of a line; hover texts show at points only, so these must be near each other."""
+"""Distance of two points of a line in pixels. Hover texts appear only at points, so these must be close together."""
 COAST_PX = 1.5
-"""Largest error of a coast line."""
+"""Maximum error of a coast line in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,25 +59,26 @@ class Atlas:
     regions: dict[str, FloatArray]
     """Middle of each region's cluster, (2,)."""
     homes: dict[str, FloatArray]
-    """True place of each region that has a known one, (2,)."""
+    """True place of each region with a known place, (2,)."""
     radii_px: dict[str, float]
 
     @property
     def height(self) -> int:
-        """Height of the figure in pixels, with title and legend."""
+        """Height of the figure in pixels, including title and legend."""
         return int(self.per_degree_px * (self.view.north - self.view.south) * self.view.stretch) + 176
 
     @property
     def per_degree_px(self) -> float:
-        """Pixels of a degree of longitude."""
+        """Pixels per degree of longitude."""
         return PLOT_PX / (self.view.east - self.view.west)
 
     def px(self, pixels: float) -> FloatArray:
-        """(2,) degrees of longitude and latitude that this many pixels cover."""
+        """Return (2,) the degrees of longitude and latitude that this many pixels cover."""
         return pixels / self.per_degree_px / np.array([1, self.view.stretch])
 
     def route(self, a: str, b: str) -> FloatArray:
-        """(n, 2) points of the line between the rims of two regions' clusters; rows of NaN separate its pieces."""
+        """Return (n, 2) points of the line between the rims of two regions' clusters. Rows of NaN separate its
+        pieces."""
         way = self._way(self.regions[a], self.regions[b], straight=not {a, b} <= set(self.homes))
         inside = np.zeros(len(way), dtype=bool)
         for region in (a, b):
@@ -83,7 +86,7 @@ class Atlas:
         return self._drawn(way[~inside] if (~inside).sum() > 1 else way)
 
     def way(self, start: FloatArray, end: FloatArray, *, straight: bool = False) -> FloatArray:
-        """(n, 2) points of the line that a flight would take; rows of NaN separate its pieces."""
+        """Return (n, 2) points of the line that a flight would take. Rows of NaN separate its pieces."""
         return self._drawn(self._way(start, end, straight=straight))
 
     def _drawn(self, way: FloatArray) -> FloatArray:
@@ -95,9 +98,9 @@ class Atlas:
 
 
 def atlas(topology: Topology, order: Sequence[int] | None = None) -> Atlas | None:
-    """The network on the map; None where no region has a known place.
+    """Return the network on the map; None if no region has a known place.
 
-    Devices of a region stand next to each other in the ``order`` given, else in the network's.
+    Devices of a region are drawn next to each other in the given ``order``, else in the network's order.
     """
     regions = topology.regions
     known = {region: place for region in regions if (place := find_place(region)) is not None}
@@ -127,9 +130,9 @@ def atlas(topology: Topology, order: Sequence[int] | None = None) -> Atlas | Non
 def _centres(
     regions: Sequence[str], homes: dict[str, FloatArray], radii_px: dict[str, float], view: MapWindow, south: float
 ) -> tuple[FloatArray, FloatArray]:
-    """(R, 2) middles of the clusters and (R, 2) half the room that each needs, in degrees.
+    """Return (R, 2) middles of the clusters and (R, 2) half the room that each needs, in degrees.
 
-    Regions without a known place stand in rows below the map.
+    Regions without a known place are in rows below the map.
     """
     per_degree = PLOT_PX / (view.east - view.west) * np.array([1, view.stretch])
     label_px = {r: LETTER_PX * len(r or NO_REGION) + 6 for r in regions}
@@ -151,7 +154,8 @@ def _centres(
 
 
 def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
-    """The figure over land, with a disc and a name for each region, and a line to its true place if it had to move."""
+    """Return the figure over land, with a disc and a name for each region, and a line to its true place if it had to
+    move."""
     patches = {r: Patch(centre, atlas.px(atlas.radii_px[r]), True) for r, centre in atlas.regions.items()}
     leaders: tuple[list[float | None], list[float | None]] = ([], [])
     for region, home in atlas.homes.items():
@@ -173,7 +177,7 @@ def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
 
 
 def without_place(atlas: Atlas) -> str:
-    """A note on the regions without a known place; empty where there are none."""
+    """Return a note on the regions without a known place; empty if there are no such regions."""
     names = [region or NO_REGION for region in atlas.regions if region not in atlas.homes]
     if not names:
         return ""
@@ -182,23 +186,25 @@ def without_place(atlas: Atlas) -> str:
 
 LAND = "rgba(128, 128, 128, 0.24)"
 WORTH_TURNING = 60.0
-"""Least degrees of longitude by which a map must get narrower to be cut elsewhere than in the Pacific."""
-FLATTEST, TALLEST = 0.4, 0.62
-"""Least and greatest height of a view against its width, both in degrees."""
+"""A map is cut at another place than the Pacific only if that makes it narrower by this many degrees of longitude."""
+FLATTEST = 0.4
+"""Minimum height of a view relative to its width, both in degrees."""
+TALLEST = 0.62
+"""Maximum height of a view relative to its width, both in degrees."""
 NARROWEST = 20.0
-"""Least degrees of longitude of a view; in a smaller one the coast is not recognisable."""
+"""Minimum width of a view in degrees of longitude. In a smaller one, the coast is not recognisable."""
 NORTH = 78.0
-"""Northern edge of a view, in degrees, unless a region lies beyond it."""
+"""Northern edge of a view in degrees, unless a region lies beyond it."""
 POINTS = 65
-"""Points of a line, enough for one that is cut off at a cluster's rim to end near it."""
+"""Number of points of a line: enough that a line cut off at a cluster's rim ends near it."""
 SPECK = 3
-"""Most points of a ring that has no area."""
+"""Maximum number of points of a ring without area."""
 BOW = 0.12
-"""Height of a line's bow against its width."""
+"""Height of a line's bow relative to its width."""
 
 
 class MapWindow(NamedTuple):
-    """The part of the plane that is shown, in degrees."""
+    """The visible part of the plane, in degrees."""
 
     west: float
     east: float
@@ -207,24 +213,25 @@ class MapWindow(NamedTuple):
 
     @property
     def stretch(self) -> float:
-        """A degree of latitude against one of longitude, so that shapes at mid-height look right."""
+        """Length of a degree of latitude relative to one of longitude, so that shapes at mid-height look right."""
         return float(1 / np.cos(np.radians(min(abs(self.south + self.north) / 2, 45.0))))
 
     def with_points(self, points: FloatArray) -> MapWindow:
-        """The view, extended to hold (n, 2) longitudes and latitudes, too."""
+        """Return the view extended to hold (n, 2) further longitudes and latitudes."""
         (west, south), (east, north) = points.min(axis=0), points.max(axis=0)
         return MapWindow(min(self.west, west), max(self.east, east), min(self.south, south), max(self.north, north))
 
 
 @cache
 def land_rings() -> tuple[FloatArray, ...]:
-    """Outlines of the continents and islands, (n, 2) longitude and latitude each; the file names its source."""
+    """Return the outlines of continents and islands, (n, 2) longitude and latitude each. The file names its source."""
     text = resources.files("dtfm_lab.figures").joinpath("land_110m.json").read_text("utf-8")
     return tuple(np.array(ring) for ring in json.loads(text)["rings"])
 
 
 def land_outlines(view: MapWindow, tolerance: float) -> list[FloatArray]:
-    """Rings of the land in the view, repeated every 360 degrees of longitude, with errors up to so many degrees."""
+    """Return the rings of land in the view, repeated every 360 degrees of longitude, with errors up to ``tolerance``
+    degrees."""
     rings = []
     for turn in (-360.0, 0.0, 360.0):
         for ring in land_rings():
@@ -242,13 +249,13 @@ def land_outlines(view: MapWindow, tolerance: float) -> list[FloatArray]:
 
 
 def land(view: MapWindow, tolerance: float) -> go.Scatter:
-    """The land in the view, with errors up to the tolerance in degrees."""
+    """Return the land in the view, with errors up to the tolerance in degrees."""
     look = {"fill": "toself", "fillcolor": LAND, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
     return go.Scatter(**strokes(land_outlines(view, tolerance)), mode="lines", name="land", **look)
 
 
 def plane(places: Sequence[Place]) -> FloatArray:
-    """(n, 2) longitudes and latitudes; eastern places are moved 360 degrees west where that makes the map narrower."""
+    """Return (n, 2) longitudes and latitudes. Eastern places move 360 degrees west if that makes the map narrower."""
     points = np.array([(place.longitude, place.latitude) for place in places], dtype=float)
     longitudes = np.sort(points[:, 0])
     gaps = np.diff(longitudes, append=longitudes[0] + 360)
@@ -259,7 +266,7 @@ def plane(places: Sequence[Place]) -> FloatArray:
 
 
 def view_of(points: FloatArray) -> MapWindow:
-    """A view around the points, neither too close to recognise the coast nor too flat or too tall."""
+    """Return a view around the points, neither too close to recognise the coast nor too flat or too tall."""
     margin = float(np.clip(0.12 * np.ptp(points, axis=0).max(), 3.0, 9.0))
     (west, south), (east, north) = points.min(axis=0) - margin, points.max(axis=0) + margin
     width = max(NARROWEST, east - west, (north - south) / TALLEST)
@@ -270,10 +277,11 @@ def view_of(points: FloatArray) -> MapWindow:
 
 
 def flight(a: FloatArray, b: FloatArray) -> list[FloatArray]:
-    """The shorter way round the globe between two points of the plane, (n, 2), bowed towards the nearer pole like a
-    flight path.
+    """Return the shorter way round the globe between two points of the plane, (n, 2), bowed towards the nearer pole
+    like a flight path.
 
-    A way that leaves the plane on one side and returns on the other has two pieces: one begins at a, one ends at b.
+    A way that leaves the plane on one side and returns on the other has two pieces: one begins at a, the other
+    ends at b.
     """
     eastwards = (b[0] - a[0] + 180) % 360 - 180
     end = np.array([a[0] + eastwards, b[1]])

@@ -1,4 +1,4 @@
-"""Places for devices and regions that have none of their own, and boxes that are moved until none overlap."""
+"""Positions for devices and regions that have none, and boxes that are moved until they no longer overlap."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
 
 ROUNDS = 400
-"""Most rounds in which overlapping boxes are pushed apart."""
+"""Maximum number of rounds in which overlapping boxes are pushed apart."""
 HOMEWARD = 0.02
-"""Share of the way back to its own place that a box moves in each round."""
+"""Share of the way back to its original place that a box moves in each round."""
 CLEARANCE = 0.45
-"""Least distance at which a straight line passes a device."""
+"""Minimum distance at which a straight line passes a device."""
 RING_UP_TO = 12
-"""Most devices of a region that stand in a ring; more of them fill a spiral."""
+"""Maximum number of devices of a region in a ring. More devices fill a spiral."""
 
 
 class Patch(NamedTuple):
@@ -27,7 +27,7 @@ class Patch(NamedTuple):
     round: bool
 
     def rim(self, towards: FloatArray) -> FloatArray:
-        """The point at which the line from the centre to a point outside leaves the patch."""
+        """Return the point at which the line from the centre to a point outside leaves the patch."""
         way = towards - self.centre
         if self.round:
             rim: FloatArray = self.centre + way * self.half[0] / np.linalg.norm(way)
@@ -36,17 +36,17 @@ class Patch(NamedTuple):
         return rim
 
     def holds(self, point: FloatArray) -> bool:
-        """Whether a point lies in the patch's bounding box."""
+        """True if a point lies in the patch's bounding box."""
         return bool(np.all(np.abs(point - self.centre) <= self.half))
 
 
 def is_drawn(topology: Topology) -> bool:
-    """Whether every device has a position of its own."""
+    """True if the user has placed every device."""
     return all(device.position is not None for device in topology.devices)
 
 
 def device_places(topology: Topology) -> FloatArray:
-    """(N, 2) x and y, y upwards: the topology's own positions, or clusters of devices on a circle of regions.
+    """Return (N, 2) x and y, y upwards: the topology's own positions, or clusters of devices on a circle of regions.
 
     The smallest distance between two devices is 1.
     """
@@ -58,7 +58,7 @@ def device_places(topology: Topology) -> FloatArray:
 
 
 def region_patches(topology: Topology, places: FloatArray, margin: float) -> dict[str, Patch]:
-    """The patch of each region: a box around its devices, or a disc where they stand in rings."""
+    """Return the patch of each region: a box around its devices, or a disc if they are in rings."""
     patches = {}
     for region in topology.regions:
         of_it = places[[device.region == region for device in topology.devices]]
@@ -71,7 +71,7 @@ def region_patches(topology: Topology, places: FloatArray, margin: float) -> dic
 
 
 def rim_to_rim(patches: Mapping[str, Patch], a: str, b: str) -> FloatArray:
-    """(7, 2) points of the line between two regions, from rim to rim unless one holds the other's centre."""
+    """Return (7, 2) points of the line between two regions, from rim to rim unless one holds the other's centre."""
     start, end = patches[a].centre, patches[b].centre
     if not (patches[a].holds(end) or patches[b].holds(start)):
         start, end = patches[a].rim(end), patches[b].rim(start)
@@ -79,14 +79,14 @@ def rim_to_rim(patches: Mapping[str, Patch], a: str, b: str) -> FloatArray:
 
 
 def circle(n: int, radius: float) -> FloatArray:
-    """(n, 2) points on a circle, clockwise from the top; two stand side by side, one in the middle."""
+    """Return (n, 2) points on a circle, clockwise from the top; two are side by side, one is in the middle."""
     start = np.pi if n == 2 else np.pi / 2
     angle = start - 2 * np.pi * np.arange(n) / max(1, n)
     return (radius if n > 1 else 0.0) * np.column_stack([np.cos(angle), np.sin(angle)])
 
 
 def cluster(n: int) -> FloatArray:
-    """(n, 2) points about 1 apart, each next to the one before: a ring, or a spiral of many."""
+    """Return (n, 2) points about 1 apart, each next to the one before: a ring, or a spiral if there are many."""
     if n <= RING_UP_TO:
         return circle(n, 0.5 / np.sin(np.pi / n)) if n > 1 else np.zeros((1, 2))
     turn = np.sqrt(4 * np.pi * (np.arange(n) + 0.9))
@@ -96,7 +96,7 @@ def cluster(n: int) -> FloatArray:
 
 
 def open_ellipse(n: int) -> FloatArray:
-    """(n, 2) points within ±1, from the lower left over the top to the lower right, for a path with two ends."""
+    """Return (n, 2) points within ±1, from the lower left over the top to the lower right, for a path with two ends."""
     if n <= 2:
         return np.column_stack([np.linspace(-0.6, 0.6, n) if n == 2 else np.zeros(n), np.zeros(n)])
     if n == 3:
@@ -106,7 +106,7 @@ def open_ellipse(n: int) -> FloatArray:
 
 
 def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray]) -> FloatArray:
-    """(n, 2) points from a to b: a straight line, or an arc where the line would pass over another device."""
+    """Return (n, 2) points from a to b: a straight line, or an arc if the line would pass over another device."""
     along = b - a
     length = float(np.linalg.norm(along))
     if not length:
@@ -123,15 +123,15 @@ def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray]) -> FloatArr
 
 
 def apart(centres: FloatArray, halves: FloatArray) -> FloatArray:
-    """Centres (n, 2) of boxes of half sizes (n, 2), moved a little until no two boxes overlap.
+    """Return the centres (n, 2) of boxes of half sizes (n, 2), moved until no two boxes overlap.
 
-    In each round, overlapping boxes are pushed apart along the axis on which they overlap least, and all move a
-    little towards their own places; the second half of the rounds only pushes.
+    In each round, overlapping boxes are pushed apart along the axis on which they overlap least, and all move a little
+    towards their original places. The second half of the rounds only pushes.
     """
     home = np.asarray(centres, dtype=float)
     n = len(home)
     now = home
-    # boxes of equal coordinates are pushed apart in their own order
+    # boxes with equal coordinates have no direction, so their order decides
     in_order = np.sign(np.subtract.outer(np.arange(n), np.arange(n)))[..., None]
     reach = halves[:, None] + halves[None, :]
     for step in range(ROUNDS):
@@ -151,7 +151,7 @@ def apart(centres: FloatArray, halves: FloatArray) -> FloatArray:
 
 
 def _rings(topology: Topology) -> FloatArray:
-    """Places with the regions on a circle, large enough for the two largest regions to be neighbours."""
+    """Return places with the regions on a circle, large enough for the two largest regions to be neighbours."""
     members = [[i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions]
     groups = [cluster(len(of_it)) for of_it in members]
     radii = sorted((float(np.linalg.norm(group, axis=1).max()) for group in groups), reverse=True)

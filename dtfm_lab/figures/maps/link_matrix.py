@@ -14,24 +14,24 @@ from dtfm_lab.figures.palette import CHEAP_TO_DEAR
 from dtfm_lab.figures.theme import figure_of, literal, log_ticks, titled
 
 NAMED_UP_TO = 32
-"""Most devices that are named on the axes; of more, the regions are named."""
+"""Maximum number of devices that are named on the axes. With more, the regions are named."""
 WRITTEN_UP_TO = 12
-"""Most devices for which the cells have room for their numbers."""
+"""Maximum number of devices for which numbers fit into the cells."""
 MOST_DISPLAYED = 512
-"""Most devices of which every link is drawn; 512 make a picture of 3 MB."""
+"""Maximum number of devices for which every link is drawn. 512 make a picture of 3 MB."""
 REGIONS_NAMED_UP_TO = 40
-"""Most names of regions on an axis."""
+"""Maximum number of region names on an axis."""
 ALIKE = 1.001
-"""Ratio of the two directions of a pair up to which they count as equal."""
+"""Up to this ratio, the two directions of a pair count as equal."""
 
 
 @figure_of(Topology)
 def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
-    """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is dear.
+    """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is expensive.
 
-    Devices are in order of region. Of a network of more than 512 devices it draws one per host, and if these are
-    still too many, evenly spaced ones: a page cannot show millions of cells. ``of`` is "bandwidth" (Gbit/s) or
-    "latency" (ms). Raises UnknownName for anything else.
+    Devices are in order of region. For a network of more than 512 devices, it draws one per host. If these are still
+    too many, it draws evenly spaced ones, because a page cannot show millions of cells. ``of`` is "bandwidth" (Gbit/s)
+    or "latency" (ms). Raises UnknownName for anything else.
     """
     if of not in ("bandwidth", "latency"):
         raise unknown("link property", of, ("bandwidth", "latency"))
@@ -69,7 +69,7 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
 
 
 def _few(topology: Topology) -> tuple[Topology, str]:
-    """The network, or as many of its devices as a matrix shows, and which these are."""
+    """Return the network with as many of its devices as a matrix shows, and a note on which these are."""
     if (n := len(topology)) <= MOST_DISPLAYED:
         return topology, ""
     firsts = {device.host or f"\0{i}": i for i, device in reversed(list(enumerate(topology.devices)))}
@@ -80,7 +80,8 @@ def _few(topology: Topology) -> tuple[Topology, str]:
 
 
 def _category(name: str) -> str:
-    """A device's name for an axis; a name that is a number gets a prefix, else plotly would take it for a position."""
+    """Return a device's name for an axis. A name that is a number gets a prefix, because plotly would take it for a
+    position."""
     try:
         float(name)
     except ValueError:
@@ -89,7 +90,7 @@ def _category(name: str) -> str:
 
 
 def _directions(values: FloatArray, names: list[str], of: str) -> str:
-    """A note on the pair whose two directions differ most."""
+    """Return a note on the pair whose two directions differ most."""
     if len(values) == 1:
         return "no link"
     values = np.where(np.eye(len(values), dtype=bool), 1.0, values)
@@ -106,7 +107,8 @@ def _directions(values: FloatArray, names: list[str], of: str) -> str:
 
 
 def _logs(values: FloatArray) -> FloatArray:
-    """Common logarithms. A latency of 0 counts as the least of the others, an infinite bandwidth as the greatest."""
+    """Return common logarithms. A latency of 0 counts as the smallest of the others, an infinite bandwidth as the
+    largest."""
     usable = values[np.isfinite(values) & (values > 0)]
     low, high = (usable.min(), usable.max()) if usable.size else (1.0, 1.0)
     return np.log10(np.clip(values, low, high))

@@ -19,37 +19,37 @@ from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import UNBOXED, WORDLESS, curve, literal, spots
 
 DASHES = ((30.0, "solid"), (80.0, "longdash"), (150.0, "dash"), (math.inf, "dot"))
-"""Dashes of plotly by latency, each with the milliseconds below which it holds."""
+"""Plotly's dashes by latency: each applies below this number of milliseconds."""
 DASH_WORDS = "dashes: latency, solid below 30 ms, long below 80, short below 150, dotted above"
 LAPTOP = re.compile(r"laptop|cpu|mobile|apple|\bm[1-4]\b|none|raspberry|mx\d", re.IGNORECASE)
 CONSUMER = re.compile(r"rtx|gtx|geforce|titan|radeon|\brx\b|^\d{4}(\s?ti)?$", re.IGNORECASE)
 WORKSTATION = re.compile(r"rtx\s?a\d|rtx\s?pro|ada generation|\brtx\s?\d{4}\s?ada", re.IGNORECASE)
 
 CLASSES = 5
-"""Most widths of lines."""
+"""Maximum number of line widths."""
 NO_REGION = "no region"
 GROUND = "rgba(128, 128, 128, 0.14)"
 Way = Callable[[int, int], FloatArray]
-"""Gives the (n, 2) points of the line between two devices; a row of NaN interrupts the line."""
+"""Returns the (n, 2) points of the line between two devices. A row of NaN interrupts the line."""
 PIPELINE_COLOR = "rgba(128, 128, 128, 0.85)"
 ROOM_FOR_NUMBER_PX = 12
-"""Least size of a marker in which a number is readable."""
+"""Minimum size of a marker in which a number is readable, in pixels."""
 SYMBOLS = {"circle": "circle", "box": "square", "triangle": "triangle-up"}
-"""The symbols of kinds of GPU in plotly."""
+"""Plotly's symbols for kinds of GPU."""
 
 
 class Line(NamedTuple):
-    """The drawing of a link in both directions: points, the slower bandwidth, the longer latency, the hover text."""
+    """A drawn link in both directions: points, the slower bandwidth, the longer latency, the hover text."""
 
     points: FloatArray
-    """(n, 2) points; a row of NaN interrupts the line."""
+    """(n, 2) points. A row of NaN interrupts the line."""
     gbps: float
     latency_ms: float
     text: str
 
 
 def device_links(topology: Topology, places: FloatArray) -> list[go.Scatter]:
-    """Lines between every pair of devices."""
+    """Return lines between every pair of devices."""
     lines = []
     for i, j in combinations(range(len(topology)), 2):
         way = bent(places[i], places[j], (place for k, place in enumerate(places) if k not in (i, j)))
@@ -60,9 +60,10 @@ def device_links(topology: Topology, places: FloatArray) -> list[go.Scatter]:
 def region_links(
     topology: Topology, route: Callable[[str, str], FloatArray], each: int | None = None
 ) -> list[go.Scatter]:
-    """Lines between pairs of regions, each with the median of their links; ``route`` gives the points of a line.
+    """Return lines between pairs of regions, each with the median of their links. ``route`` returns the points of a
+    line.
 
-    Every pair is drawn, or only those that are among the ``each`` fastest of one of their regions.
+    Every pair is drawn, or only those among the ``each`` fastest of one of their regions.
     """
     members = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
     lines = {
@@ -77,7 +78,7 @@ def region_links(
 
 
 def pipeline_lines(plan: Plan, way: Way) -> list[go.Scatter]:
-    """A line for each pipeline, with one legend entry for all."""
+    """Return a line for each pipeline, with one legend entry for all."""
     hop_s = plan.topology.round_trip_s(plan.job.hop_bytes)
     names = [literal(name) for name in plan.topology.names]
     lines = []
@@ -106,7 +107,8 @@ def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, na
 
 
 def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
-    """One plotly trace for each class of bandwidth and each dash, fastest first, with hover texts along each line."""
+    """Return one plotly trace for each class of bandwidth and each dash, fastest first, with hover texts along each
+    line."""
     lines = list(lines)
     classes = _classes(np.array([line.gbps for line in lines]))
     grouped: dict[int, dict[str, list[Line]]] = defaultdict(lambda: defaultdict(list))
@@ -126,7 +128,8 @@ def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
 
 
 def _classes(gbps: FloatArray) -> list[int]:
-    """The class of each bandwidth: its rank where few are different, else equal steps of the logarithm."""
+    """Return the class of each bandwidth: its rank if there are few different ones, else equal steps of the
+    logarithm."""
     rank = np.unique(gbps, return_inverse=True)[1].ravel()
     if not rank.size or rank.max() < CLASSES:
         return [int(r) for r in rank]
@@ -138,9 +141,9 @@ def _classes(gbps: FloatArray) -> list[int]:
 def devices(
     topology: Topology, places: FloatArray, plan: Plan | None, *, marker_px: float, named: bool
 ) -> list[go.Scatter]:
-    """Markers, and names below them where ``named``.
+    """Return markers, and names below them if ``named``.
 
-    With a plan, a device has the colour and the number of its stage, and is grey where idle.
+    With a plan, a device has the colour and the number of its stage; an idle one is grey.
     """
     grid, n_stages = ((), 1) if plan is None else (plan.placement.devices, plan.job.n_stages)
     task = {int(device): at for at, device in np.ndenumerate(grid)}
@@ -170,7 +173,8 @@ def _hardware(device: Device) -> str:
 
 
 def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatter:
-    """Names below the devices, or on the outer side of a ring. An invisible marker keeps a name off its device."""
+    """Return names below the devices, or on the outer side of a ring. An invisible marker keeps a name off its
+    device."""
     positions = ["bottom center"] * len(topology)
     if not is_drawn(topology):
         for i, device in enumerate(topology.devices):
@@ -186,7 +190,7 @@ def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatt
 
 
 def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:
-    """Draw a faint patch for each region, with its name above; nothing where no device has a region."""
+    """Draw a faint patch for each region, with its name above. Nothing is drawn if no device has a region."""
     if list(patches) == [""]:
         return
     shapes, names = [], []
@@ -201,17 +205,18 @@ def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:
 
 
 def link_width(gbps: float) -> float:
-    """Pixels of a line by its Gbit/s, on a logarithmic scale: 1 Gbit/s is 3.4, 100 and more are nearly 7."""
+    """Return a line's width in pixels by its Gbit/s, on a logarithmic scale: 1 Gbit/s is 3.4, 100 and more are
+    nearly 7."""
     return min(7.0, max(1.0, 3.4 + 1.4 * math.log10(max(gbps, 1e-4))))
 
 
 def link_dash(latency_ms: float) -> str:
-    """The plotly dash of a line by its latency."""
+    """Return plotly's dash of a line by its latency."""
     return next(dash for below, dash in DASHES if latency_ms < below)
 
 
 def gpu_shape(name: str) -> str:
-    """``circle`` for a data-centre GPU, ``box`` for a laptop or a processor, ``triangle`` for a consumer card."""
+    """Return ``circle`` for a data-centre GPU, ``box`` for a laptop or a processor, ``triangle`` for a consumer GPU."""
     if not name or LAPTOP.search(name):
         return "box"
     return "triangle" if CONSUMER.search(name) and not WORKSTATION.search(name) else "circle"

@@ -1,4 +1,4 @@
-"""A network, and a plan on it, as an abstract picture, on the map of the world, and small for a gallery."""
+"""A network, and a plan on it: as an abstract picture, on the world map, and small for a gallery."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -30,35 +30,35 @@ from dtfm_lab.figures.palette import stage_color
 from dtfm_lab.figures.theme import bare, figure_of, titled
 
 FEW_DEVICES = 16
-"""Most devices of a network in which every link is drawn and every device is named."""
+"""Maximum number of devices for which every link is drawn and every device is named."""
 USUAL_PX = 900
-"""Least width of a notebook cell for which markers are sized."""
+"""Minimum width of a notebook cell in pixels that markers are sized for."""
 WIDTH_WORDS = "line width: bandwidth, of the slower direction"
-NO_MAP = "no region has a known place on Earth, so without a map"
+NO_MAP = "no region has a known place on Earth, so there is no map"
 FEW_REGIONS = 10
-"""Most regions of a network whose links are all drawn."""
+"""Maximum number of regions of a network whose links are all drawn."""
 FASTEST = 2
-"""Links of each region that are drawn where there are more regions."""
+"""Number of links per region that are drawn if there are more regions."""
 
 
 class Scene(NamedTuple):
-    """Places and sizes of all that the abstract picture of a network holds."""
+    """Places and sizes of everything in the abstract picture of a network."""
 
     places: FloatArray
     patches: dict[str, Patch]
     few: bool
-    """Whether every link is drawn and every device is named."""
+    """True if every link is drawn and every device is named."""
     height: int
     marker_px: float
 
     def way(self, a: int, b: int) -> FloatArray:
-        """The line between two devices, bent around others."""
+        """Return the line between two devices, bent around others."""
         others = (place for i, place in enumerate(self.places) if i not in (a, b))
         return bent(self.places[a], self.places[b], others)
 
 
 def scene(topology: Topology) -> Scene:
-    """The layout of a network's abstract picture."""
+    """Return the layout of a network's abstract picture."""
     places = device_places(topology)
     few = len(topology) <= FEW_DEVICES
     patches = region_patches(topology, places, margin=1.1 if few and not is_drawn(topology) else 0.65)
@@ -69,11 +69,10 @@ def scene(topology: Topology) -> Scene:
 
 @figure_of(Topology)
 def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
-    """The map of a topology: wide lines are fast links; between regions only, above 16 devices.
+    """The map of a topology: wide lines are fast links. Above 16 devices, only links between regions are drawn.
 
-    With a plan, a device has the colour and number of its stage, and lines follow the pipelines.
-
-    Raises PlanError for a plan that was made for another network.
+    With a plan, a device has the colour and number of its stage, and lines follow the pipelines. Raises PlanError for a
+    plan that was made for another network.
     """
     if plan is not None:
         require_same(topology, plan)
@@ -89,10 +88,10 @@ def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
 
 @figure_of(Topology)
 def network_map(topology: Topology) -> go.Figure:
-    """Regions at their places on Earth, joined by curves like flight paths; wide lines are fast links.
+    """Regions at their places on Earth, joined by curves like flight paths. Wide lines are fast links.
 
-    Devices stand around their region's place, or beside it where clusters would cover each other. Regions
-    without a known place stand below the map. Where no region has one, this is the abstract picture, with a note.
+    Devices are around their region's place, or next to it if clusters would cover each other. Regions without a known
+    place are below the map. If no region has a known place, this is the abstract picture, with a note.
     """
     where = atlas(topology)
     if where is None:
@@ -112,7 +111,7 @@ def network_map(topology: Topology) -> go.Figure:
 def plan_map(plan: Plan) -> go.Figure:
     """Devices in the colour of their stage and with its number, and pipelines as lines between them.
 
-    Where no region has a known place, the picture is the abstract one, with a note.
+    If no region has a known place, the picture is the abstract one, with a note.
     """
     where = atlas(plan.topology, [*plan.placement.devices.T.ravel().tolist(), *plan.idle_devices])
     if where is None:
@@ -129,7 +128,7 @@ def plan_map(plan: Plan) -> go.Figure:
 
 
 def _abstract(topology: Topology, plan: Plan | None, drawn: Scene, links: Sequence[go.Scatter]) -> go.Figure:
-    """The picture without a map: regions as patches, links, pipelines and devices."""
+    """Return the picture without a map: regions as patches, links, pipelines and devices."""
     pipelines = [] if plan is None else pipeline_lines(plan, drawn.way)
     marks = devices(topology, drawn.places, plan, marker_px=drawn.marker_px, named=drawn.few)
     figure = go.Figure([*links, *pipelines, *marks])
@@ -147,7 +146,8 @@ def require_same(topology: Topology, plan: Plan) -> None:
 
 
 def _flights(plan: Plan, where: Atlas) -> Way:
-    """Lines between two devices: straight within a region and to a region without a place, else like flight paths."""
+    """Return the lines between two devices: straight within a region and to a region without a place, else like flight
+    paths."""
     regions = [device.region for device in plan.topology.devices]
 
     def way(a: int, b: int) -> FloatArray:
@@ -163,23 +163,25 @@ def _plan_title(plan: Plan) -> str:
 
 
 def _plan_words(plan: Plan, marker_px: float) -> str:
-    """What the plan costs, and how markers of this size show the stage."""
+    """Return what the plan costs, and how markers of this size show the stage."""
     key = "numbers are stages" if marker_px >= ROOM_FOR_NUMBER_PX else "colours, from indigo to rose, are stages"
     idle = f", {counted(len(plan.idle_devices), 'device')} idle" if plan.idle_devices else ""
     return f"communication cost {format_s(plan.cost.total_s)}, by {plan.planner} · {key}{idle}"
 
 
-WIDTH, HEIGHT = 224, 130
-"""Pixels of the picture."""
+WIDTH = 224
+"""Width of the small picture in pixels."""
+HEIGHT = 130
+"""Height of the small picture in pixels."""
 MARGIN = 14
 
 
 def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = False, times: int = 1) -> str:
-    """Devices in their places as standalone SVG of 224 x 130 pixels: shapes by kind of GPU, colours by stage.
+    """Return devices in their places as standalone SVG of 224 x 130 pixels: shapes by kind of GPU, colours by stage.
 
-    Where a region is a known place, this is a map; else regions are faint boxes. Everything but the stages has the
-    colour of the text around the picture. ``dark`` brightens the stages for a dark page; ``times`` is how large it is
-    where its page says nothing.
+    If a region has a known place, this is a map. Otherwise regions are faint boxes. Everything except the stages has
+    the colour of the text around the picture. ``dark`` brightens the stages for a dark page. ``times`` scales the
+    picture on a page that sets no size.
     """
     where = atlas(topology)
     ground, places, cell = _drawn_freely(topology) if where is None else _on_map(where)
@@ -200,7 +202,7 @@ def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = 
 
 
 def _on_map(where: Atlas) -> tuple[str, FloatArray, float]:
-    """The land, (N, 2) places in pixels, those of the large map, and the pixels that a device may fill."""
+    """Return the land, (N, 2) places in pixels as on the large map, and the pixels that a device may fill."""
     view = where.view
     scale = min(WIDTH / (view.east - view.west), HEIGHT / ((view.north - view.south) * view.stretch))
     per_degree = scale * np.array([1.0, -view.stretch])
@@ -214,7 +216,7 @@ def _on_map(where: Atlas) -> tuple[str, FloatArray, float]:
 
 
 def _drawn_freely(topology: Topology) -> tuple[str, FloatArray, float]:
-    """Boxes of regions, (N, 2) places in pixels as on the canvas, and the pixels that a device may fill."""
+    """Return boxes of regions, (N, 2) places in pixels as on the canvas, and the pixels that a device may fill."""
     places = device_places(topology)
     low, high = places.min(axis=0), places.max(axis=0)
     scale = float(np.min((np.array([WIDTH, HEIGHT]) - 2 * MARGIN - 6) / np.maximum(high - low, 1.0)))
@@ -232,7 +234,7 @@ def _drawn_freely(topology: Topology) -> tuple[str, FloatArray, float]:
 
 
 def _shape(gpu: str, x: float, y: float, radius: float, look: str) -> str:
-    """A circle for a data-centre GPU, a box for a laptop or a processor, a triangle for a consumer card."""
+    """Return a circle for a data-centre GPU, a box for a laptop or a processor, a triangle for a consumer GPU."""
     shape = gpu_shape(gpu)
     if shape == "box":
         side = 1.8 * radius
@@ -247,7 +249,8 @@ def _shape(gpu: str, x: float, y: float, radius: float, look: str) -> str:
 
 
 def _hops(plan: Plan, places: FloatArray) -> str:
-    """The pipelines' ways between regions, one line for each pair of regions, from and to the middle of its devices."""
+    """Return the pipelines' ways between regions, one line per pair of regions, from and to the middle of the
+    devices."""
     regions = [device.region for device in plan.topology.devices]
     hops = [
         sorted(hop, key=lambda i: regions[i]) for each in plan.placement.devices.T.tolist() for hop in pairwise(each)

@@ -1,5 +1,5 @@
 """What a plan's communication costs: the coarsened graph with the path of the pipelines, the pairs behind a hop, and
-the parts of the cost as a bar."""
+the cost's parts as a bar."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ from dtfm_lab.planning.cost import bottleneck_matching
 from dtfm_lab.planning.search import PROVEN
 
 ALL_HOPS_UP_TO = 16
-"""Most stages between any two of which a line is drawn, and which have labels; of more, the path is drawn alone."""
+"""Maximum number of stages for which all hops and labels are drawn. With more, only the path is drawn."""
 MARKERS_PX = 1000
 """Pixels of the ellipse that markers may fill."""
 FEW_NODES = 8
-"""Most stages whose labels also count the devices."""
+"""Maximum number of stages whose labels also count the devices."""
 NAMED_IN_HOVER = 12
-"""Most devices of a group, or pairs of a matching, that a hover text names."""
+"""Maximum number of devices of a group, or pairs of a matching, that a hover text names."""
 
 
 @figure_of(Plan)
 def coarse_graph(plan: Plan) -> go.Figure:
-    """The groups in stage order with a thick path; up to 16 stages, thin lines say what any other two would take."""
+    """The groups in stage order with a thick path. Up to 16 stages, thin lines show what a hop between any other two
+    would take."""
     graph = plan.coarse_graph()
     figure = _graph(graph)
     cost = plan.cost
@@ -100,7 +101,8 @@ def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
 
 
 def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArray, n: int) -> None:
-    """Label a stage outside of the ellipse: above or below it where that is nearly level, else beside it."""
+    """Label a stage outside of the ellipse: above or below it if that direction is nearly vertical, else to its
+    side."""
     lines = [f"stage {stage}", f"sync {format_s(node['cost_s'])}"]
     if n <= FEW_NODES:
         lines.insert(1, counted(len(node["devices"]), "device"))
@@ -116,7 +118,7 @@ def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArra
 def _lines(
     name: str, graph: nx.Graph[int], pairs: Iterable[tuple[int, int]], places: FloatArray, line: dict[str, object]
 ) -> list[go.Scatter]:
-    """One plotly trace for all pairs, with hover texts all along each line."""
+    """Return one plotly trace for all pairs, with hover texts all along each line."""
     ways, words = [], []
     for a, b in pairs:
         edge = graph.edges[a, b]
@@ -138,11 +140,14 @@ def _some(words: Iterable[str]) -> str:
 
 
 NAMED_UP_TO = 32
-"""Most pairs that are all labelled; of more, only the slowest is."""
-ROW_PX, CROWDED_ROW_PX = 34, 18
+"""Maximum number of pairs that are all labelled. With more, only the slowest is."""
+ROW_PX = 34
+"""Height of a pair in pixels."""
+CROWDED_ROW_PX = 18
+"""Height of a pair in pixels if there are more than ``FEW_PAIRS``."""
 HEADING_PX = 44
 FEW_PAIRS = 12
-"""Most pairs that are drawn with wide lines and large markers."""
+"""Maximum number of pairs that are drawn with wide lines and large markers."""
 CANDIDATE = "rgba(128, 128, 128, 0.30)"
 MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
 
@@ -152,8 +157,7 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     """Two groups as columns, with faint lines for all pairs, strong ones for matched pairs, and the slowest in red.
 
     ``edge`` is a hop of the pipelines, given by its first stage, or any two stages. Neighbouring stages are paired as
-    in the plan, two others by their bottleneck matching, whose slowest pair is the weight of their edge.
-
+    in the plan. Two others are paired by their bottleneck matching, whose slowest pair is the weight of their edge.
     Raises PlanError for stages that the plan does not have.
     """
     a, b = _stages(plan, edge)
@@ -190,7 +194,7 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
 
 
 def _stages(plan: Plan, edge: int | tuple[int, int]) -> tuple[int, int]:
-    """Both stages of an edge; raises PlanError for stages that the plan does not have."""
+    """Return both stages of an edge. Raises PlanError for stages that the plan does not have."""
     n = plan.job.n_stages
     pair = (edge, edge + 1) if isinstance(edge, int | np.integer) else tuple(edge)
     whole = all(isinstance(stage, int | np.integer) and 0 <= stage < n for stage in pair)
@@ -201,14 +205,15 @@ def _stages(plan: Plan, edge: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _by_region(plan: Plan, devices: IntArray) -> IntArray:
-    """Positions in ``devices``, sorted by region; pipelines keep their order within a region."""
+    """Return positions in ``devices``, sorted by region. Pipelines keep their order within a region."""
     regions = plan.topology.regions
     at = [regions.index(plan.topology.devices[i].region) for i in devices]
     return np.argsort(at, kind="stable")
 
 
 def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray) -> go.Scatter:
-    """All pairs that are not matched, with hover texts at a third of the way, where fewer lines cross than midway."""
+    """Return all pairs that are not matched, with hover texts at a third of the way, where fewer lines cross than
+    midway."""
     names = [literal(name) for name in plan.topology.names]
     n = len(left)
     rows = [(i, j) for i in range(n) for j in range(n) if i != j]
@@ -224,7 +229,7 @@ def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray)
 
 
 def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -> Iterable[go.Scatter]:
-    """The matched pairs, and the slowest of them in a trace of their own; a row has its seconds where there is room."""
+    """Return the matched pairs, and the slowest in a separate trace. A row shows its seconds if there is room."""
     names = [literal(name) for name in plan.topology.names]
     n = len(left)
     slowest = np.flatnonzero(pairs_s >= pairs_s.max() * (1 - 1e-9)).tolist()
@@ -271,8 +276,8 @@ OUTLINE = {"width": 1, "color": "#ffffff"}
 
 @figure_of(Plan)
 def cost_breakdown(*plans: Plan) -> go.Figure:
-    """A stacked bar for each plan: the slowest group's synchronisation, then each hop; marks at the lower bound, and
-    the gap in words."""
+    """A stacked bar for each plan: the slowest group's synchronisation, then each hop. Marks show the lower bound,
+    words the gap."""
     if not plans:
         raise PlanError("no plans to draw; wanted at least one")
     rows = list(range(len(plans)))
@@ -291,7 +296,7 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         labels = [f"{hop}→{hop + 1}<br>{format_s(s)}" for s in costs_s]
         bar = _bar(costs_s, here, labels, words, name="hops along the pipeline", color=BLUE if hop % 2 else SKY)
         figure.add_trace(bar.update(legendgroup="hops", showlegend=hop == 0))
-    # marks at the bound stand above and below each bar, and not across it, where its texts are
+    # marks at the bound are above and below each bar, because its texts are inside
     marks = [
         np.array([(plan.lower_bound_s, row + end), (plan.lower_bound_s, row + 0.7 * end)])
         for row, plan in enumerate(plans)

@@ -19,14 +19,14 @@ from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.search import PROVEN
 
 ALL_SHOWN_UP_TO = 400
-"""Most points of a line that are all drawn; of more, those that would not be visible are left out."""
+"""Maximum number of points of a line that are all drawn. With more, invisible ones are left out."""
 STRIPS = 300
-"""Strips of the axis, two or three pixels wide, of which each needs a few points only."""
+"""Number of strips of the axis, each two or three pixels wide. A strip needs only a few points."""
 Searches = dict[str, list[PlanStep]]
 Bounds = list[tuple[float, float]]
-"""The places on the axis at which a search proved more than any had before, and the seconds that it proved."""
+"""Places on the axis at which a search proved a higher bound than any search before, and the seconds proved."""
 FEW = 100
-"""Evaluations, or multiples of the time of the first step, up to which the axis of a search is linear."""
+"""Up to this number of evaluations, or multiple of the time of the first step, a search's axis is linear."""
 AXES = {"evaluations": "placements priced", "seconds": "time of search (s)", "generation": "generation"}
 
 
@@ -39,17 +39,17 @@ class SearchAxis(NamedTuple):
     log: bool
 
     def of(self, step: PlanStep) -> float:
-        """The place of a step. A value of 0 is at the left end of a logarithmic axis."""
+        """Return the place of a step. A value of 0 is at the left end of a logarithmic axis."""
         return max(float(getattr(step, self.field)), self.low)
 
 
 class SearchedTask(NamedTuple):
-    """What a lower bound holds for."""
+    """The task that a lower bound holds for."""
 
     name: str
     fingerprint: str
     job: Job | None
-    """None where the search chooses the job's shape, so that one bound holds for all shapes."""
+    """None if the search chooses the job's shape, so that one bound holds for all shapes."""
     objective: str
 
 
@@ -59,15 +59,15 @@ def convergence(
 ) -> go.Figure:
     """Best cost of one search, or of several by name, with the medians of their populations, in the objective's words.
 
-    The bound is the largest that any of the searches had proved by then. The legend names the gap between it and the
-    end of each search. A long axis is logarithmic.
+    The bound is the largest that any of the searches had proved by then. The legend names the gap between the bound and
+    the end of each search. A long axis is logarithmic.
 
     Parameters
     ----------
     against
         "evaluations" (placements priced), "seconds" or "generation".
 
-    Raises PlanError where a search has no step; UnknownName for another axis.
+    Raises PlanError if a search has no step, UnknownName for another axis.
     """
     if against not in AXES:
         raise unknown("axis", against, AXES)
@@ -94,7 +94,7 @@ def convergence(
 
 
 def _proof(step: PlanStep, bound_s: float) -> str:
-    """What the gap from a step's best to the bound, as a share of the best, proves."""
+    """Return what the gap from a step's best to the bound proves. The gap is a share of the best."""
     measure = measure_of(step.objective)
     gap = max(0.0, (step.best_s - bound_s) / step.best_s) if step.best_s > 0 else 0.0
     if measure.objective == "communication":
@@ -103,7 +103,7 @@ def _proof(step: PlanStep, bound_s: float) -> str:
 
 
 def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list[PlanStep], dict[str, Drawn]]:
-    """The steps that are visible in a picture of a field's stepped line, and their ``x`` and ``y``.
+    """Return the steps that are visible in a picture of a field's stepped line, and their ``x`` and ``y``.
 
     Of many steps, these are the lowest, the highest and the last of each narrow strip, without repeated values.
     """
@@ -121,7 +121,7 @@ def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list
 
 
 def _curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, str], bound_s: float) -> go.Scatter:
-    """The best cost of a search: a point wherever it fell, and the last one."""
+    """Return the best cost of a search: a point wherever it fell, and the last one."""
     falls = [b for a, b in itertools.pairwise(steps) if b.best_s < a.best_s]
     kept, points = _seen(axis, list(dict.fromkeys([steps[0], *falls, steps[-1]])), "best_s")
     last, measure = steps[-1], measure_of(steps[-1].objective)
@@ -139,7 +139,7 @@ def _curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, s
 
 
 def _medians(name: str, steps: list[PlanStep], axis: SearchAxis, color: str) -> list[go.Scatter]:
-    """The median cost of the population, faint; nothing where the planner has no population."""
+    """Return the median cost of the population, faint; nothing if the planner has no population."""
     kept = [step for step in steps if step.median_s is not None]
     if not kept:
         return []
@@ -150,7 +150,7 @@ def _medians(name: str, steps: list[PlanStep], axis: SearchAxis, color: str) -> 
 
 
 def _bound_line(found: Bounds, axis: SearchAxis, of: str, measure: ObjectiveWords) -> go.Scatter:
-    """The lower bound as a stepped line over the whole axis; ``of`` names its task in the legend."""
+    """Return the lower bound as a stepped line over the whole axis. ``of`` names its task in the legend."""
     bounds_s = [bound_s for _, bound_s in found]
     x = np.array([axis.low, *(at for at, _ in found[1:]), axis.high], dtype=np.float32)
     y = np.array([*bounds_s, bounds_s[-1]], dtype=np.float32)
@@ -165,7 +165,8 @@ def _task(step: PlanStep) -> SearchedTask:
 
 
 def _axis(values: list[float], against: str) -> SearchAxis:
-    """The axis for these values. A linear one begins at 0, a logarithmic one extends a little beyond both ends."""
+    """Return the axis for these values. A linear one begins at 0, a logarithmic one extends a little beyond both
+    ends."""
     least = min((value for value in values if value > 0), default=1.0)
     whole = against != "seconds"
     last = max(*values, least)
@@ -175,7 +176,7 @@ def _axis(values: list[float], against: str) -> SearchAxis:
 
 
 def _bounds(searches: Searches, axis: SearchAxis) -> dict[SearchedTask, Bounds]:
-    """The bounds of each task: every place on the axis where a search proved more than any had before."""
+    """Return the bounds of each task: every place on the axis where a search proved more than any had before."""
     bounds: dict[SearchedTask, Bounds] = {}
     for step in sorted(itertools.chain.from_iterable(searches.values()), key=axis.of):
         found = bounds.setdefault(_task(step), [])

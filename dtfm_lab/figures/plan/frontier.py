@@ -1,4 +1,4 @@
-"""Seconds against dollars: the plans of a frontier, the step line that they span, and what no plan can beat."""
+"""Seconds against dollars: the plans of a frontier, their step line, and the bound that no plan can beat."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from dtfm_lab.planning.iteration.frontier import Frontier, gpus, iteration_s, pr
 
 X_TITLE = "US dollars an hour of all devices that serve"
 LOG_FROM = 6.0
-"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+"""From this ratio of the largest to the smallest value on, an axis is logarithmic."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 
 
 @figure_of(Frontier)
 def frontier(frontier: Frontier) -> go.Figure:
-    """Seconds against dollars: a point for each plan, with its shape, GPUs and idle devices when pointed at.
+    """Seconds against dollars: a point for each plan. Its shape, GPUs and idle devices appear on hover.
 
-    Points that a faster plan beats by the token are hollow: they are for a small budget an hour. The dashed line is a
-    lower bound for every budget. Frontiers of several batches have a line each, and hours a billion tokens in place of
-    seconds an iteration, which compare any two batches. The customdata of each point is its number in
-    ``frontier.plans``.
+    Hollow points are plans that a faster plan beats in price per token: they are for a small hourly budget. The dashed
+    line is a lower bound for every budget. Frontiers of several batches have one line each. They show hours per billion
+    tokens instead of seconds per iteration, because those compare any two batches. The customdata of each point is its
+    number in ``frontier.plans``.
 
     Raises PlanError for a frontier without plans.
     """
@@ -78,17 +78,17 @@ def _points(
 
 
 def samples_of(job: Job) -> str:
-    """What a batch consists of: sequences of tokens, or the samples that the job counts."""
+    """Return what a batch consists of: sequences of tokens, or the samples that the job counts."""
     return "sequences" if job.counted == "tokens" else job.counted
 
 
 def _height(plan: Plan, several: bool) -> float:
-    """Seconds an iteration, or hours a billion tokens."""
+    """Return seconds per iteration, or hours per billion tokens."""
     return iteration_s(plan) * (1e9 / plan.job.tokens / 3600 if several else 1.0)
 
 
 def _hover(plan: Plan) -> str:
-    """The plan in a few lines: its seconds and dollars, its shape, its GPUs and who is idle."""
+    """Return the plan in a few lines: its seconds and dollars, its shape, its GPUs and its idle devices."""
     job = plan.job
     lines = [
         f"{format_s(iteration_s(plan))} an iteration of {job.global_batch:,} {samples_of(job)}",
@@ -101,7 +101,7 @@ def _hover(plan: Plan) -> str:
 
 
 def _bound(frontier: Frontier, x: dict[str, Any]) -> go.Scatter:
-    """Seconds that no plan of so many dollars is faster than, along the whole axis."""
+    """Return a lower bound on the seconds of plans at each hourly price, along the whole axis."""
     low, high = (10**end if x.get("type") == "log" else end for end in x["range"])
     at = np.geomspace(max(low, high / 1e4), high, 200)
     seconds = np.array([frontier.lower_bound_s(float(price)) for price in at])
@@ -111,7 +111,7 @@ def _bound(frontier: Frontier, x: dict[str, Any]) -> go.Scatter:
 
 
 def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:
-    """The range of an axis, logarithmic where the values span much, else from 0; the unit is before each tick."""
+    """Return the range of an axis: logarithmic if the values span much, else from 0. The unit precedes each tick."""
     positive = values[values > 0]
     if not len(positive):
         return {"range": [0, 1]}
@@ -127,7 +127,7 @@ def _worded(figure: go.Figure, frontier: Frontier) -> go.Figure:
     title += f"{money(price_of_tokens(cheapest))} a billion {frontier.job.counted} at least"
     if len(frontier.batches) > 1:
         title = f"{frontier.job.name} on {frontier.topology.name}: seconds against dollars for each batch"
-    note = f"{counted(len(frontier), 'plan')} that no other found is both as fast and as cheap as"
+    note = f"{counted(len(frontier), 'plan')} for which no other plan found is as fast and as cheap"
     if not frontier.to_frame()["cheaper_by_token"].all():
         note += f" · hollow: a faster plan is cheaper by the {frontier.job.counted.removesuffix('s')}"
     if frontier.note:

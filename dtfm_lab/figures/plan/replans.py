@@ -17,18 +17,21 @@ from dtfm_lab.planning import Replan
 
 ROW_PX = 38
 ROOM = 1.65
-"""Length of the axis against the whole; the rest is for words."""
+"""Length of the whole axis in multiples of the longest bar. The rest is for words."""
 
 
 @figure_of(Replan, Sequence, wanted="a Replan, or several")
 def replans(found: Replan | Sequence[Replan], *, every_s: float = 900.0) -> go.Figure:
-    """Of one change, when a move pays: iterations by the new plan, and by the old one with its holes filled. Of many,
-    such as the loss of each device of several plans, a bar for each plan that was changed: iterations of the horizon
-    after a change, in the mean, and what moving and redoing takes of it; the plan that makes most is on top, and a mark
-    says what it makes undisturbed.
+    """When a move pays, or what changes cost each plan.
 
-    ``every_s`` are the seconds between two checkpoints: half of them is redone where a stage comes from one. Raises
-    PlanError for none, and for plans that were not made for seconds.
+    For one change, it draws iterations over time: with the new plan, and with the old one and its holes filled.
+
+    For many changes, such as the loss of each device of several plans, it draws a bar for each changed plan: average
+    iterations in the horizon after a change, and those lost to moving and redoing. The plan that makes most is on top.
+    A mark shows what it makes undisturbed.
+
+    ``every_s`` is the time in seconds between two checkpoints. Half of it is redone if a stage comes from a checkpoint.
+    Raises PlanError if there are no replans, and for plans that were not made for seconds.
     """
     asked = [found] if isinstance(found, Replan) else list(found)
     if not asked:
@@ -40,22 +43,22 @@ def replans(found: Replan | Sequence[Replan], *, every_s: float = 900.0) -> go.F
 
 
 def _iterations(plan: Plan, seconds: float) -> float:
-    """How many end within so many seconds."""
-    assert plan.iteration_s is not None, "looked at before"
+    """Return the number of iterations that end within this many seconds."""
+    assert plan.iteration_s is not None, "checked before"
     return max(0.0, seconds) / plan.iteration_s
 
 
 class _ReplanRow(NamedTuple):
-    """What becomes of one plan, in iterations of the horizon, in the mean over the changes."""
+    """What happens to one plan, in iterations of the horizon, averaged over the changes."""
 
     before: Plan
     undisturbed: float
     made: float
     moving: float
-    """That would have been made in the seconds of the move."""
+    """Iterations lost during the move."""
     redone: float
     to_checkpoint: int
-    """Changes after which all go back to a checkpoint."""
+    """Number of changes after which all devices go back to a checkpoint."""
     n: int
 
 
@@ -105,8 +108,8 @@ def _shapes(found: Sequence[Replan], every_s: float) -> go.Figure:
     return titled(
         figure,
         f"{_shape(best.before)} makes most: {best.made:,.0f} iterations in the {hour} after a change",
-        f"stages × replicas; mean of {counted(best.n, 'change')} of each plan, planned anew; where a stage has no "
-        f"other copy all go back, and half of the {duration(every_s)} between two checkpoints is redone",
+        f"stages × replicas; mean of {counted(best.n, 'change')} of each plan, planned again; if a stage has no "
+        f"other copy, all devices go back, and half of the {duration(every_s)} between two checkpoints is redone",
         alt="; ".join(f"{_shape(row.before)} {row.made:,.0f} of {row.undisturbed:,.0f} iterations" for row in rows),
         height=210 + ROW_PX * len(rows),
         barmode="overlay",
@@ -119,14 +122,14 @@ def _shape(plan: Plan) -> str:
 
 
 def _move(found: Replan) -> go.Figure:
-    """Iterations by time since the change, the move first."""
+    """Draw iterations by time since the change, the move first."""
     figure = go.Figure()
     pays_s = found.pays_after_s
     stay_s = 0.0 if found.stay_moves is None else found.stay_moves.move_s
     until_s = min(found.horizon_s, 2.5 * max(pays_s or 0.0, found.move_s, stay_s)) or found.horizon_s
     curves = [("move at once", found.plan, found.move_s, GREEN)]
     if found.stay is not None and not found.stays:
-        curves.append(("stay, and fill the holes alone" if stay_s else "stay", found.stay, stay_s, ORANGE))
+        curves.append(("stay, and only fill the holes" if stay_s else "stay", found.stay, stay_s, ORANGE))
     for name, plan, move_s, color in curves:
         at_s = [0.0, move_s, until_s]
         figure.add_scatter(

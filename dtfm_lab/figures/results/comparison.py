@@ -1,4 +1,4 @@
-"""The errors of a prediction: by kind of action, by stage and by link; and which links and devices cause them."""
+"""The errors of a prediction by kind of action, stage and link, and the links and devices that cause them."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,11 +30,11 @@ from dtfm_lab.figures.theme import (
 )
 
 LINK = f", {BY_MODEL}"
-"""What the name of an action ends with that nobody timed."""
+"""Ending of the name of an action that was not timed."""
 MOST_ROWS = 16
-"""Most stages and links that are shown, those with the largest errors."""
+"""Maximum number of stages and links that are shown: those with the largest errors."""
 KINDS = (*COMPUTE, *SENDS)
-"""The kinds that are shown; a receive takes as long as its send."""
+"""The kinds that are shown. A receive takes as long as its send."""
 
 
 @figure_of(Comparison)
@@ -77,18 +77,18 @@ def comparison(comparison: Comparison) -> go.Figure:
 
 
 def rows_of(table: pd.DataFrame) -> Iterator[Any]:
-    """The rows of a table, each with its columns as attributes."""
+    """Yield the rows of a table, each with its columns as attributes."""
     return table.itertuples(index=False)
 
 
 def what_ran(comparison: Comparison) -> str:
-    """Provenance, schedule, job and network of what was measured, for a subtitle."""
+    """Return provenance, schedule, job and network of what was measured, for a subtitle."""
     context = comparison.measured.context
     return f"{context.provenance} · {context.schedule} · {context.job} on {context.topology}"
 
 
 def _worst(frame: pd.DataFrame, errors: pd.Series) -> pd.DataFrame:
-    """The rows of the largest errors, in their own order."""
+    """Return the rows with the largest errors, in their original order."""
     keep = errors.abs().nlargest(MOST_ROWS).index
     return frame.loc[frame.index.isin(keep)].copy() if len(frame) > MOST_ROWS else frame.copy()
 
@@ -146,7 +146,7 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
 
 
 def _spans(names: Sequence[str], begins: Iterable[float], ends: Iterable[float], width: int) -> go.Scatter:
-    """Faint lines on named rows, as one plotly trace."""
+    """Return faint lines on named rows, as one plotly trace."""
     rows = [(begin, end, name) for name, begin, end in zip(names, begins, ends, strict=True)]
     x = [place for begin, end, _ in rows for place in (begin, end, None)]
     y = [place for _, _, name in rows for place in (name, name, None)]
@@ -154,12 +154,12 @@ def _spans(names: Sequence[str], begins: Iterable[float], ends: Iterable[float],
 
 
 def _signed_percent(share: float) -> str:
-    """A share such as ``−3.1 %``; empty for NaN."""
+    """Return a share such as ``−3.1 %``; empty for NaN."""
     return "" if pd.isna(share) else signed_share(share)
 
 
 MOST_BLAMED = 14
-"""Most rows: suspects first, then those that differ most."""
+"""Maximum number of rows: suspects first, then those that differ most."""
 ROW_PX = 26
 PARTS = {
     ("device", "duration"): ("computations take longer or shorter", BLUE),
@@ -171,14 +171,14 @@ PARTS = {
     ("nic", "delay"): ("messages come in another order", GREEN),
 }
 NEGLIGIBLE = 1e-9
-"""Share of an iteration up to which a difference counts as none."""
+"""Up to this share of an iteration, a difference counts as none: it is rounding."""
 
 
 @figure_of(Comparison)
 def blame(comparison: Comparison) -> go.Figure:
-    """A bar for each link or device: seconds by which it alone makes an iteration longer (right) or shorter (left)
-    than predicted, with a 95 % interval; beside it, how many times as long as predicted its own actions took.
+    """A bar for each link or device: seconds that it alone adds to the prediction (right) or saves (left).
 
+    Whiskers are 95 % intervals. A number next to the bar is the time of its actions relative to the prediction.
     Raises TraceError for a measured trace that does not hold its schedule.
     """
     found = comparison.blame

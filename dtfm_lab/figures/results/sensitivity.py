@@ -1,5 +1,5 @@
-"""What a change of the network is worth: a better link or device as a tornado chart, and plans on draws of their
-network."""
+"""What a change of the network is worth: a tornado chart of better links and devices, and plans on random draws of
+their network."""
 
 import numpy as np
 import pandas as pd
@@ -26,11 +26,11 @@ from dtfm_lab.figures.theme import (
 from dtfm_lab.planning import Draws
 
 MOST_ROWS = 10
-"""Most rows of links, of regions and of devices, those that change most."""
+"""Maximum number of rows of links, of regions and of devices: those that change most."""
 ROW_PX = 24
 HEADING_PX = 44
 NEGLIGIBLE = 1e-9
-"""Relative change of an iteration up to which it counts as none."""
+"""Up to this relative change of an iteration, it counts as none: it is rounding."""
 WHAT = {
     "bandwidth": ("bandwidth", CAUSE_COLORS["bandwidth"]),
     "latency": ("latency", CAUSE_COLORS["latency"]),
@@ -42,12 +42,11 @@ COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 
 @figure_of(pd.DataFrame, Draws)
 def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
-    """A bar for each improvement: by how much it would shorten the iteration, the greatest on top.
+    """A bar for each improvement: by how much it would shorten the iteration, largest on top.
 
-    Links, pairs of regions and devices have panels of their own. Improvements that change nothing are counted, not
-    drawn. Of ``Draws``, plans compared under a spread, a row a plan: see ``drawn_plans``.
-
-    Raises TraceError for a table of other columns.
+    Links, pairs of regions and devices have separate panels. Improvements that change nothing are counted, not drawn.
+    For ``Draws``, plans compared under a spread, there is one row per plan: see ``drawn_plans``. Raises TraceError for
+    a table with other columns.
     """
     if isinstance(frame, Draws):
         return drawn_plans(frame)
@@ -76,7 +75,7 @@ def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
                 named.add(word)
         figure.update_yaxes(**by_name(_names(rows)), row=number, col=1)
     low, high = 100 * min(0.0, changes["change"].min()), 100 * max(0.0, changes["change"].max())
-    room = 0.12 * (high - low)  # for the numbers beside the bars
+    room = 0.12 * (high - low)  # for the numbers next to the bars
     figure.update_xaxes(range=[low - room if low < 0 else 0, high + room if high > 0 else 0], zeroline=True)
     figure.update_xaxes(title_text="change of the iteration's time (%)", row=len(shown), col=1)
     best = frame.iloc[int(frame["change"].argmin())]
@@ -100,7 +99,7 @@ def _bars(rows: pd.DataFrame, word: str, color: str) -> go.Bar:
 
 
 def _names(rows: pd.DataFrame) -> list[str]:
-    """The name of each improvement: the link or device, and what gets better."""
+    """Return the name of each improvement: the link or device, and what gets better."""
     return [f"{literal(name)} · {WHAT[what][0]}" for name, what in zip(rows["name"], rows["what"], strict=True)]
 
 
@@ -114,7 +113,7 @@ def _alt(frame: pd.DataFrame, changes: pd.DataFrame) -> str:
 
 
 def _nothing(n: int) -> go.Figure:
-    """The figure where no improvement changes anything, or where none was tried."""
+    """Return the figure for the case that no improvement changes anything, or that none was tried."""
     words = "none of them alone makes the iteration shorter" if n else "nothing was tried"
     figure = go.Figure()
     figure.add_annotation(text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font_size=14)
@@ -124,15 +123,17 @@ def _nothing(n: int) -> go.Figure:
 
 
 MOST_PLANS = 12
-"""Plans that are drawn, those of least expected seconds."""
+"""Maximum number of plans that are drawn: those with the smallest expected seconds."""
 PLAN_PX = 34
 ROOM = 0.6
-"""Share of the seconds drawn that is left at the right for words."""
+"""Share of the drawn seconds that is left free at the right for words."""
 
 
 def drawn_plans(found: Draws) -> go.Figure:
-    """A row a plan, the least expected seconds on top: a line from 5 to 95 % of the draws, a thick one from 25 to 75 %,
-    the expected seconds and the nominal ones."""
+    """One row per plan, the smallest expected seconds on top.
+
+    A thin line spans 5 to 95 % of the draws, a thick one 25 to 75 %. Marks show the expected and the nominal seconds.
+    """
     rows = np.argsort(found.mean_s, kind="stable")[:MOST_PLANS].tolist()
     low_s, first_s, third_s, high_s = (found.quantile_s(share)[rows] for share in (0.05, 0.25, 0.75, 0.95))
     unit, per_s = time_unit(float(high_s.max()))
@@ -173,7 +174,7 @@ def _name(found: Draws, plan: int) -> str:
 
 
 def _overtakes(found: Draws, plan: int) -> str:
-    """How often a plan is ahead of the nominally best; nothing of that one."""
+    """Return how often a plan is ahead of the nominally best one; nothing for that one."""
     nominal = int(found.nominal_s.argmin())
     if plan == nominal:
         return ", nominally best" if len(found.plans) > 1 else ""

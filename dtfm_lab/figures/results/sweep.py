@@ -1,4 +1,4 @@
-"""The table of a sweep as curves, or as bars where what was varied has names."""
+"""The table of a sweep as curves, or as bars if the varied setting has names instead of numbers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from dtfm_lab.simulation.variations import OUTCOMES
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 NO_FILL = "rgba(128, 128, 128, 0.12)"
 MOST_TICKS = 12
+"""Up to this number of values, each value of the setting has a tick."""
 LOG_FROM = 8.0
-"""Ratio of the largest to the smallest value from which the axis is logarithmic."""
+"""From this ratio of the largest to the smallest value on, the axis is logarithmic."""
 
 
 @figure_of(pd.DataFrame)
@@ -37,14 +38,14 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     y
         The column to show.
     x
-        The setting along the axis; None stands for the one with most numbers, or with most names if none has numbers.
+        The setting along the axis. None means the one with most numbers, or with most names if none has numbers.
 
     Raises
     ------
     UnknownName
-        No such result or setting.
+        There is no such result or setting.
     TraceError
-        No row, or more than two settings varied.
+        The table has no row, or more than two settings vary.
     """
     if y not in RESULTS or y not in frame.columns:
         raise unknown("result of a sweep", y, [name for name in RESULTS if name in frame.columns])
@@ -82,7 +83,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     if not len(drawn):
         nowhere = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
         figure.add_annotation(text="nothing to draw", **nowhere)
-    title = _title(drawn, y, names) if len(drawn) else f"{result.word}: known of none of these combinations"
+    title = _title(drawn, y, names) if len(drawn) else f"{result.word}: unknown for all of these combinations"
     legend = {"traceorder": "normal", "title": {"text": literal(word(color or ""))}}
     look = {"height": 500, "legend": legend, "barmode": "group", "bargap": 0.2 if x else 0.7}
     return titled(figure, title, _subtitle(frame, y), alt=_alt(drawn, y, names, n_tight), **look)
@@ -104,7 +105,7 @@ def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]
 
 
 def _title(drawn: pd.DataFrame, y: str, names: Sequence[str]) -> str:
-    """The best combination of those that fit in memory, or of all if none does."""
+    """Return the best combination of those that fit in memory, or of all if none fits."""
     result = result_of(drawn, y)
     fit = fits(drawn)
     kept = drawn[fit] if any(fit) else drawn
@@ -120,23 +121,23 @@ def _subtitle(frame: pd.DataFrame, y: str) -> str:
     parts = [f"{len(frame):,} combination{'s' * (len(frame) != 1)}"]
     errors = [error for error in missing["error"] if isinstance(error, str) and error] if "error" in missing else []
     if errors:
-        parts.append(f"{len(errors):,} cannot be, such as: {errors[0]}")
+        parts.append(f"{len(errors):,} are impossible, such as: {errors[0]}")
     elif len(missing):
-        parts.append(f"of {len(missing):,} it is unknown")
+        parts.append(f"unknown for {len(missing):,}")
     return " · ".join(parts)
 
 
 def _alt(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> str:
     over, said = f" over {', '.join(map(word, names))}" if names else "", result_of(drawn, y).word
     if not len(drawn):
-        return f"{said}{over}: known of no combination."
+        return f"{said}{over}: unknown for every combination."
     column = drawn[y].astype(float)
     span = f"from {value(y, float(column.min()))} to {value(y, float(column.max()))}"
     return f"{said}{over}: {len(drawn)} combinations {span}; {n_tight or 'none'} do not fit in memory."
 
 
 def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> list[go.Scatter]:
-    """A line, and its markers in a trace of their own, so that the legend shows neither filled nor hollow ones.
+    """Return a line, and its markers in a separate trace, so that the legend shows neither filled nor hollow ones.
 
     Later curves are thinner, so that each of several equal ones is visible.
     """
@@ -162,10 +163,11 @@ def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> list
     return [go.Bar(x=x, y=y, marker=marker, text=text, hovertext=hover(rows), **look)]
 
 
-# rows in words
+# Text of results and settings.
 
 
 MOST_VARIED = 2
+"""Maximum number of varied settings in a figure: one along the axis, one by colour."""
 
 
 class Result(NamedTuple):
@@ -189,12 +191,12 @@ RESULTS = {
     "pflops": Result("PFLOP/s", more_is_better=True),
     "bubble_share": Result("bubble", "%", 100),
     "peak_memory_bytes": Result("peak memory", "bytes"),
-    "over_bytes": Result("memory lacking", "bytes"),
-    "peak_activations": Result("activations held at most"),
+    "over_bytes": Result("missing memory", "bytes"),
+    "peak_activations": Result("peak activations"),
     "price_per_million_tokens": Result("price of a million tokens"),
     "communication_cost_s": Result("communication cost", "s"),
     "iteration_lower_bound_s": Result("lower bound of the iteration", "s"),
-    "plan_devices": Result("devices that serve"),
+    "plan_devices": Result("devices in use"),
     "planning_s": Result("search", "s"),
 }
 NO_SETTING = {*RESULTS, *OUTCOMES, *PLANNED, "error"}
@@ -212,13 +214,13 @@ UNITS = {"s": (("s", 1.0), ("ms", 1e-3)), "bytes": (("GiB", 2.0**30), ("MiB", 2.
 
 
 def result_of(frame: pd.DataFrame, y: str) -> Result:
-    """A result in words, by what the job of the sweep counts."""
+    """Return a result in words, by what the job of the sweep counts."""
     counted = str(frame.attrs.get("counted", "tokens"))
     return RESULTS[y]._replace(word=RESULTS[y].word.replace("token", counted.removesuffix("s")))
 
 
 def shown(frame: pd.DataFrame, y: str, highest: float) -> Result:
-    """A result in the unit that suits its highest value."""
+    """Return a result in the unit that suits its highest value."""
     result = result_of(frame, y)
     units = UNITS.get(result.unit, ())
     fitting = next(((unit, size) for unit, size in units if highest >= size), units[-1] if units else None)
@@ -226,14 +228,14 @@ def shown(frame: pd.DataFrame, y: str, highest: float) -> Result:
 
 
 def settings(frame: pd.DataFrame) -> list[str]:
-    """Names of the columns that hold settings."""
+    """Return the names of the columns that hold settings."""
     return [str(name) for name in frame.columns if name not in NO_SETTING]
 
 
 def varied(frame: pd.DataFrame) -> list[str]:
-    """The settings with more than one value.
+    """Return the settings with more than one value.
 
-    Raises TraceError where there is no row, or where more settings vary than a figure can show.
+    Raises TraceError if there is no row, or if more settings vary than a figure can show.
     """
     if not len(frame):
         raise TraceError("sweep has no rows; wanted at least one")
@@ -247,35 +249,35 @@ def varied(frame: pd.DataFrame) -> list[str]:
 
 
 def values(frame: pd.DataFrame, setting: str) -> list[Any]:
-    """The values of a setting: numbers sorted, names in the table's order. None is a value, too."""
+    """Return the values of a setting: numbers sorted, names in the table's order. None is a value too."""
     found = list(dict.fromkeys(None if pd.isna(value) else value for value in frame[setting]))
     return sorted(found) if by_number(frame, setting) else found
 
 
 def by_number(frame: pd.DataFrame, setting: str) -> bool:
-    """Whether all values of a setting are numbers."""
+    """True if all values of a setting are numbers."""
     column = frame[setting]
     numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     return bool(numeric and column.notna().all())
 
 
 def equal(column: pd.Series, value: object) -> pd.Series:
-    """Whether each row has this value, None included."""
+    """Return True for each row with this value. The value may be None."""
     return column.isna() if value is None else column == value
 
 
 def fits(rows: pd.DataFrame) -> list[bool]:
-    """Whether each row fits in memory; a row without an answer counts as fitting."""
+    """Return True for each row that fits in memory. A row without an answer counts as fitting."""
     return [pd.isna(fit) or bool(fit) for fit in rows["fits"]] if "fits" in rows else [True] * len(rows)
 
 
 def word(setting: str) -> str:
-    """A setting's name for people."""
+    """Return a setting's name as a person writes it."""
     return WORDS.get(setting, setting.replace("_", " "))
 
 
 def value_text(value: Any) -> str:
-    """A setting's value for people."""
+    """Return a setting's value as a person writes it."""
     if value is None or pd.isna(value):
         return "default"
     if isinstance(value, bool | np.bool_):
@@ -284,7 +286,7 @@ def value_text(value: Any) -> str:
 
 
 def settings_text(row: pd.Series, names: Sequence[str]) -> str:
-    """The settings of a row, such as ``schedule zb-h1, bandwidth × 4``."""
+    """Return the settings of a row, such as ``schedule zb-h1, bandwidth × 4``."""
     return ", ".join(
         f"{word(name).partition(' (')[0] if name not in FACTORS else f'{name} ×'} {value_text(row[name])}"
         for name in names
@@ -292,7 +294,7 @@ def settings_text(row: pd.Series, names: Sequence[str]) -> str:
 
 
 def value(y: str, number: float) -> str:
-    """A result with its unit."""
+    """Return a result with its unit."""
     unit = RESULTS[y].unit
     if unit == "s":
         return format_s(number)
@@ -304,7 +306,7 @@ def value(y: str, number: float) -> str:
 
 
 def hover(rows: pd.DataFrame) -> list[str]:
-    """The settings and results of each combination, a line each."""
+    """Return the settings and results of each combination, one per line."""
     names = settings(rows)
     texts = []
     for _, row in rows.iterrows():

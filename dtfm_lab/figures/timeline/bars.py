@@ -1,7 +1,7 @@
-"""The bars of a Gantt chart, and the rows that they stand on.
+"""The bars of a Gantt chart, and their rows.
 
-Bars of one kind of action are one plotly trace. Where a device holds several stages, each of them has a shade and a
-trace of its own. A row is a lane of a device, first stage on top.
+Bars of one kind of action are one plotly trace. If a device holds several stages, each stage has a shade and a separate
+trace. A row is a lane of a device, first stage on top.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,16 +19,17 @@ from dtfm_lab.figures.theme import literal
 
 LANE_PX = {Lane.COMPUTE: 24, Lane.SEND: 18, Lane.RECEIVE: 18}
 CROWDED_PX = 11
-"""Height of a row where there are many devices."""
+"""Height of a row in pixels if there are many devices."""
 MANY_DEVICES = 24
+"""With more devices, rows are narrow."""
 BETWEEN_DEVICES_PX = 4
 BETWEEN_STAGES_PX = 12
 STAGES_NAMED = 3
-"""Most stages of a device that its label lists; of more it has the first and the last."""
+"""Maximum number of stages of a device that its label lists. With more, it has the first and the last."""
 FILLED = 0.88
-"""Share of a lane's height that bars fill; the rest separates lanes."""
+"""Share of a lane's height that bars fill. The rest separates lanes."""
 LABELLED_UP_TO = 1_500
-"""Most bars that have micro-batch numbers and outlines; in more, these have no room."""
+"""Maximum number of bars with micro-batch numbers and outlines. With more bars, these do not fit."""
 PALEST = 0.55
 """Share of white in the colour of the last of a device's stages."""
 ALIKE = 0.0005
@@ -77,9 +78,11 @@ class Rows:
         self.height_px = at - BETWEEN_STAGES_PX
 
     def strip(self, action: Action, replica: int, side: int) -> Strip:
-        """The place of an action's bar: the topmost lane of its device where its own is not drawn. Messages between
-        stages overlap in time with those of the other direction, so they take half of their lane: the upper half
-        forward, the lower half backward."""
+        """Return the place of an action's bar. If its lane is not drawn, it is the topmost lane of its device.
+
+        Messages between stages overlap in time with messages of the other direction, so they take half of their lane:
+        forward messages the upper half, backward messages the lower half.
+        """
         lane = action.lane if action.lane in self.lanes else self.lanes[0]
         height = self._lane_px[lane] * FILLED / self._n_sides
         middle = self._top[action.stage % len(self._devices), replica, lane] + (side + 0.5) * height
@@ -88,11 +91,11 @@ class Rows:
         return Strip(middle + (-height if action.kind in (Kind.SEND_F, Kind.RECV_F) else height) / 4, height / 2)
 
     def named(self, kind: Kind) -> bool:
-        """Whether the axis names the device beside the bars of this kind."""
+        """True if the axis names the device next to the bars of this kind."""
         return self._n_sides == 1 and LANE[kind] is self.lanes[0] is Lane.COMPUTE
 
     def axis(self) -> dict[str, Any]:
-        """The y axis: "stage · device" at the first lane, the other lanes by name and small."""
+        """Return the y axis: "stage · device" at the first lane, the other lanes by name and small."""
         places, labels = [], []
         for (position, replica, lane), top in self._top.items():
             places.append(top + self._lane_px[lane] * FILLED / 2)
@@ -113,7 +116,7 @@ class Rows:
         }
 
     def _stages(self, position: int) -> str:
-        """The stages of a device: ``1``, or ``1, 5`` where it holds two, or ``1…13`` where it holds many."""
+        """Return the stages of a device: ``1``, or ``1, 5`` if it holds two, or ``1…13`` if it holds many."""
         n_positions = len(self._devices)
         stages = range(position, n_positions * self._stages_per_device, n_positions)
         return ", ".join(map(str, stages)) if len(stages) <= STAGES_NAMED else f"{stages[0]}…{stages[-1]}"
@@ -122,7 +125,8 @@ class Rows:
 def bars(
     sides: Sequence[Sequence[Span]], contexts: Sequence[RunContext], rows: Rows, unit: str, words: Sequence[str]
 ) -> list[go.Bar]:
-    """Bars of one trace, or of two with the second hatched. A message has one legend entry for both of its ends."""
+    """Return the bars of one trace, or of two with the second hatched. A message has one legend entry for both of its
+    ends."""
     labelled = sum(map(len, sides)) <= LABELLED_UP_TO
     whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
     named: set[str] = set()
@@ -167,9 +171,9 @@ class Hover:
         self._decimals = max(0, 4 - max(1, digits_before))
 
     def of(self, kind: Kind, spans: Sequence[Span], word: str, *, named: bool) -> dict[str, Any]:
-        """The template of bars of one kind, and the data that fill it.
+        """Return the template of bars of one kind, and the data that fill it.
 
-        Columns of the data are micro-batches, stages and durations, where there are any and they differ. The row of
+        Columns of the data are micro-batches, stages and durations, if the bars have them and they differ. The row of
         ``named`` bars names their device already.
         """
         what, durations_s = KIND_NAMES[kind], np.array([span.end_s - span.start_s for span in spans])
@@ -194,20 +198,20 @@ class Hover:
         return {**parts, "hovertemplate": f"{words}<extra></extra>"}
 
     def time(self, start: str, end: str, took: str) -> str:
-        """``12.1 to 15.4 ms (3.3 ms)``, from two fields of a template and the text of a duration."""
+        """Return ``12.1 to 15.4 ms (3.3 ms)``, from two fields of a template and the text of a duration."""
         digits = f".{self._decimals}f"
         return f"%{{{start}:{digits}}} to %{{{end}:{digits}}} {self._unit} ({took})"
 
     def took(self, field: str) -> str:
-        """A duration in the chart's unit, from a field of a template."""
+        """Return a duration in the chart's unit, from a field of a template."""
         return f"%{{{field}:.4~r}} {self._unit}"
 
     def device(self, stage: int, replica: int) -> str:
-        """Literal name of the device that holds a stage."""
+        """Return the literal name of the device that holds a stage."""
         return self._devices[stage % len(self._devices)][replica]
 
     def _ends(self, span: Span) -> str:
-        """The device, ``ada``, or both ends of a message, ``ada to grace`` or ``grace from ada``."""
+        """Return the device, ``ada``, or both ends of a message, ``ada to grace`` or ``grace from ada``."""
         here, kind = self.device(span.action.stage, span.replica), span.action.kind
         if kind not in SENDS and kind not in RECEIVES:
             return here
@@ -216,7 +220,8 @@ class Hover:
 
 
 def _alike(spans: Sequence[Span], n_positions: int) -> Iterator[tuple[Kind, int, list[Span]]]:
-    """Spans of one kind, in the order to draw them. Passes are also split by the stage of their device, from 0."""
+    """Return spans of one kind, in the order to draw them. Passes are also split by the stage of their device, from
+    0."""
     of = ((span.action.kind, span.action.stage // n_positions, span) for span in spans)
     found = by_key(((kind, turn if kind in PASSES else 0), span) for kind, turn, span in of)
     first_to_last = sorted(found, key=lambda key: (-ORDER.index(key[0]), key[1]))
@@ -224,7 +229,8 @@ def _alike(spans: Sequence[Span], n_positions: int) -> Iterator[tuple[Kind, int,
 
 
 def _look(kind: Kind, color: str, *, hatched: bool, outlined: bool) -> dict[str, object]:
-    """Colour, outline and hatching. Outlines separate neighbours of one colour, and keep the shortest bars visible."""
+    """Return colour, outline and hatching. Outlines separate neighbours of one colour, and keep the shortest bars
+    visible."""
     line: dict[str, object] = {"width": 0}
     if kind in (Kind.PACK, Kind.REDUCE, Kind.STEP):
         line = {"width": 1, "color": color}

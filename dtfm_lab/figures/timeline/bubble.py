@@ -12,6 +12,7 @@ from dtfm_lab.figures.theme import edged, figure_of, literal, percent, time_unit
 ROW_PX = 24
 CROWDED_PX = 11
 MANY_DEVICES = 24
+"""With more devices, rows are narrow and bars have no percentages."""
 CAUSES = {
     "busy": "computing",
     "dependency": "waiting for computations elsewhere",
@@ -25,7 +26,7 @@ CAUSES = {
 
 @figure_of(Trace)
 def bubble(trace: Trace) -> go.Figure:
-    """One bar for each device, first stage on top: seconds of an iteration busy, and idle by cause.
+    """One bar per device, first stage on top: seconds of an iteration busy, and idle by cause.
 
     All bars are as long as the iteration. Raises TraceError for a trace without its column ``after``.
     """

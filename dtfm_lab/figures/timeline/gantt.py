@@ -20,9 +20,9 @@ from dtfm_lab.figures.timeline.bars import Hover, Rows, bars
 
 ALL_LANES = tuple(lane.value for lane in Lane)
 ZONE = "rgba(128, 128, 128, 0.18)"
-"""Colour of the interval in which an iteration ends, on light and dark pages alike."""
+"""Colour of the interval in which an iteration ends, on light and dark pages."""
 MOST_BARS = 20_000
-"""Most bars of a chart; with more, a browser takes many seconds to draw."""
+"""Maximum number of bars of a chart. With more, a browser takes many seconds to draw."""
 
 
 @figure_of(Trace)
@@ -35,32 +35,32 @@ def gantt(
     critical: bool = False,
     messages: bool = False,
 ) -> go.Figure:
-    """One iteration: a row for each device and lane, first stage on top, a bar for each action.
+    """One iteration: a row for each device and lane, first stage on top, and a bar for each action.
 
-    Where a device holds several stages, the bars of the first are darkest and those of the last palest.
+    If a device holds several stages, the bars of the first stage are darkest and of the last palest.
 
     Parameters
     ----------
     iteration
-        The iteration to draw; None stands for the one nearest the median. A trace of a single iteration, such as
-        a prediction, is drawn whichever iteration of the other trace is asked for.
+        The iteration to draw. None means the one nearest the median. A trace of a single iteration, such as a
+        prediction, is drawn for any iteration of the other trace.
     lanes
-        Any of "compute", "send", "receive". Above 20,000 bars only computations are drawn.
+        Any of "compute", "send", "receive". Above 20,000 bars, only computations are drawn.
     against
         A second trace of the same placement, hatched, below the first in each row.
     critical
-        Whether the bars that the iteration's length is made of are outlined and joined by a line, for each trace
-        that has its column ``after``.
+        True to outline the bars on the critical path and join them by a line, for each trace with its column ``after``.
     messages
-        Whether up to 600 arrows run from sender to receiver. They begin when the last byte leaves, or, where sends
-        and receives have no lane, when the first does.
+        True to draw up to 600 arrows from sender to receiver. They begin when the last byte leaves or, if sends and
+        receives have no lane, when the first does.
 
     Raises
     ------
     TraceError
-        No such iteration; traces of different placements; no lane; a critical path that no trace holds.
+        There is no such iteration, the traces have different placements, no lane is given, or no trace holds the
+        critical path.
     UnknownName
-        No such lane.
+        There is no such lane.
     """
     given = [trace] if against is None else [trace, against]
     devices = trace.context.devices
@@ -106,7 +106,7 @@ def gantt(
 
 
 def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
-    """The lanes of these names, from top to bottom."""
+    """Return the lanes of these names, from top to bottom."""
     names = [lanes] if isinstance(lanes, str) else list(lanes)
     for name in names:
         if name not in ALL_LANES:
@@ -117,7 +117,7 @@ def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
 
 
 def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
-    """The iteration of each trace to draw."""
+    """Return the iteration of each trace to draw."""
     if iteration is None:
         return [trace.typical_iteration for trace in traces]
     has_it = [iteration in trace.iteration for trace in traces]
@@ -129,7 +129,7 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
 
 
 def spans_of(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
-    """The spans of an iteration that are on these lanes."""
+    """Return the spans of an iteration that are on these lanes."""
     drawn = np.array([action.lane in lanes for action in trace.actions])
     keep = (trace.iteration == iteration) & drawn[trace.action]
     columns = (trace.replica, trace.action, trace.start_s, trace.end_s)
@@ -138,7 +138,7 @@ def spans_of(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span
 
 
 def _words(traces: list[Trace]) -> list[str]:
-    """A word for each trace that distinguishes it from the other; an empty one where it is alone."""
+    """Return a word for each trace that distinguishes it from the other; an empty one if there is only one trace."""
     if len(traces) == 1:
         return [""]
     for words in ([t.context.source for t in traces], [t.context.schedule for t in traces]):
@@ -148,7 +148,7 @@ def _words(traces: list[Trace]) -> list[str]:
 
 
 def _title(traces: list[Trace], words: list[str], lengths_s: list[float]) -> str:
-    """Schedules and clocks, and how long the iteration of each trace took."""
+    """Return schedules and clocks, and how long the iteration of each trace took."""
     contexts = [trace.context for trace in traces]
     schedule = " and ".join(dict.fromkeys(c.schedule for c in contexts))
     clock = " and ".join(dict.fromkeys(c.clock for c in contexts))
@@ -169,7 +169,7 @@ def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], remarks:
 
 
 MOST_ARROWS = 600
-"""Most arrows of a chart; more would hide the bars."""
+"""Maximum number of arrows of a chart. More would hide the bars."""
 ARROW: dict[str, Any] = {"symbol": "arrow", "angleref": "previous", "opacity": 1, "line": {"width": 0}}
 CASING = "rgba(255, 255, 255, 0.9)"
 """Casing around a line, which makes it stand out from any bar."""
@@ -194,7 +194,7 @@ class Trip(NamedTuple):
 
 
 def trips_of(trace: Trace, iteration: int) -> list[Trip]:
-    """All messages of an iteration of which both ends were traced."""
+    """Return all messages of an iteration with both ends traced."""
     trips = []
     for send, receive in zip(*(rows.tolist() for rows in trace.message_rows(iteration)), strict=True):
         (sent, sender), (received, receiver) = (
@@ -208,7 +208,7 @@ def trips_of(trace: Trace, iteration: int) -> list[Trip]:
 def arrows(
     sides: Sequence[Sequence[Trip]], contexts: Sequence[RunContext], rows: Rows, unit: str, whole_s: float
 ) -> list[go.Scatter]:
-    """Arrows from the sender's row to the receiver's, one plotly trace for each kind of message."""
+    """Return arrows from the sender's row to the receiver's, one plotly trace per kind of message."""
     ways: dict[Kind, list[FloatArray]] = defaultdict(list)
     words: dict[Kind, list[str]] = defaultdict(list)
     data: dict[Kind, list[tuple[float, ...]]] = defaultdict(list)
@@ -247,9 +247,9 @@ def arrows(
 def critical_path(
     paths: Mapping[int, tuple[Trace, pd.DataFrame]], rows: Rows, scale: float
 ) -> list[go.Bar | go.Scatter]:
-    """Of each side, outlines of the bars on its critical path, and a line from one to the next.
+    """Return outlines of the bars on each side's critical path, and a line from one to the next.
 
-    Messages whose lane is not drawn are passed on the first lane of their devices.
+    Messages whose lane is not drawn are drawn on the first lane of their devices.
     """
     bars: list[tuple[float, float, float, float]] = []
     points: list[Point] = []
@@ -262,7 +262,7 @@ def critical_path(
                 bars.append((trace.start_s[row], trace.end_s[row], strip.middle, strip.height))
             # a receive's segment is drawn as the line from the end of its send
             points += [] if action.kind in RECEIVES else [(start_s, strip.middle)]
-            # no line through a computation, where its number stands
+            # no line through a computation: it would cross the bar's number
             points += [GAP] if shown and action.kind in COMPUTE else []
             points.append((end_s, strip.middle))
         points.append(GAP)

@@ -1,4 +1,4 @@
-"""Memory that devices hold in the course of an iteration, against what they have."""
+"""Memory that devices hold in the course of an iteration, compared with their limits."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from dtfm_lab.figures.theme import curve, figure_of, literal, time_unit, titled,
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
+"""Maximum number of panels by default."""
 PANEL_PX = 132
 HEADING_PX = 40
 MOST_POINTS = 160
-"""Most points of a curve; a panel is some 400 pixels wide."""
+"""Maximum number of points of a curve. A panel is some 400 pixels wide."""
 IN_SIGHT = 2.0
-"""Limits up to this multiple of the highest peak are drawn; higher ones would flatten the curves."""
+"""Limits up to this multiple of the highest peak are drawn. Higher ones would flatten the curves."""
 BANDS = {"parameters": GREEN, "gradients": PURPLE, "optimiser states": BLUE, "activations": ORANGE, "messages": SKY}
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
@@ -63,12 +64,13 @@ class Axes(NamedTuple):
 
 @figure_of(MemoryReport)
 def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = None) -> go.Figure:
-    """A panel for each device: what it holds in an iteration, stacked, and its limit; what is over it is hatched.
+    """A panel for each device: what it holds in an iteration, stacked, and its limit. What exceeds the limit is
+    hatched.
 
     Parameters
     ----------
     devices
-        Names. None stands for all devices, or, of more than eight, for the eight with least to spare.
+        Names. None means all devices, or the eight with least to spare if there are more.
 
     Raises UnknownName for a device that the plan does not have.
     """
@@ -102,7 +104,7 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
 
 
 def _chosen(report: MemoryReport, devices: Sequence[str] | None) -> list[tuple[int, int]]:
-    """(position, replica) of the devices to draw, in stage order."""
+    """Return (position, replica) of the devices to draw, in stage order."""
     all_positions = list(np.ndindex(report.limit_bytes.shape))
     if devices is None:
         spare = (report.limit_bytes - report.peak_bytes).astype(float)
@@ -137,7 +139,7 @@ def _curve(report: MemoryReport, at: tuple[int, int]) -> Curve:
 
 
 def _thinned(time: FloatArray, moving: dict[str, FloatArray]) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """The curve at the fullest moment of each of MOST_POINTS equal intervals."""
+    """Return the curve at the fullest moment of each of MOST_POINTS equal intervals."""
     total = np.sum(list(moving.values()), axis=0)
     slot = np.minimum((time / time[-1] * MOST_POINTS).astype(int), MOST_POINTS - 1)
     fullest = np.lexsort((total, slot))
@@ -146,10 +148,10 @@ def _thinned(time: FloatArray, moving: dict[str, FloatArray]) -> tuple[FloatArra
 
 
 def _drawn(held: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
-    """The bands; then what is over the limit, and the limit itself, where that is in the range of the axis."""
+    """Return the bands, then what exceeds the limit and the limit itself, if that is in the range of the axis."""
     x = np.append(held.time, axes.until) * axes.x_scale
     unit, per_unit = axes.y_unit
-    # a band that never changes needs its two ends only
+    # a band that never changes only needs its two ends
     ends = {name: slice(None) if np.ptp(of) else slice(None, None, len(of)) for name, of in held.bands.items()}
     traces = []
     for name, of in held.bands.items():
@@ -185,12 +187,12 @@ def _heading(report: MemoryReport, at: tuple[int, int]) -> str:
 def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
     n = report.limit_bytes.size
     which = f"{n_shown} of {counted(n, 'device')}" + ("" if asked else ", those with least to spare")
-    parts = [which] * (n_shown < n) + ["above each panel: what the device needs at most, of what it has"]
-    parts += [] if report.timed else ["by the order of computations, before any is played"]
+    parts = [which] * (n_shown < n) + ["above each panel: peak memory of the device, of its limit"]
+    parts += [] if report.timed else ["by the order of computations, without a simulation"]
     return " · ".join(parts)
 
 
 def _alt(report: MemoryReport) -> str:
     n, n_over = report.limit_bytes.size, int(np.count_nonzero(report.over_bytes))
-    begin = f"Memory held over time by {counted(n, 'device')}, of which {n_over or 'none'} need more than they have"
+    begin = f"Memory held over time by {counted(n, 'device')}; {n_over or 'none'} of them need more than they have"
     return f"{begin}. {report.sentence}."

@@ -1,7 +1,7 @@
-"""The lower bound of the communication cost while a search runs.
+"""The lower bound of the communication cost during a search.
 
-An extension may raise it between the generations of the search: the first entry of ``search_bounds`` does. Without one
-the bound is what was known before the search, or what the planner itself proves.
+An extension may raise it between generations: the first entry of ``search_bounds`` does so. Without an extension, the
+bound is the one known before the search or the one that the planner itself proves.
 """
 
 from dtfm_lab.domain.registry import Registry
@@ -9,15 +9,15 @@ from dtfm_lab.planning.problem import Generation, Problem
 
 
 class SearchBound:
-    """The lower bound of one search in seconds, raised by nothing but proofs of the planner."""
+    """The lower bound of one search in seconds. Only proofs by the planner raise it."""
 
     def __init__(self, problem: Problem, timed: bool, enabled: bool = True) -> None:
-        """``timed`` is whether the search has a limit of seconds; only a bound that is ``enabled`` may take time."""
+        """``timed`` is True if the search has a time limit. Only a bound that is ``enabled`` may take time."""
         self.bound_s = problem.bound_s
         self._problem, self._timed, self._enabled = problem, timed, enabled
 
     def update(self, found: Generation, generation: int, elapsed_s: float) -> float:
-        """The bound after one more generation, complete or not, ``elapsed_s`` seconds after the search began."""
+        """Return the bound after one more generation, complete or not, ``elapsed_s`` seconds after the search began."""
         if found.bound_s is not None:
             self.bound_s = max(self.bound_s, found.bound_s)
         elif self._enabled and found.complete and self.bound_s < found.best_s:
@@ -37,6 +37,6 @@ search_bounds: Registry[type[SearchBound]] = Registry(
 
 
 def search_bound(problem: Problem, timed: bool, enabled: bool = True) -> SearchBound:
-    """The bound of one search: of the first kind that an extension offers, or else the plain one."""
+    """Return the bound of one search: the first kind that an extension offers, else the plain one."""
     kind = next(iter(search_bounds.values()), SearchBound) if enabled else SearchBound
     return kind(problem, timed, enabled)

@@ -1,1 +1,1 @@
-"""What a plan's cost comes from: ``explain`` one plan, the ``Difference`` of two, the worth of devices to a plan."""
+"""What causes a plan's cost: ``explain`` one plan, the ``Difference`` of two, the worth of devices to a plan."""

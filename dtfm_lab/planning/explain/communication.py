@@ -1,10 +1,10 @@
-"""A plan's communication cost taken apart: the slowest device of each group, the slowest pair of each hop, and the cost
-of the plan with any device in any other place.
+"""Analysis of a plan's communication cost.
 
-Every number is one of equations 1 to 4 or a difference of two: pricing the same placement gives it back.
+It finds the slowest device of each group, the slowest pair of each hop, and the cost of the plan with any device in any
+other place. Every number is one of equations 1 to 4 or a difference of two, so pricing the same placement returns it.
 
-An exchange puts each of two devices (one of them may be idle) in the place of the other; then the pipelines are paired
-anew by the bottleneck matching of neighbouring groups, in the same stage order.
+An exchange puts each of two devices (one of them may be idle) in the place of the other. The pipelines are then paired
+again by the bottleneck matching of neighbouring groups, in the same stage order.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-9
-"""Relative difference of two costs that is rounding."""
+"""Relative difference up to which two costs count as equal: it is rounding."""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """An exchange of two devices, and the whole cost in seconds after it."""
+    """An exchange of two devices, and the total cost in seconds after it."""
 
     device: int
     partner: int
@@ -37,7 +37,7 @@ class Swap:
 
 
 class SwapCosts:
-    """The costs of all exchanges of two devices of one (S, D) grid."""
+    """The costs after every exchange of two devices of one (S, D) grid."""
 
     def __init__(self, grid: IntArray, pair: PairCosts) -> None:
         self._grid, self._pair = grid, pair
@@ -46,20 +46,20 @@ class SwapCosts:
 
     @cached_property
     def costs_s(self) -> FloatArray:
-        """(N, N) seconds after each exchange; infinite where it would change nothing. On the diagonal, the pipelines of
-        the same groups are paired at least cost."""
+        """(N, N) seconds after each exchange; infinite if it would change nothing. The diagonal is the cost with the
+        best pairing of the same groups."""
         from dtfm_lab.planning.kernels.coarsened_graph import exchange_costs  # numba takes a while to load
 
         return exchange_costs(self._grid, self._pair.group_s, self._pair.hop_s)
 
     def stage_of(self, device: int) -> int | None:
-        """Stage of the device; None where it is idle."""
+        """Return the stage of the device; None if it is idle."""
         position = int(self._position[device])
         return None if position < 0 else position // self._grid.shape[1]
 
     def best(self, device: int, partners: IntArray | None = None) -> Swap | None:
-        """The cheapest exchange of the device, with one of ``partners`` if given, the first of equally cheap ones; None
-        where there is none."""
+        """Return the cheapest exchange of the device, with one of ``partners`` if given. Ties go to the first; None if
+        there is no exchange."""
         others = np.arange(len(self.costs_s)) if partners is None else partners
         others = others[np.isfinite(self.costs_s[device, others]) & (others != device)]
         if not len(others):
@@ -68,11 +68,11 @@ class SwapCosts:
         return Swap(device, partner, float(self.costs_s[device, partner]))
 
     def price(self, device: int, partner: int) -> float:
-        """Seconds after the exchange of the two, the pipelines paired anew."""
+        """Return the seconds after the exchange of two devices, with the pipelines paired again."""
         return float(self.costs_s[device, partner])
 
     def exchanged(self, device: int, partner: int) -> IntArray:
-        """(S, D) grid after the exchange of the two, the pipelines not paired anew."""
+        """Return the (S, D) grid after the exchange of two devices, with the pipelines as they were."""
         grid = self._grid.copy()
         for leaves, comes in ((device, partner), (partner, device)):
             if (position := self._position[leaves]) >= 0:
@@ -82,12 +82,12 @@ class SwapCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class PairCost:
-    """Cost of two devices to each other: a message each way."""
+    """Cost of two devices to each other: one message each way."""
 
     devices: tuple[str, str]
     cost_s: float
     latency_s: float
-    """Latency of both ways in seconds; the rest of the cost is bandwidth."""
+    """Latency of both directions in seconds. The rest of the cost is bandwidth."""
 
     @property
     def bandwidth_s(self) -> float:
@@ -99,19 +99,19 @@ class PairCost:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupBottleneck:
-    """The bottleneck of one stage's group: its slowest device, which sets the cost of the synchronisation."""
+    """The bottleneck of one stage's group: its slowest device, which sets the cost of its synchronisation."""
 
     stage: int
     device: str
     cost_s: float
     latency_s: float
-    """Latency of all of the device's messages in seconds; the rest of the cost is bandwidth."""
+    """Latency of all of the device's messages in seconds. The rest of the cost is bandwidth."""
     dearest: PairCost | None
-    """The device with its dearest partner; None for a group of one."""
+    """The device with its most expensive partner; None for a group of one."""
 
     @property
     def dearest_share(self) -> float:
-        """Share of the dearest partner in the group's cost."""
+        """Share of the most expensive partner in the group's cost."""
         return self.dearest.cost_s / self.cost_s if self.dearest is not None and self.cost_s > 0 else 0.0
 
     def summary(self) -> dict[str, Any]:
@@ -127,10 +127,10 @@ class HopBottleneck:
     stage: int
     """The earlier of the two stages."""
     replica: int
-    """The pipeline whose pair is slowest."""
+    """The pipeline with the slowest pair."""
     pair: PairCost
     best_pairing_s: float
-    """Cost of this hop with the two groups paired at least cost."""
+    """Cost of this hop with the best pairing of the two groups."""
 
     @property
     def cost_s(self) -> float:
@@ -143,7 +143,7 @@ class HopBottleneck:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CostAnalysis:
-    """What binds a plan's cost, and the costs of its alternatives."""
+    """What limits a plan's cost, and the costs of its alternatives."""
 
     plan: Plan
     groups: tuple[GroupBottleneck, ...]
@@ -155,48 +155,48 @@ class CostAnalysis:
 
     @property
     def binding_group(self) -> GroupBottleneck:
-        """The group that sets the data-parallel cost; of equally slow ones, the first."""
+        """The group that sets the data-parallel cost. Ties go to the first."""
         return max(self.groups, key=lambda group: group.cost_s)
 
     @property
     def binding_hop(self) -> HopBottleneck | None:
-        """The dearest hop; None for one stage."""
+        """The most expensive hop; None for one stage."""
         return max(self.hops, key=lambda hop: hop.cost_s, default=None)
 
     @property
     def latency_s(self) -> float:
-        """Latency part of the whole cost in seconds; the rest is bandwidth."""
+        """Latency part of the total cost in seconds. The rest is bandwidth."""
         return self.binding_group.latency_s + sum(hop.pair.latency_s for hop in self.hops)
 
     @property
     def repaired_s(self) -> float:
-        """The cost of the same groups in the same order, their pipelines paired at least cost."""
+        """The cost of the same groups in the same order with the best pairing of pipelines."""
         return float(self.swaps.costs_s[0, 0])
 
     @cached_property
     def swaps(self) -> SwapCosts:
-        """The costs of all swaps of two devices."""
+        """The costs after every swap of two devices."""
         return SwapCosts(self.plan.placement.devices, self.pair)
 
     @property
     def best_swap(self) -> Swap | None:
-        """The cheapest swap of two devices, pipelines paired anew; None where there is none."""
+        """The cheapest swap of two devices, pipelines paired again; None if there is no swap."""
         found = [swap for device in range(len(self.plan.topology)) if (swap := self.swaps.best(device)) is not None]
         return min(found, key=lambda swap: swap.cost_s, default=None)
 
     @property
     def is_local_optimum(self) -> bool:
-        """Whether neither a swap of two devices nor pairing the pipelines anew costs less."""
+        """True if neither a swap of two devices nor another pairing of the pipelines costs less."""
         best_s = self.repaired_s if self.best_swap is None else min(self.repaired_s, self.best_swap.cost_s)
         return self.change_s(best_s) >= 0.0
 
     def change_s(self, cost_s: float) -> float:
-        """Another placement's cost less the plan's in seconds; exactly 0 where they differ by rounding."""
+        """Return another placement's cost less the plan's, in seconds; exactly 0 if they differ only by rounding."""
         now_s = self.plan.cost.total_s
         return 0.0 if abs(cost_s - now_s) <= ROUNDING * now_s else cost_s - now_s
 
     def places(self, device: str | int) -> pd.DataFrame:
-        """The cheapest swap into each other stage and into idleness (stage missing), cheapest first.
+        """Return the cheapest swap of a device into each other stage and into idleness (stage missing), cheapest first.
 
         Columns: stage, partner, cost_after_s, change_s.
         """
@@ -215,9 +215,9 @@ class CostAnalysis:
 
     @cached_property
     def service(self) -> pd.DataFrame:
-        """One row for each device, in the topology's order: its place and its costs.
+        """One row per device, in the topology's order: its place and its costs.
 
-        Columns: device; stage and replica (missing where idle); group_s, its costs to its partners; hop_before_s and
+        Columns: device; stage and replica (missing if idle); group_s, its costs to its partners; hop_before_s and
         hop_after_s, its costs to its neighbours in the pipeline.
         """
         import pandas as pd  # takes a while to load
@@ -241,7 +241,7 @@ class CostAnalysis:
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """``service`` and each device's cheapest swap: partner, partner_stage, cost_after_s, change_s."""
+        """``service`` with each device's cheapest swap: partner, partner_stage, cost_after_s, change_s."""
         names = self.plan.topology.names
         best = [self.swaps.best(device) for device in range(len(names))]
         partner = np.array([-1 if swap is None else swap.partner for swap in best])
@@ -255,20 +255,20 @@ class CostAnalysis:
 
     @cached_property
     def _stages(self) -> IntArray:
-        """(N,) stage of each device; -1 where it is idle."""
+        """(N,) stage of each device; -1 if idle."""
         stages = np.full(len(self.plan.topology), -1)
         stages[self.plan.placement.devices] = np.arange(self.plan.job.n_stages)[:, None]
         return stages
 
 
 def group_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[GroupBottleneck, ...]:
-    """The bottleneck of each stage's group."""
+    """Return the bottleneck of each stage's group."""
     names, both_ways_s, found = plan.topology.names, plan.topology.round_trip_s(0.0), []
     for stage, group in enumerate(plan.placement.devices):
         within = pair.group_s[np.ix_(group, group)]
         slowest = int(within.sum(axis=1).argmax())
         to_others = within[slowest].copy()
-        to_others[slowest] = -1.0  # so that the device is not its own partner where messages cost nothing
+        to_others[slowest] = -1.0  # if messages cost nothing, all costs are 0 and the device would be its own partner
         device, partner = int(group[slowest]), int(group[to_others.argmax()])
         found.append(
             GroupBottleneck(
@@ -283,7 +283,7 @@ def group_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[GroupBottleneck, ...
 
 
 def hop_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[HopBottleneck, ...]:
-    """The bottleneck of each hop, by its earlier stage."""
+    """Return the bottleneck of each hop, by its earlier stage."""
     found = []
     for stage, (here, there) in enumerate(pairwise(plan.placement.devices)):
         replica = int(pair.hop_s[here, there].argmax())
@@ -299,7 +299,7 @@ def _pair_cost(plan: Plan, a: int, b: int, cost_s: FloatArray) -> PairCost:
 
 
 def _whole_numbers(numbers: IntArray) -> pd.arrays.IntegerArray:
-    """A column of whole numbers, missing where negative, such as the stage of an idle device."""
+    """Return a column of whole numbers, missing where negative, such as the stage of an idle device."""
     import pandas as pd  # takes a while to load
 
     return pd.arrays.IntegerArray(numbers.astype(np.int64), numbers < 0)

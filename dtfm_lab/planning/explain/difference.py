@@ -1,13 +1,12 @@
-"""The difference between two plans: which devices moved, and what that changed of what the plans were made for.
+"""The difference between two plans: which devices moved, and how that changed the objective.
 
-Plans for seconds or dollars are compared by these. Their stages are not alike, the first has the embedding and the
-last the head: a device has moved if the number of its stage changed.
+Plans for seconds or dollars are compared by these. Their stages differ in kind: the first has the embedding, the last
+the head. A device has therefore moved if the number of its stage changed.
 
-Of plans for the communication cost groups have no names and the order of stages has no direction: the same groups in
-reverse cost the same.
-So the stages of the two plans are first matched by the devices they share (the assignment that shares
-most; of equal ones, the one that keeps the positions best, forwards or backwards), and a device has
-moved only if its stage is matched to another. Pipelines are compared by their devices, in either direction.
+In plans for the communication cost, groups have no names and the order of stages has no direction: the same groups in
+reverse cost the same. The stages of the two plans are therefore matched first: by the assignment that shares most
+devices, and of equal ones by the one that keeps the positions best, forwards or backwards. A device has moved only if
+its stage is matched to another one. Pipelines are compared by their devices, in either direction.
 """
 
 from __future__ import annotations
@@ -42,39 +41,42 @@ CHANGES = {
     "removed": "left the network",
     "added": "joined the network",
 }
-"""All values of a device's change, and the verb of a sentence about it."""
+"""The possible changes of a device, each with the verb for a sentence about it."""
 PATH = {"device": "computations", "link": "messages", "synchronisation": "averages of gradients"}
 """What the critical path consists of, in words."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Difference:
-    """What changed from one plan to another; devices are identified by name."""
+    """What changed from one plan to another. Devices are identified by name."""
 
     before: Plan
     after: Plan
 
     @property
     def objective(self) -> str:
-        """What the later plan was made for; the earlier one, where the later is only priced."""
+        """The later plan's objective; the earlier plan's if the later plan is only priced."""
         return self.before.objective if self.after.objective == "communication" else self.after.objective
 
     @property
     def by_seconds(self) -> bool:
-        """Whether either plan was made for seconds or dollars, and both were simulated."""
+        """True if either plan is for seconds or dollars and both were simulated."""
         return self.objective != "communication" and None not in (self.before.iteration_s, self.after.iteration_s)
 
     @cached_property
     def carried_plan(self) -> Plan | None:
-        """The earlier plan on the later network, simulated; None where it does not fit or one of its devices is gone,
-        and where the network is the same. For the communication cost see ``carried``."""
+        """The earlier plan on the later network, simulated; None if it does not fit, lost a device, or the network
+        is the same.
+
+        For the communication cost see ``carried``.
+        """
         if self._gone or not self._network_changed:
             return None
         return placed(self.before, self._kept_grid, self.before.job, self.after.topology)
 
     @cached_property
     def matched_stages(self) -> dict[int, int]:
-        """Stage after -> stage before, for stages that share a device; the same number in plans for seconds."""
+        """Stage after -> stage before, for stages that share a device. In plans for seconds, the same number."""
         if self.by_seconds:
             both = zip(self.before.stages, self.after.stages, strict=False)
             return {s: s for s, (was, now) in enumerate(both) if set(was) & set(now)}
@@ -91,11 +93,11 @@ class Difference:
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """One row for each device of either network.
+        """One row per device of either network.
 
-        Columns: device; stage_before and stage_after, by each plan's own numbers (missing where idle or absent);
-        matched_stage, the earlier plan's stage that stage_after is matched to; change: stays, moved, gone idle,
-        come in, idle, removed or added.
+        Columns: device; stage_before and stage_after, by each plan's own numbers (missing if idle or absent);
+        matched_stage, the earlier plan's stage that stage_after is matched to; change: stays, moved, gone idle, come
+        in, idle, removed or added.
         """
         import pandas as pd  # takes a while to load
 
@@ -119,13 +121,14 @@ class Difference:
 
     @cached_property
     def new_pipelines(self) -> list[list[str]]:
-        """Pipelines of the later plan that the earlier one does not have in either direction."""
+        """Pipelines of the later plan that the earlier plan lacks in either direction."""
         known = {tuple(line) for pipeline in self.before.pipelines for line in (pipeline, pipeline[::-1])}
         return [pipeline for pipeline in self.after.pipelines if tuple(pipeline) not in known]
 
     @property
     def choices(self) -> dict[str, tuple[object, object]]:
-        """What the plans' jobs choose differently beside the placement, {what: (before, after)}, such as schedules."""
+        """Choices of the plans' jobs that differ, apart from the placement: {what: (before, after)}, such as
+        schedules."""
         was, now = _chosen(self.before), _chosen(self.after)
         return {what: (was[what], now[what]) for what in was if was[what] != now[what]}
 
@@ -143,15 +146,15 @@ class Difference:
 
     @property
     def same_messages(self) -> bool:
-        """Whether both jobs have the same shape and messages of the same size."""
+        """True if both jobs have the same shape and messages of the same size."""
         return _messages(self.before.job) == _messages(self.after.job)
 
     @cached_property
     def carried(self) -> CostBreakdown | None:
         """Cost of the earlier placement on the later network, for the later job in the earlier shape.
 
-        Where that job does not allow the shape, the earlier job is priced; None where one of its devices was
-        removed. From before to carried, network and job changed; from carried to after, devices moved.
+        If the later job does not allow that shape, the earlier job is priced. None if one of the devices was removed.
+        From before to carried, network and job changed. From carried to after, devices moved.
         """
         if self._gone:
             return None
@@ -165,7 +168,7 @@ class Difference:
     def parts(self) -> pd.DataFrame:
         """The cost by part, in the columns before_s, carried_s (see ``carried``), after_s and change_s.
 
-        Rows: the iteration, of plans for seconds; data parallel; pipeline; total.
+        Rows: the iteration (only of plans for seconds), data parallel, pipeline, total.
         """
         import pandas as pd  # takes a while to load
 
@@ -182,12 +185,12 @@ class Difference:
         return frame
 
     def to_frame(self) -> pd.DataFrame:
-        """The table of ``devices``."""
+        """Return a copy of the table of ``devices``."""
         return self.devices.copy()
 
     @property
     def text(self) -> str:
-        """A few sentences about what moved and what it cost."""
+        """A few sentences about which devices moved and what that changed."""
         lines = [self._devices_text(), self._network_text()]
         if not self.by_seconds:
             lines += self._cost_text()
@@ -196,7 +199,7 @@ class Difference:
         return "\n".join(filter(None, lines))
 
     def summary(self) -> dict[str, Any]:
-        """The difference in plain types, as ``dtfm-lab compare --json`` prints it."""
+        """Return the difference in plain types, as ``dtfm-lab compare --json`` prints it."""
         return {
             "text": self.text,
             "objective": self.objective,
@@ -218,7 +221,7 @@ class Difference:
         return [str(name) for name in self.devices.loc[self.devices["change"] == change, "device"]]
 
     def _in_words(self, change: str, names: list[str]) -> str:
-        """Name devices of a change by host or region, as the network that has them knows these."""
+        """Name devices of a change by host or region, as in the network that has them."""
         topology = (self.before if change == "removed" else self.after).topology
         return set_words(topology.devices, map(topology.index, names))
 
@@ -249,35 +252,41 @@ class Difference:
         ]
         if self.carried is None:
             gone = self._gone[0]
-            return [*lines, f"What of it is the network's doing cannot be told: the earlier placement needs {gone}."]
+            return [
+                *lines,
+                f"The network's part is unknown: the earlier placement needs {gone}, which is gone.",
+            ]
         if not same(self.carried.total_s, before.total_s):
             cause = "network" if self.same_messages else "network and job" if self._network_changed else "job"
             lines.append(
-                f"The earlier placement, kept as it was, would cost {format_s(self.carried.total_s)} by now: the "
+                f"The earlier placement, kept as it was, would now cost {format_s(self.carried.total_s)}: the "
                 f"{cause} made {_change(self.carried.total_s - before.total_s)}, moving devices "
                 f"{_change(after.total_s - self.carried.total_s)}."
             )
         return lines
 
     def _value_text(self) -> list[str]:
-        """What became of the seconds of the iteration, and of the dollars for which plans were made."""
+        """Return sentences about the seconds of the iteration, and about the dollars if plans were made for them."""
         before, after, kept = self.before, self.after, self.carried_plan
         assert before.iteration_s is not None
         assert after.iteration_s is not None
         lines = [f"The iteration {_rose_or_fell(before.iteration_s, after.iteration_s)}."]
         if self.objective == "price":
             was, now = (money(plan.price_per_billion_tokens or 0.0) for plan in (before, after))
-            lines.insert(0, f"A billion {after.job.counted} cost {now} where they cost {was}.")
+            lines.insert(0, f"A billion {after.job.counted} cost {now}, before {was}.")
         if kept is not None and kept.iteration_s is not None:
-            lines.append(f"The earlier plan, kept as it was, would take {format_s(kept.iteration_s)} by now.")
+            lines.append(f"The earlier plan, kept as it was, would now take {format_s(kept.iteration_s)}.")
         lines.append(self._path_text())
         if changed := [f"{what} {of[0]} to {of[1]}" for what, of in self.choices.items()]:
             lines.append(f"The plan also changed: {', '.join(changed)}.")
         return lines
 
     def _path_text(self) -> str:
-        """That class of what the critical path consists of that changed most, with the device or link that takes most
-        of it in each plan; empty where nothing changed."""
+        """Return a sentence about the class of the critical path that changed most, and the device or link that
+        takes most of it.
+
+        Empty if nothing changed.
+        """
         was, now = IterationAnalysis(self.before), IterationAnalysis(self.after)
         what = max(was.by_class, key=lambda each: abs(now.by_class[each] - was.by_class[each]))
         if same(was.by_class[what], now.by_class[what]):
@@ -286,16 +295,16 @@ class Difference:
         for one in (was, now):
             parts = one.parts("device" if what == "device" else "link")
             took.append(format_s(one.by_class[what]) + (f", most on {parts[0].name}" if parts else ""))
-        return f"Of the critical path {PATH[what]} took {took[0]}; now they take {took[1]}."
+        return f"On the critical path, {PATH[what]} took {took[0]}; now they take {took[1]}."
 
     @property
     def _gone(self) -> list[str]:
-        """Devices of the earlier placement that the later network does not have."""
+        """Devices of the earlier placement that the later network lacks."""
         return sorted(set(_stage_of(self.before)) - set(self.after.topology.names))
 
     @property
     def _kept_grid(self) -> IntArray:
-        """(S, D) the earlier placement on the later network, where none of its devices is gone."""
+        """(S, D) the earlier placement on the later network, if none of its devices is gone."""
         return np.array([[self.after.topology.index(name) for name in group] for group in self.before.stages])
 
     @property

@@ -1,4 +1,4 @@
-"""Why a plan costs what it costs: its communication cost or its iteration in words, as tables and for JSON."""
+"""Why a plan costs what it costs: its communication cost or its iteration in words, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 
 
 class Explanation(CostAnalysis):
-    """A plan's cost analysis with its sentences (``text``, ``why``), its tables and its JSON (``summary``).
+    """A plan's cost analysis with sentences (``text``, ``why``), tables and JSON (``summary``).
 
-    What would change it: ``worth`` of devices, ``sensitivity`` to links and devices.
-
-    A plan for seconds or dollars is explained by its simulated iteration; the communication cost comes after.
+    ``worth`` and ``sensitivity`` say what would change the cost: devices, and faster links or devices. A plan for
+    seconds or dollars is explained by its simulated iteration first, then by its communication cost.
     """
 
     @cached_property
     def iteration(self) -> IterationAnalysis:
-        """What binds the simulated iteration. Raises PlanError for a job without a model."""
+        """What limits the simulated iteration. Raises PlanError for a job without a model."""
         return analysed(self.plan)
 
     @lists_options(())
@@ -48,11 +47,13 @@ class Explanation(CostAnalysis):
         seconds: float | None = None,
         progress: Callable[[Worth], object] | None = None,
     ) -> pd.DataFrame:
-        """What each device is worth: seconds without it less those with it serving, both planned anew, as a table.
+        """Return a table of what each device is worth: seconds without it less those with it in use, both planned
+        again.
 
-        Seconds of an iteration, in any shape; of the communication cost, in the plan's shape, for a job of message
-        sizes alone. Every search takes 4 steps without ``steps`` and ``seconds``. ``progress`` is called with every
-        row, which has both plans; Ctrl-C keeps the rows so far. See ``explain.worth``.
+        These are seconds of an iteration, in any shape. For a job with message sizes only, they are seconds of
+        the communication cost, in the plan's shape. Without ``steps`` and ``seconds``, every search takes 4
+        steps. ``progress`` is called with every row, which has both plans. Ctrl-C keeps the rows so far. See
+        ``explain.worth``.
         """
         return table_of(
             stream_worth(self.plan, planner, seed=seed, steps=steps, seconds=seconds), worth_table, progress
@@ -70,23 +71,30 @@ class Explanation(CostAnalysis):
         queueing: str | None = None,
         efficiency: float | None = None,
     ) -> pd.DataFrame:
-        """What each better link or device would bring, schedule and placement kept, the greatest gain first, with a
-        sentence each.
+        """Return the gain from each faster link or device, largest first, each with a sentence. Schedule and
+        placement are kept.
 
-        Bandwidth and speed of computing grow by ``factor``, latency is divided by it; ``what`` is any of these.
-        ``progress`` is called with every row; Ctrl-C keeps the rows so far. The rest is as ``simulate`` takes it.
+        Bandwidth and computing speed are multiplied by ``factor``, latency is divided by it. ``what`` is any of
+        these. ``progress`` is called with every row. Ctrl-C keeps the rows so far. The rest is as in
+        ``simulate``.
         """
         how: dict[str, Any] = {"like": like, "queueing": queueing, "efficiency": efficiency}
         return table_of(gains(self.plan, schedule, factor=factor, what=what, **how), sensitivity_table, progress)
 
     @property
     def by_seconds(self) -> bool:
-        """Whether the plan is for the seconds or the dollars of an iteration, and not for its communication cost."""
+        """True if the plan is for the seconds or the dollars of an iteration, not for its communication cost."""
         return self.plan.objective != "communication" and self.plan.job.model is not None
 
     def to_frame(self, what: str = "devices") -> pd.DataFrame:
-        """The table of ``devices``, of ``groups`` or of ``hops``, by the communication cost; of ``iteration``, the
-        seconds and the memory of each device; or of ``critical``, the parts of the critical path."""
+        """Return a table.
+
+        * ``devices``, ``groups`` or ``hops``: by the communication cost
+        * ``iteration``: the seconds and the memory of each device
+        * ``critical``: the parts of the critical path
+
+        Raises UnknownName for another name.
+        """
         import pandas as pd  # takes a while to load
 
         tables: dict[str, Callable[[], pd.DataFrame]] = {
@@ -102,15 +110,15 @@ class Explanation(CostAnalysis):
 
     @property
     def text(self) -> str:
-        """The cost, what binds it, the cheapest swap and the bound, in a few sentences; of a plan for seconds or
-        dollars what binds its iteration, and then its communication cost."""
+        """The cost, what limits it, the cheapest swap and the bound, in a few sentences. For a plan for seconds or
+        dollars, what limits its iteration, then its communication cost."""
         if not self.by_seconds:
             return sentences.of_plan(self)
         return f"{iteration_sentences.of_iteration(self.iteration)}\n{sentences.of_cost_alone(self)}"
 
     def why(self, device: str | int) -> str:
-        """One device's place, its costs and its other places, in a few sentences; of a plan for seconds or dollars
-        its seconds and its memory first."""
+        """Explain one device in a few sentences: its place, its costs and its other places. For a plan for seconds or
+        dollars, its seconds and its memory first."""
         chosen = self.plan.topology.at(device)
         if not self.by_seconds:
             return sentences.of_device(self, chosen)
@@ -118,7 +126,7 @@ class Explanation(CostAnalysis):
         return f"{seconds}\nBy the communication cost alone: {sentences.of_device(self, chosen)}"
 
     def summary(self, device: str | int | None = None) -> dict[str, Any]:
-        """The plan or one device in plain types, as ``dtfm-lab explain --json`` prints it."""
+        """Return the plan or one device in plain types, as ``dtfm-lab explain --json`` prints it."""
         if device is not None:
             row = self.service.iloc[[self.plan.topology.at(device)]]
             return {**plain_rows(row)[0], "text": self.why(device), "places": plain_rows(self.places(device))}
@@ -153,6 +161,6 @@ class Explanation(CostAnalysis):
 
 
 def explain(plan: Plan) -> Explanation:
-    """What binds a plan's cost, and the cost of every alternative place of a device."""
+    """Return what limits a plan's cost, and the cost of every alternative place of a device."""
     pair = pair_costs(plan.topology, plan.job)
     return Explanation(plan=plan, groups=group_bottlenecks(plan, pair), hops=hop_bottlenecks(plan, pair), pair=pair)

@@ -1,4 +1,4 @@
-"""The seconds of a plan's iteration taken apart: its critical path, each device's time, and what memory forbids."""
+"""Analysis of a plan's iteration time: its critical path, each device's time, and what memory forbids."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 CLASSES = {"compute": "device", "synchronisation": "synchronisation"} | dict.fromkeys(
     ("latency", "bandwidth", "queue"), "link"
 )
-"""What binds, by the cause of a part of the critical path."""
+"""The class that each cause of a part of the critical path belongs to: devices, links or synchronisation."""
 GAIN = 1e-3
-"""Share of the iteration below which memory that forbids something does not count as binding."""
+"""Memory counts as limiting only if more of it would save at least this share of the iteration."""
 
 
 class Part(NamedTuple):
@@ -33,30 +33,30 @@ class Part(NamedTuple):
     name: str
     seconds: float
     share: float
-    """Of the iteration."""
+    """Share of the iteration."""
 
 
 class Forbidden(NamedTuple):
-    """Something that would be faster, and that the memory of a device does not hold."""
+    """A faster choice that does not fit the memory of a device."""
 
     what: str
     iteration_s: float
-    """Seconds of the iteration with it."""
+    """Seconds of the iteration with this choice."""
     device: str
-    """The device that lacks most for it."""
+    """The device that lacks most memory for it."""
     over_bytes: int
-    """Bytes that this device lacks for it."""
+    """Bytes that this device lacks."""
 
 
 @dataclass(frozen=True, eq=False)
 class IterationAnalysis:
-    """What binds an iteration. Every number follows from the simulated trace and from the plan's memory."""
+    """What limits an iteration. Every number follows from the simulated trace and from the plan's memory."""
 
     plan: Plan
 
     @cached_property
     def trace(self) -> Trace:
-        """The simulated iteration of the plan's own schedule."""
+        """The simulated iteration with the plan's own schedule."""
         return simulate(self.plan)
 
     @property
@@ -66,17 +66,17 @@ class IterationAnalysis:
 
     @cached_property
     def critical(self) -> pd.DataFrame:
-        """Seconds on the critical path by cause, by device and by link: see ``Trace.critical_summary``."""
+        """Seconds on the critical path by cause, device and link: see ``Trace.critical_summary``."""
         return self.trace.critical_summary()
 
     def parts(self, by: str) -> list[Part]:
-        """The parts of the critical path by "what", "device" or "link", the longest first."""
+        """Return the parts of the critical path by "what", "device" or "link", longest first."""
         rows = self.critical[self.critical["by"] == by]
         return [Part(*row) for row in zip(rows["name"], rows["seconds"], rows["share"], strict=True)]
 
     @cached_property
     def by_class(self) -> dict[str, float]:
-        """Seconds of the critical path that devices, links and synchronisation take, the longest first."""
+        """Seconds on the critical path of devices, links and synchronisation, longest first."""
         seconds = dict.fromkeys(("device", "link", "synchronisation"), 0.0)
         for part in self.parts("what"):
             seconds[CLASSES.get(part.name, "device")] += part.seconds
@@ -84,7 +84,7 @@ class IterationAnalysis:
 
     @property
     def binds(self) -> str:
-        """What takes most of the critical path: ``device``, ``link`` or ``synchronisation``."""
+        """The class that takes most of the critical path: ``device``, ``link`` or ``synchronisation``."""
         return next(iter(self.by_class))
 
     @cached_property
@@ -94,7 +94,7 @@ class IterationAnalysis:
 
     @cached_property
     def unshared_s(self) -> float | None:
-        """Seconds of the iteration if no two devices shared a NIC; None where none of the plan's do."""
+        """Seconds of the iteration if no two devices shared a NIC; None if none of the plan's devices do."""
         if not self.trace.context.nics:
             return None
         topology = self.plan.topology
@@ -103,7 +103,7 @@ class IterationAnalysis:
 
     @cached_property
     def overlapped_s(self) -> float | None:
-        """Seconds of the iteration if devices computed on while they send; None where they do."""
+        """Seconds of the iteration if devices computed while they send; None if they do already."""
         if self.trace.context.plan.transport == "overlapped":
             return None
         job = self.plan.job.with_fields(transport="overlapped")
@@ -111,9 +111,9 @@ class IterationAnalysis:
 
     @cached_property
     def forbidden(self) -> Forbidden | None:
-        """What would shorten the iteration most if memory allowed it; None where memory does not bind.
+        """The choice that would shorten the iteration most if memory allowed it; None if memory does not limit it.
 
-        Tried are: not to recompute activations, and one more forward ahead on every device.
+        It tries two: keeping all activations instead of recomputing them, and one more warm-up forward on every device.
         """
         found = [tried for tried in map(self._tried, _more_memory(self.plan.job)) if tried is not None]
         return min(found, key=lambda one: one.iteration_s, default=None)
@@ -132,11 +132,11 @@ class IterationAnalysis:
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """One row for each device of the network, in its order: where its seconds go, and its memory.
+        """One row per device of the network, in its order: where its seconds go, and its memory.
 
-        Columns: device; stage and replica (missing where idle); busy_s; dependency_s, latency_s, bandwidth_s, queue_s,
+        Columns: device; stage and replica (missing if idle); busy_s; dependency_s, latency_s, bandwidth_s, queue_s,
         synchronisation_s and straggler_s, its idle seconds by cause; critical_s, its computing on the critical path;
-        peak_bytes and limit_bytes. All but the device are missing where it is idle.
+        peak_bytes and limit_bytes. An idle device has only its name.
         """
         own = self.trace.bubble.drop(columns="iteration_s").set_index("device")
         on_path = {part.name: part.seconds for part in self.parts("device")}
@@ -149,13 +149,13 @@ class IterationAnalysis:
 
     @property
     def busy_share(self) -> float:
-        """Share of the time of all devices that serve in which they compute."""
+        """Share of time that the devices in use spend computing."""
         bubble = self.trace.bubble
         total_s = float(bubble["iteration_s"].sum())
         return float(bubble["busy_s"].sum()) / total_s if total_s > 0 else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """The analysis in plain types; seconds, and bytes."""
+        """Return the analysis in plain types, in seconds and bytes."""
         forbidden = self.forbidden
         return {
             "iteration_s": self.iteration_s,
@@ -170,14 +170,14 @@ class IterationAnalysis:
 
 
 def analysed(plan: Plan) -> IterationAnalysis:
-    """The analysis of a plan's iteration. Raises PlanError for a job without a model."""
+    """Return the analysis of a plan's iteration. Raises PlanError for a job without a model."""
     if plan.job.model is None:
         raise PlanError(f"job {plan.job.name} has no model to simulate; wanted one, or the communication cost alone")
     return IterationAnalysis(plan)
 
 
 def _more_memory(job: Job) -> list[tuple[str, Job]]:
-    """Jobs that hold more in memory, with what is changed in words."""
+    """Return jobs that need more memory, each with a description of its change."""
     tried = []
     if job.checkpoints != "none":
         kept = job.with_fields(recompute=False, checkpointing="none", warmups=job.warmups)
@@ -186,5 +186,5 @@ def _more_memory(job: Job) -> list[tuple[str, Job]]:
         most = job.n_microbatches
         ahead = tuple(min(depth + 1, most) for depth in np.array(job.warmups).tolist())
         if ahead != job.warmups:
-            tried.append(("with one more forward ahead on every device", job.with_fields(warmups=ahead)))
+            tried.append(("with one more warm-up forward on every device", job.with_fields(warmups=ahead)))
     return tried

@@ -1,4 +1,4 @@
-"""The seconds of an iteration in words: what it consists of, what binds it, memory, idle time, and the bound."""
+"""The iteration time in words: what it consists of, what limits it, memory, idle time and the bound."""
 
 from __future__ import annotations
 
@@ -28,20 +28,23 @@ WAITS = {
 }
 """What an idle device waits for, by column of the table of devices."""
 WORTH_NAMING = 0.05
-"""Share of the iteration from which a second device is named."""
+"""A second device is named from this share of the iteration on."""
 NEGLIGIBLE = 5e-4
-"""Share of an iteration that is not worth a word."""
+"""Below this share of an iteration, a part is not mentioned."""
 
 
 def of_iteration(analysis: IterationAnalysis) -> str:
-    """One line each for the seconds, the job's choices, what binds them, memory, idle time, idle devices, the bound and
-    the money."""
+    """Return the sentences about an iteration, one line each.
+
+    They are: its seconds, the job's choices, what limits them, shared NICs, memory, idle time, blocking sends, idle
+    devices, the bound and the price.
+    """
     said = (_seconds, _choices, binding, _shared_nics, _memory, _idle_time, _blocking, _left_out, _bound, _price)
     return "\n".join(filter(None, (sentence(analysis) for sentence in said)))
 
 
 def of_device(analysis: IterationAnalysis, device: int) -> str:
-    """Where one device's seconds go, and what it holds in memory."""
+    """Return sentences on where one device's seconds go and how much memory it holds."""
     import pandas as pd  # takes a while to load
 
     row = analysis.devices.iloc[device]
@@ -59,7 +62,7 @@ def of_device(analysis: IterationAnalysis, device: int) -> str:
     ]
     on_path_s = float(row["critical_s"])
     if on_path_s > 0:
-        lines.append(f"{format_s(on_path_s)} of its computing are on the critical path; others may be as long.")
+        lines.append(f"{format_s(on_path_s)} of its computing are on the critical path. Other paths may be as long.")
     else:
         lines.append("None of its computing is on the critical path: if it alone were faster, nothing would change.")
     lines.append(f"It holds {format_bytes(int(row['peak_bytes']))} of its {format_bytes(int(row['limit_bytes']))}.")
@@ -80,13 +83,13 @@ def _seconds(analysis: IterationAnalysis) -> str:
 
 
 def _choices(analysis: IterationAnalysis) -> str:
-    """The choices of a training system that are not the default, by their names."""
+    """Return the job's non-default choices of a training system, by name."""
     words = [name if value is True else f"{name} {value}" for name, value in chosen(analysis.plan.job).items()]
-    return f"It counts with {' and '.join(filter(None, [', '.join(words[:-1]), words[-1]]))}." if words else ""
+    return f"It uses {' and '.join(filter(None, [', '.join(words[:-1]), words[-1]]))}." if words else ""
 
 
 def binding(analysis: IterationAnalysis) -> str:
-    """What binds the iteration: devices, links or synchronisation, with its share and its name."""
+    """Return a sentence on what limits the iteration: devices, links or synchronisation, with its share and name."""
     share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
     bind = f"{format_share(share, 0)} of the critical path"
     devices, links = analysis.parts("device"), analysis.parts("link")
@@ -102,19 +105,19 @@ def binding(analysis: IterationAnalysis) -> str:
 
 
 def _shared_nics(analysis: IterationAnalysis) -> str:
-    """What it costs that devices of one host share its NIC; empty where none do."""
+    """Return the cost of sharing a NIC between devices of one host; empty if none do."""
     if (alone_s := analysis.unshared_s) is None:
         return ""
     return f"Devices of one host share its NIC; with a NIC for each {_would_take(alone_s, analysis)}."
 
 
 def _blocking(analysis: IterationAnalysis) -> str:
-    """What it costs that devices wait for what they send; empty where they do not."""
+    """Return the cost of blocking sends, for which devices wait; empty if sends do not block."""
     if (overlapped_s := analysis.overlapped_s) is None:
         return ""
     would = _would_take(overlapped_s, analysis)
     transport = analysis.trace.context.plan.transport
-    return f"Sends block (transport {transport}): devices wait for arrivals; if they computed on {would}."
+    return f"Sends block (transport {transport}): devices wait for arrivals; if they continued to compute, {would}."
 
 
 def _would_take(seconds: float, analysis: IterationAnalysis) -> str:
@@ -124,7 +127,7 @@ def _would_take(seconds: float, analysis: IterationAnalysis) -> str:
 
 
 def _on(plan: Plan, part: Part) -> str:
-    """The device of a part with its GPU and its stage."""
+    """Return the device of a part with its GPU and its stage."""
     index = plan.topology.index(part.name)
     stage = next(s for s, group in enumerate(plan.placement.devices) if index in group)
     gpu = plan.topology.devices[index].gpu
@@ -170,7 +173,7 @@ def _left_out(analysis: IterationAnalysis) -> str:
         return ""
     n = len(plan.topology)
     idle = set_words(plan.topology.devices, plan.idle_devices)
-    return f"{n - len(plan.idle_devices):,} of {counted(n, 'device')} serve; idle: {idle}."
+    return f"{n - len(plan.idle_devices):,} of {counted(n, 'device')} in use; idle: {idle}."
 
 
 def _bound(analysis: IterationAnalysis) -> str:

@@ -8,18 +8,18 @@ from dtfm_lab.planning.explain.communication import ROUNDING, CostAnalysis, Pair
 
 
 def none_of(plan: Plan, no: str = "no") -> str:
-    """``no plan``, or ``no plan of 2 x 2``: the plans that the bound on the seconds is for."""
+    """Return ``no plan``, or ``no plan of 2 x 2``: the plans that the bound on the seconds covers."""
     return plan.scope.replace("any", no, 1)
 
 
 def of_plan(analysis: CostAnalysis) -> str:
-    """One line each for the cost, the group that binds, the hop that binds, the cheapest swap and the bound."""
+    """Return one line each for the cost, the limiting group, the limiting hop, the cheapest swap and the bound."""
     lines = [_cost(analysis), _group(analysis), _hop(analysis), _swaps(analysis), _bound(analysis)]
     return "\n".join(filter(None, lines))
 
 
 def of_cost_alone(analysis: CostAnalysis) -> str:
-    """The communication cost of a plan that was made for something else."""
+    """Return the communication cost of a plan that was made for another objective."""
     cost = analysis.plan.cost
     return (
         f"Its communication cost, which counts no computation and no overlap, is {format_s(cost.total_s)}: data "
@@ -28,7 +28,7 @@ def of_cost_alone(analysis: CostAnalysis) -> str:
 
 
 def of_device(analysis: CostAnalysis, device: int) -> str:
-    """One line each for the device's place, its partners, its hops and its other places."""
+    """Return one line each for the device's place, its partners, its hops and its other places."""
     row, others = analysis.service.iloc[device], _other_places(analysis, device)
     if analysis.swaps.stage_of(device) is None:
         return f"{row['device']} is idle.\n{others}"
@@ -78,22 +78,22 @@ def _hop(analysis: CostAnalysis) -> str:
     alike = [other for other in analysis.hops if other is not hop and same(other.cost_s, hop.cost_s)]
     others = f"; {counted(len(alike), 'other')} {'costs' if len(alike) == 1 else 'cost'} as much" if alike else ""
     text = (
-        f"The dearest hop is from stage {hop.stage} to {hop.stage + 1}, {format_s(hop.cost_s)}{others}: "
+        f"The most expensive hop is from stage {hop.stage} to {hop.stage + 1}, {format_s(hop.cost_s)}{others}: "
         f"pipeline {hop.replica} goes from {hop.pair.devices[0]} to {hop.pair.devices[1]} ({_parts(hop.pair)})."
     )
     if analysis.change_s(analysis.repaired_s) < 0:
-        text += f" Pairing the same groups anew would cost {_price(analysis, analysis.repaired_s)}."
+        text += f" Pairing the same groups again would cost {_price(analysis, analysis.repaired_s)}."
     return text
 
 
 def _swaps(analysis: CostAnalysis) -> str:
     swap = analysis.best_swap
     if swap is None:
-        return "There is no exchange of two devices to make."
+        return "No two devices can be exchanged."
     a, b = (analysis.plan.topology.names[device] for device in (swap.device, swap.partner))
     costs = _price(analysis, swap.cost_s)
     if analysis.change_s(swap.cost_s) < 0:
-        return f"Not a local optimum: exchanging {a} and {b}, pipelines paired anew, would cost {costs}."
+        return f"Not a local optimum: exchanging {a} and {b} and pairing the pipelines again would cost {costs}."
     if not analysis.is_local_optimum:
         return "Not a local optimum: the pipelines are not paired as well as they could be."
     return f"No exchange of two devices costs less: a local optimum. The cheapest, of {a} and {b}, would cost {costs}."
@@ -103,7 +103,7 @@ def _bound(analysis: CostAnalysis) -> str:
     plan = analysis.plan
     if plan.gap <= ROUNDING:
         return "Its communication cost is proven best: no placement of this job in this shape has a lower one."
-    unknown = ", and whether any of it can is not known" if analysis.is_local_optimum else ""
+    unknown = ", but a better placement may not exist" if analysis.is_local_optimum else ""
     return (
         f"No placement of this job in this shape has a communication cost below {format_s(plan.lower_bound_s)}: "
         f"at most {format_share(plan.gap)} could be saved{unknown}."
@@ -147,22 +147,22 @@ def _own_hops(analysis: CostAnalysis, device: int) -> str:
 def _other_places(analysis: CostAnalysis, device: int) -> str:
     places = analysis.places(device)
     if not len(places):
-        return "There is no other place for it."
+        return "It has no other place to go."
     stages, partners, costs = (places[column].tolist() for column in ("stage", "partner", "cost_after_s"))
     text = f"The cheapest other place is {_place(stages[0], partners[0])}: {_price(analysis, costs[0])}"
     if len(places) > 1 and same(costs[0], costs[-1]):
         text += "; every other costs as much."
     elif len(places) > 1:
-        text += f". The dearest is {_place(stages[-1], partners[-1])}: {_price(analysis, costs[-1])}."
+        text += f". The most expensive is {_place(stages[-1], partners[-1])}: {_price(analysis, costs[-1])}."
     else:
         text += "."
-    return f"{text} (For each place the best exchange, pipelines paired anew.)"
+    return f"{text} (Each place is priced with its best exchange and the pipelines paired again.)"
 
 
 def _place(stage: int | None, partner: str) -> str:
     import pandas as pd  # takes a while to load
 
-    return f"idleness, {partner} in its stead" if pd.isna(stage) else f"stage {stage}, instead of {partner}"
+    return f"idleness, with {partner} in its place" if pd.isna(stage) else f"stage {stage}, instead of {partner}"
 
 
 def _price(analysis: CostAnalysis, cost_s: float) -> str:
@@ -177,7 +177,7 @@ def _parts(pair: PairCost) -> str:
 
 
 def same(a_s: float, b_s: float) -> bool:
-    """Whether two costs are equal but for rounding."""
+    """True if two costs are equal up to rounding."""
     return abs(a_s - b_s) <= ROUNDING * max(abs(a_s), abs(b_s))
 
 

@@ -1,14 +1,16 @@
-"""What a device is worth to a plan: the network without it planned anew.
+"""What a device is worth to a plan: the network is planned again without it.
 
-A device that serves is removed from the network and the job planned again on the rest. A device that is idle is put
-to work, in another's place and with as much work as pays. Either way::
+A used device is removed from the network, and the job is planned again on the rest. An idle device is put to work in
+another device's place, with as much work as helps. Either way::
 
-    worth = cost without the device - cost with it serving
+    worth = cost without the device - cost with it in use
 
-in seconds of an iteration; in seconds of the communication cost for a job of given message sizes, which has no
-iteration to simulate and keeps its shape. A positive worth means that the job needs the device, a negative one that it
-does harm where it serves. Every search starts from a plan near the given one and gets the same limits. They give plans,
-not proofs: a worth is an estimate, and a negative one for a device that serves means that a better plan was found.
+The cost is the seconds of an iteration. For a job with given message sizes, which has no iteration to simulate and
+keeps its shape, it is the seconds of the communication cost.
+
+A positive worth means that the job needs the device, a negative one that using it does harm. Every search starts from a
+plan near the given one and gets the same limits. A search finds plans, not proofs, so a worth is an estimate. A
+negative worth of a used device means that a better plan was found.
 """
 
 from __future__ import annotations
@@ -36,35 +38,36 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STEPS = 4
-"""Steps of each search, where the caller gives neither steps nor seconds."""
+"""Steps of each search if the caller gives neither steps nor seconds."""
 NEGLIGIBLE = 1e-6
-"""Share of the cost below which a worth counts as zero."""
+"""Below this share of the cost, a worth counts as zero: it is rounding."""
 MOST_STAGES = 4
-"""Stages in which a device is tried, those of least work first."""
+"""Maximum number of stages in which a device is tried. Stages with the least work come first."""
 HALVINGS = 4
-"""Times that the micro-batches of a slow device's pipeline are halved, as long as that helps."""
+"""Maximum number of times that the micro-batches of a slow device's pipeline are halved, as long as that helps."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Worth:
-    """One device with the best plan found in which it serves, and the best found without it."""
+    """One device with the best plan found that uses it, and the best plan found without it."""
 
     device: str
     role: tuple[int, int] | None
-    """Its stage and replica in the best plan with all devices; None where it is idle there."""
+    """Its stage and replica in the best plan with all devices; None if it is idle there."""
     serving: Plan | None
-    """None where it fits nowhere."""
+    """None if the device fits nowhere."""
     without: Plan | None
-    """None where no plan without it fits."""
+    """None if no plan without the device fits."""
 
     @property
     def worth_s(self) -> float:
-        """Seconds without the device less those with it; NaN where either is not possible."""
+        """Seconds without the device less those with it; NaN if either is impossible."""
         return seconds(self.without) - seconds(self.serving)
 
     @property
     def verdict(self) -> str:
-        """Whether it helps by what the plan was made for, such as dollars a billion tokens."""
+        """One of "needed", "cannot serve", "makes no difference", "helps" and "harms", judged by the plan's
+        objective."""
         if self.without is None:
             return "needed"
         if self.serving is None:
@@ -87,10 +90,10 @@ class Worth:
 
 
 def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
-    """One row for each device, the most needed first.
+    """Return one row per device, the most needed first.
 
-    Columns: device; stage and replica in the best plan with all devices (missing where idle); worth_s; verdict;
-    without_s and serving_s, missing for a plan that does not exist; n_stages and n_replicas without the device;
+    Columns: device; stage and replica in the best plan with all devices (missing if idle); worth_s; verdict; without_s
+    and serving_s, missing for a plan that does not exist; n_stages and n_replicas without the device;
     without_price_per_billion_tokens and serving_price_per_billion_tokens (US dollars); sentence. ``attrs["seconds"]``
     says whether the seconds are of an iteration or of the communication cost.
     """
@@ -123,21 +126,24 @@ def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
 
 
 def stream_worth(plan: Plan, planner: str = "evolutionary", **limits: Any) -> Iterator[Worth]:
-    """The worth of every device of the plan's network, in the topology's order; the plan itself is improved first.
+    """Yield the worth of every device of the plan's network, in the topology's order. The plan itself is improved
+    first.
 
-    ``seed``, ``steps`` and ``seconds`` are those of each search, as in ``search``; 4 steps without either. With steps
-    alone the rows depend on nothing but the seed. Raises PlanError for limits out of range and UnknownName for a
-    planner, before the first row.
+    ``seed``, ``steps`` and ``seconds`` limit each search, as in ``search``. Without steps and seconds, a search
+    takes 4 steps. With steps alone, the rows depend only on the seed. Raises PlanError for limits out of range
+    and UnknownName for a planner, before the first row.
     """
     plan = simulated(plan)
-    if plan.objective == "communication" and plan.iteration_s is not None:  # it has a model: by its seconds, then
+    if plan.objective == "communication" and plan.iteration_s is not None:  # it has a model, so its seconds count
         plan = plan.changed(objective="iteration", iteration_s=plan.iteration_s)
     return _worths(plan, _checked(plan, planner, **limits))
 
 
 def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
-    """Devices that can change places without changing anything have one worth, found once; where one of them is idle,
-    it is 0."""
+    """Yield the worths. Devices that can change places without any effect have one worth, which is found once.
+
+    If one of them is idle, it is 0: the idle one could replace any of the others.
+    """
     best = replanned(plan.topology, plan, plan, **limits)
     assert best is not None, "no worse than the plan"
     topology, grid, alike = best.topology, best.placement.devices, _alike(best)
@@ -168,14 +174,14 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
 
 
 def _alike(plan: Plan) -> IntArray:
-    """(N,) number of the kind of each device; two of a kind can change places without changing anything."""
+    """(N,) number of each device's kind. Two devices of a kind can change places without any effect."""
     if plan.objective == "communication":
         return np.arange(len(plan.topology))
     return IterationProblem.of(plan.topology, opened(plan), plan.queueing, efficiency=plan.efficiency).alike
 
 
 def _renamed(plan: Plan | None, a: str, b: str, whole: Topology) -> Plan | None:
-    """The plan with two devices changed over, between which nothing differs, on its part of the whole network."""
+    """Return the plan with two interchangeable devices exchanged, on its part of the whole network."""
     if plan is None:
         return None
     other = {a: b, b: a}
@@ -188,8 +194,10 @@ def _renamed(plan: Plan | None, a: str, b: str, whole: Topology) -> Plan | None:
 
 
 def _checked(plan: Plan, planner: str, *, steps: int | None = None, seconds: float | None = None, **limits: Any) -> Any:
-    """The keywords of ``replanned``. Raises PlanError for a plan that was not simulated and for limits out of range,
-    UnknownName for a planner."""
+    """Return the keywords of ``replanned``.
+
+    Raises PlanError for a plan that was not simulated and for limits out of range, UnknownName for a planner.
+    """
     if plan.iteration_s is None and plan.objective != "communication":
         raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
     steps = STEPS if steps is None and seconds is None else steps
@@ -206,12 +214,13 @@ def replanned(
     progress: Callable[[PlanStep], object] | None = None,
     **limits: Any,
 ) -> Plan | None:
-    """The best plan found of another's job and objective on a network, everything open, no worse than the start.
+    """Return the best plan found for another plan's job and objective on a network, with all open fields, no worse than
+    ``start``.
 
-    None where none fits. ``progress`` gets every step.
+    None if no plan fits. ``progress`` is called with every step.
     """
     last: PlanStep | None = None
-    # not planning.plan: it returns its best on an interrupt, and the next device would follow
+    # not planning.plan: on Ctrl-C it returns its best plan, and the loop would continue with the next device
     try:
         how = {"queueing": like.queueing, "efficiency": like.efficiency, "improve_bound": False} | limits
         for last in search(topology, opened(like), objective=like.objective, start=start, **how):
@@ -223,8 +232,10 @@ def replanned(
 
 
 def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | None:
-    """The best plan found where all is open that the plan's job named, no worse than the plan; None where nothing was
-    named, or where the plan is not for seconds or dollars. The options are those of ``replanned``."""
+    """Return the best plan found with every field open that the plan's job had pinned, no worse than the plan.
+
+    None if nothing was pinned, or if the plan is not for seconds or dollars. The options are those of ``replanned``.
+    """
     if not plan.pinned or plan.iteration_s is None or plan.objective == "communication":
         return None
     everything = plan.changed(left_open=(*LEFT_TO_PLANNERS, "recompute"), iteration_s=plan.iteration_s)
@@ -237,22 +248,23 @@ def _dollars(plan: Plan | None) -> float:
 
 
 def seconds(plan: Plan | None) -> float:
-    """Seconds of a plan's iteration, or of the communication cost that it was made for; NaN for no plan."""
+    """Return the seconds of a plan's iteration, or of the communication cost that it was made for; NaN for no plan."""
     if plan is None:
         return np.nan
     return plan.cost.total_s if plan.objective == "communication" or plan.iteration_s is None else plan.iteration_s
 
 
 def best_of(plans: Iterable[Plan | None]) -> Plan | None:
-    """The plan of least seconds or dollars; None where there is none."""
+    """Return the plan with the fewest seconds or dollars; None if there is no plan."""
     return min((plan for plan in plans if plan is not None), key=value_of, default=None)
 
 
 def with_device(plan: Plan, device: int) -> Plan | None:
-    """The best of some plans in which an idle device serves: in another's place, and with as much work as pays.
+    """Return the best plan found that uses an idle device in another's place, with as much work as helps.
 
-    Tried are the stages of least work, in the pipeline of the slowest device there; with one stage also a pipeline of
-    its own. None where it fits nowhere. For the communication cost it is the cheapest exchange with one that serves.
+    It tries the stages with the least work, in the pipeline of the slowest device there. With one stage, it also tries
+    a separate pipeline. None if the device fits nowhere. For the communication cost, it is the cheapest exchange with a
+    used device.
     """
     if plan.objective == "communication":
         swaps = SwapCosts(plan.placement.devices, pair_costs(plan.topology, plan.job))
@@ -262,6 +274,7 @@ def with_device(plan: Plan, device: int) -> Plan | None:
     if best is None:
         return None
     (replica,) = np.argwhere(best.placement.devices == device)[:, 1]
+    # a slow device delays its pipeline, so it gets fewer micro-batches as long as that helps
     for _ in range(HALVINGS):
         count = best.job.microbatch_counts[int(replica)]
         if best.job.n_replicas == 1 or count == 1:
@@ -276,7 +289,8 @@ def with_device(plan: Plan, device: int) -> Plan | None:
 
 
 def _without(plan: Plan, rest: Topology) -> Iterator[Plan | None]:
-    """Plans near this one on the rest of its network; in its own shape where its messages are of that shape's sizes."""
+    """Yield plans near this one on the rest of its network. If its message sizes belong to its shape, only plans of
+    that shape."""
     for one in starting_plans(plan, rest):
         if plan.objective != "communication" or one.job == plan.job:
             yield placed(plan, one.placement.devices, one.job, rest)
@@ -292,6 +306,7 @@ def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
         other[stage, replica] = device
         slower = min(1.0, float(speed[device] / speed[grid[stage, replica]]))
         yield placed(plan, other, _with_share(job, replica, slower))
+    # with one stage, a device can be a pipeline alone
     if job.n_stages == 1 and job.n_replicas < sum(job.microbatch_counts):
         more = job.with_fields(n_replicas=job.n_replicas + 1)
         count = round(sum(job.microbatch_counts) * float(speed[device] / speed[[*grid[0], device]].sum()))
@@ -301,7 +316,7 @@ def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
 
 
 def _with_share(job: Job, replica: int, factor: float) -> Job:
-    """The job with a factor on the micro-batches of one pipeline."""
+    """Return the job with the micro-batches of one pipeline multiplied by a factor."""
     if job.n_replicas == 1 or factor >= 1:
         return job
     count = max(1, round(job.microbatch_counts[replica] * factor))
@@ -309,7 +324,8 @@ def _with_share(job: Job, replica: int, factor: float) -> Job:
 
 
 def shares_with(counts: tuple[int, ...], replica: int, count: int) -> tuple[int, ...]:
-    """Micro-batches of each pipeline with so many for one of them, the others in proportion to what they had."""
+    """Return the micro-batches of each pipeline with ``count`` for one of them and the others in proportion to
+    before."""
     others = np.delete(np.array(counts), replica)
     count = min(count, sum(counts) - len(others))
     return tuple(np.insert(np.array(shared_out(others, sum(counts) - count)), replica, count).tolist())

@@ -1,11 +1,12 @@
-"""Simulated annealing on groups in stage order; every hop costs its bottleneck matching. Compiled.
+"""Simulated annealing on groups in stage order. Every hop costs its bottleneck matching. Compiled.
 
-A move swaps two devices of different groups (one may be idle), or reverses a run of stages. The acceptance
-threshold is drawn first, so that a move can be rejected by its O(D) change of the groups where that suffices, and
-matchings are abandoned as soon as they exceed what is left.
+A move swaps two devices of different groups (or a placed one with an idle one), or reverses a run of stages. The
+acceptance threshold is drawn before the move. The O(D) change of the groups alone can then reject a move, and a
+matching ends as soon as it exceeds what is left.
 
 Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1983). Moves on a grid, whose columns are
-the pipelines, cost a fifteenth and find no more at equal time: the least pairing of a new group is then another search.
+the pipelines, take a fifteenth of the time. In equal time they find nothing better, because the best pairing of a new
+group then needs a search too.
 """
 
 from typing import NamedTuple
@@ -18,21 +19,21 @@ from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 GROUP_WEIGHT = 0.1
-"""Weight of the mean group beside the slowest, which gives a direction on plateaus. Chosen by hand."""
+"""Weight of the mean group in addition to the slowest. It gives a direction on plateaus. Chosen by hand."""
 REVERSALS = 0.1
-"""Share of moves that reverse a run of stages. Chosen by hand: a reversal costs at most two matchings, as 2-opt does in
-a tour of cities, and it alone repairs a path that crosses the network twice."""
+"""Share of moves that reverse a run of stages. Chosen by hand. A reversal needs at most two matchings, as 2-opt does
+in a tour of cities. Only reversals repair a path that crosses the network twice."""
 SIMILAR_SHARE = 0.3
-"""Share of swaps with one of the devices that are most similar in the network. Chosen by hand."""
+"""Share of swaps with one of a device's most similar devices in the network. Chosen by hand."""
 COOLED_EVERY = 64
-"""Moves between two temperatures. Chosen by hand: an exponential takes as long as a small move. The path's sum is then
-taken again, before rounding errors add up."""
+"""Moves between two temperatures. Chosen by hand: an exponential takes as long as a small move. The path's sum is also
+computed again then, before rounding errors add up."""
 BETTER = 1e-9
-"""Least relative gain of a new best row, above what rounding changes. Chosen by hand."""
+"""Minimum relative gain of a new best row, above what rounding changes. Chosen by hand."""
 
 
 class AnnealingState(NamedTuple):
-    """A row of all N devices on S stages of D replicas, at position stage x D + replica, then the idle ones."""
+    """A row of all N devices: S stages of D replicas, at position stage x D + replica, followed by the idle ones."""
 
     n_stages: int
     n_replicas: int
@@ -41,9 +42,9 @@ class AnnealingState(NamedTuple):
     hop_s: FloatArray
     """(N, N) pair costs over a hop."""
     classes: IntArray
-    """(N,) class of each device; swapping two devices of one class changes nothing."""
+    """(N,) class of each device. Swapping two devices of one class changes nothing."""
     similar: IntArray
-    """(N, K) most similar other devices of each: swapping two of these changes the cost little."""
+    """(N, K) the K most similar other devices of each device. Swapping two such devices changes the cost little."""
     row: IntArray
     """(N,) device at each position."""
     place: IntArray
@@ -63,7 +64,8 @@ class AnnealingState(NamedTuple):
 def annealing_state(
     group_s: FloatArray, hop_s: FloatArray, classes: IntArray, similar: IntArray, n_stages: int, n_replicas: int
 ) -> AnnealingState:
-    """The devices in the order of their numbers; the caller sets ``row``, the ``recompute`` functions the rest."""
+    """Return a state with the devices in the order of their numbers. The caller sets ``row``; the ``recompute``
+    functions set the rest."""
     s, d, n_hops = n_stages, n_replicas, max(n_stages - 1, 1)
     row = np.arange(len(hop_s))
     sums = np.zeros((s, d)), np.zeros(s), np.zeros(n_hops)
@@ -73,7 +75,7 @@ def annealing_state(
 
 @compiled
 def swap(state: AnnealingState, p: int, q: int) -> None:
-    """Exchange the devices at positions p and q; the caller updates sums and links."""
+    """Exchange the devices at positions p and q. The caller updates sums and links."""
     a, b = state.row[p], state.row[q]
     state.row[p], state.row[q] = b, a
     state.place[a], state.place[b] = q, p
@@ -105,7 +107,7 @@ def recompute_groups(state: AnnealingState) -> None:
 def exchanged_sums(state: AnnealingState, s: int, i: int, t: int, j: int) -> None:
     """Fill scratch with the groups' sums as if the devices at (s, i) and (t, j) were exchanged.
 
-    ``reals[D + 2]`` and ``reals[D + 3]`` become the sums of groups s and t; ``t == S`` is the idle devices.
+    ``reals[D + 2]`` and ``reals[D + 3]`` become the sums of groups s and t. ``t == S`` means the idle devices.
     """
     d = state.n_replicas
     a, b = state.row[s * d + i], state.row[t * d + j]
@@ -129,7 +131,7 @@ def _sums_after(state: AnnealingState, s: int, i: int, gone: int, new: int, at: 
 
 @compiled
 def slowest_except(state: AnnealingState, s: int, t: int) -> float:
-    """Cost of the slowest of all groups other than s and t."""
+    """Return the cost of the slowest of all groups other than s and t."""
     found_s = 0.0
     for g in range(state.n_stages):
         if g != s and g != t and state.slowest_s[g] > found_s:
@@ -148,10 +150,10 @@ def set_sums(state: AnnealingState, s: int, at: int, slowest_s: float) -> None:
 def anneal_groups(
     state: AnnealingState, hot_s: float, cold_s: float, n_moves: int, random: RandomState, best: IntArray
 ) -> float:
-    """Metropolis steps, ``n_moves`` of them, while the temperature falls from ``hot_s`` to ``cold_s``.
+    """Take ``n_moves`` Metropolis steps while the temperature falls from ``hot_s`` to ``cold_s``.
 
-    ``best`` (N,) becomes the cheapest row seen, its columns not matched yet (see ``align``); its cost in seconds is
-    returned. The state's row is the first and becomes the last.
+    ``best`` (N,) becomes the cheapest row seen, with its columns not matched yet (see ``align``). Returns its cost in
+    seconds. The state's row is the first one and becomes the last one.
     """
     n_stages = state.n_stages
     group_weight = GROUP_WEIGHT / n_stages
@@ -170,6 +172,7 @@ def anneal_groups(
             temperature_s = hot_s * np.exp(cooling * move / n_moves)
             path_s = state.worst_s.sum()
         now_s = slowest_s + group_weight * groups_s + path_s
+        # Metropolis: accept up to this cost; drawing it first allows to reject a move before its matchings
         most_s = now_s - temperature_s * np.log(1.0 - uniform(random))
         if n_stages > 2 and uniform(random) < REVERSALS:
             kept, path_change_s = _try_reversal(state, most_s - now_s, random)
@@ -191,7 +194,7 @@ def anneal_groups(
 
 @inlined
 def _cheapest_hop(hop_s: FloatArray) -> float:
-    """Seconds of the cheapest hop between any two devices."""
+    """Return the seconds of the cheapest hop between any two devices."""
     cheapest_s = np.inf
     for a in range(len(hop_s)):
         for b in range(len(hop_s)):
@@ -202,9 +205,10 @@ def _cheapest_hop(hop_s: FloatArray) -> float:
 
 @inlined
 def _try_reversal(state: AnnealingState, room_s: float, random: RandomState) -> tuple[bool, float]:
-    """Reverse a run of stages if the path grows by at most ``room_s``; return whether, and the change of the path.
+    """Reverse a run of stages if the path grows by at most ``room_s``. Return whether it did, and the change of the
+    path.
 
-    Groups stay as they are, and so do the hops within the run: only those at its two ends are matched again.
+    Groups and the hops within the run stay the same. Only the hops at its two ends are matched again.
     """
     n_stages = state.n_stages
     i, j = below(random, n_stages), below(random, n_stages)
@@ -242,11 +246,11 @@ def _try_swap(
     new_links_s: FloatArray,
     random: RandomState,
 ) -> tuple[bool, float, float, float]:
-    """Swap two devices of different groups, or one with an idle one, if the whole then costs at most ``most_s``.
+    """Swap two devices of different groups, or one with an idle one, if the total then costs at most ``most_s``.
 
-    Returned are whether, the seconds of the slowest group, and the changes of the groups' sum and of the path.
-    Groups are priced first, in O(D). Then every hop that changes costs at least what the cheapest link of the new
-    device costs, so that most moves are rejected before any matching. ``hops`` and ``new_links_s`` are (4,) scratch.
+    Returns whether it did, the seconds of the slowest group, and the changes of the groups' sum and of the path. Groups
+    are priced first, in O(D). Every changed hop then costs at least the new device's cheapest link, so most moves are
+    rejected before any matching. ``hops`` and ``new_links_s`` are (4,) scratch.
     """
     n_stages, d = state.n_stages, state.n_replicas
     p = below(random, len(state.row))
@@ -301,7 +305,8 @@ def _try_swap(
 
 @inlined
 def _changed_hops(state: AnnealingState, s: int, t: int, hops: IntArray) -> tuple[int, float]:
-    """Fill ``hops`` with those before and behind stages s and t, each once; return how many, and their seconds now."""
+    """Fill ``hops`` with the hops before and after stages s and t, each once. Return their number and their seconds
+    now."""
     count, old_path_s = 0, 0.0
     for h in (s - 1, s, t - 1, t):
         known = False
@@ -328,7 +333,7 @@ def align(state: AnnealingState) -> None:
 
 @compiled
 def _cheapest_link(state: AnnealingState, p: int, stage: int) -> float:
-    """Cost of the cheapest link from the device at position p to a device of the stage."""
+    """Return the cost of the cheapest link from the device at position p to a device of the stage."""
     d, device, found_s = state.n_replicas, state.row[p], np.inf
     for i in range(stage * d, (stage + 1) * d):
         found_s = min(found_s, state.hop_s[device, state.row[i]])
@@ -337,7 +342,8 @@ def _cheapest_link(state: AnnealingState, p: int, stage: int) -> float:
 
 @compiled
 def _weight(state: AnnealingState, a: int, b: int, enough_s: float) -> float:
-    """Bottleneck matching of stages a and b in seconds, or some number above ``enough_s``; partners are in scratch."""
+    """Return the bottleneck matching of stages a and b in seconds, or some number above ``enough_s``. Scratch holds the
+    partners."""
     d = state.n_replicas
     here, there = state.row[a * d : (a + 1) * d], state.row[b * d : (b + 1) * d]
     return bottleneck(state.hop_s, here, there, enough_s, state.reals, state.integers[0])

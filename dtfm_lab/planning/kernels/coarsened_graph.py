@@ -1,5 +1,7 @@
-"""The coarsened graph, compiled: bottleneck matchings, which weigh its edges, its shortest open path, and what both
-cost after every exchange of two devices.
+"""The coarsened graph, compiled.
+
+It has the bottleneck matchings, which are the weights of its edges, its shortest open path, and the cost of both after
+every exchange of two devices.
 """
 
 import numpy as np
@@ -8,19 +10,20 @@ from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 TOURS = 4
-"""Number of tours of a short path: nearest neighbours from so many nodes, each improved."""
+"""Number of tours tried for a short path. Each starts at another node, visits nearest neighbours and is then
+improved."""
 
 
 @compiled
 def bottleneck(
     hop_s: FloatArray, left: IntArray, right: IntArray, enough_s: float, reals: FloatArray, row_of: IntArray
 ) -> float:
-    """Seconds of the dearest pair of the matching of ``left`` with ``right`` whose dearest pair is cheapest.
+    """Match ``left`` with ``right`` so that the most expensive pair is cheapest. Return the seconds of that pair.
 
-    ``row_of`` becomes, for each of ``right``, its partner's index in ``left``. As soon as the answer is
-    known to exceed ``enough_s``, some number above ``enough_s`` is returned and ``row_of`` is undefined.
+    ``row_of`` becomes, for each of ``right``, its partner's index in ``left``. As soon as the answer is known to exceed
+    ``enough_s``, the function returns some number above ``enough_s``, and ``row_of`` is undefined.
 
-    Rows are matched one after the other along the augmenting path whose dearest pair is cheapest; a pair below
+    Rows are matched one after the other, along the augmenting path whose most expensive pair is cheapest. A pair below
     the threshold, which only rises, costs nothing more.
 
     Parameters
@@ -102,8 +105,8 @@ def coarsen(hop_s: FloatArray, groups: IntArray, weights_s: FloatArray, reals: F
 def shortest_path(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -> float:
     """Fill (S,) ``order`` with the cheapest open path and return its seconds (Held and Karp 1962).
 
-    ``reach_s`` is (2^S, S) scratch: the cost of the cheapest path over a set of visited nodes that ends in one of
-    them, for sets of up to half of the nodes. A path is two such halves and the edge between them.
+    ``reach_s`` is (2^S, S) scratch: the cost of the cheapest path over a set of visited nodes that ends in one of them,
+    for sets of up to half of the nodes. A path consists of two such halves and the edge between them.
     """
     n = len(weights_s)
     all_nodes, half = (1 << n) - 1, (n + 1) // 2
@@ -141,7 +144,8 @@ def shortest_path(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -
 
 @compiled
 def _split(visited: int, n: int, inside: IntArray, outside: IntArray) -> int:
-    """List the nodes of a set and the others, (S + 1,) each, and return the size of the set. Without branches."""
+    """List the nodes of a set and the other nodes, (S + 1,) each, and return the size of the set. It has no
+    branches."""
     n_inside = 0
     for node in range(n):
         inside[n_inside] = node
@@ -165,9 +169,10 @@ def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, ord
 
 @compiled
 def short_path(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
-    """Fill (S,) ``order`` with a good path and return its seconds, for more nodes than the exact one is found for.
+    """Fill (S,) ``order`` with a good path and return its seconds. For graphs with too many nodes for the exact path.
 
-    Nearest neighbours from several nodes, each tour improved by 2-opt and Or-opt; ``tour`` is (S,) scratch.
+    It builds tours of nearest neighbours from several nodes and improves each by 2-opt and Or-opt. ``tour`` is (S,)
+    scratch.
     """
     n = len(order)
     best_s = np.inf
@@ -196,7 +201,7 @@ def short_path(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
 def improve_path(weights_s: FloatArray, order: IntArray) -> None:
     """Shorten a path in place: reverse or move segments (2-opt, Or-opt) until neither helps.
 
-    A change within rounding of the weights does not count, else the search could cycle for ever.
+    A change within rounding of the weights does not count. Otherwise the search could cycle forever.
     """
     n = len(order)
     piece = np.empty(3, np.int64)
@@ -221,7 +226,7 @@ def improve_path(weights_s: FloatArray, order: IntArray) -> None:
 
 @compiled
 def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: IntArray, rounding_s: float) -> bool:
-    """Move the segment of ``length`` at i to where it costs least, possibly reversed; whether that helped."""
+    """Move the segment of ``length`` at i to where it costs least, possibly reversed. Return True if that helped."""
     n = len(order)
     first, last = order[i], order[i + length - 1]
     gain_s = 0.0
@@ -264,11 +269,13 @@ def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: In
 
 @compiled
 def exchange_costs(grid: IntArray, group_pair_s: FloatArray, hop_pair_s: FloatArray) -> FloatArray:
-    """(N, N) seconds after devices a and b of the (S, D) grid change places, the stage order kept, pipelines paired
-    anew; on the diagonal as it is, infinite for two devices of one group or two idle ones, where nothing changes.
+    """Return (N, N) seconds after devices a and b of the (S, D) grid change places.
 
-    Each exchange touches two groups and at most four hops; only these are priced again. That is a few milliseconds for
-    64 devices, so nothing cleverer, such as lower bounds of exchanges, is worth its code.
+    The stage order is kept, and pipelines are paired again. The diagonal has the present cost. Entries for two devices
+    of one group or two idle ones are infinite, because nothing would change.
+
+    Each exchange changes two groups and at most four hops. Only these are priced again. For 64 devices that takes a few
+    milliseconds, so nothing cleverer, such as lower bounds of exchanges, is worth its code.
     """
     (n_stages, n_replicas), n = grid.shape, len(hop_pair_s)
     stage, replica = np.full(n, -1), np.full(n, -1)
@@ -309,7 +316,7 @@ def exchange_costs(grid: IntArray, group_pair_s: FloatArray, hop_pair_s: FloatAr
 
 @compiled
 def slowest_member_s(pair_s: FloatArray, group: IntArray) -> float:
-    """Seconds that a group synchronises: those of its slowest member, equation 2."""
+    """Return the seconds in which a group synchronises. Its slowest member sets them: equation 2."""
     slowest_s = 0.0
     for a in group:
         own_s = 0.0

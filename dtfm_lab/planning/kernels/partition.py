@@ -1,9 +1,7 @@
 """Local search, cost and crossover of partitions, compiled: the loops of ``planners.dtfm``.
 
-A partition is (N,) the group of each device: stages 0 to S - 1, and S for idle devices.
-
-The local search is the cyclic one of Kang and Moon (2000). It moves devices between stages only: an idle device stays
-idle.
+A partition is (N,) the group of each device: stages 0 to S - 1, and S for idle devices. The local search is the cyclic
+one of Kang and Moon (2000). It only moves devices between stages: an idle device stays idle.
 """
 
 from typing import NamedTuple
@@ -26,25 +24,25 @@ class CyclicSearch(NamedTuple):
     freed_s: FloatArray
     """(N, N) cost of a pair over a hop less its cost in a group."""
     classical: bool
-    """Whether all links count, or only the fastest within a group."""
+    """True if all links count, False if only the fastest link within a group does."""
     locked: npt.NDArray[np.bool_]
-    """(N,) whether the device has moved already."""
+    """(N,) True if the device has moved already."""
     filled: npt.NDArray[np.bool_]
-    """(S,) whether the stage has received a device."""
+    """(S,) True if the stage has received a device."""
     members: IntArray
-    """(N,) devices of the current stage in the first places."""
+    """(N,) scratch: devices of the current stage in the first places."""
     group_gain_s: FloatArray
-    """(S + 1,) what moving the current device to each group gains."""
+    """(S + 1,) gain of moving the current device to each group."""
     moved: IntArray
     """(N,) devices of the current cycle in the order of their moves."""
     origin: IntArray
-    """(N,) stage that each of them came from."""
+    """(N,) stage that each of these devices came from."""
 
 
 def cyclic_search(
     hop_s: FloatArray, group_s: FloatArray, n_stages: int, n_replicas: int, classical: bool
 ) -> CyclicSearch:
-    """Scratch space for one local search at a time."""
+    """Return scratch space for one local search at a time."""
     n = len(hop_s)
     locked, filled = np.zeros(n, dtype=np.bool_), np.zeros(n_stages, dtype=np.bool_)
     members, moved, origin = (np.zeros(n, dtype=np.int64) for _ in range(3))
@@ -54,14 +52,15 @@ def cyclic_search(
 
 @compiled
 def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
-    """Improve a partition in place by cycles of moves; every group keeps its size.
+    """Improve a partition in place by cycles of moves. Every group keeps its size.
 
-    A cycle begins at the stage whose candidate gains most. The candidate moves to the stage where it gains most,
-    the next candidate comes from that stage, and so on until one moves into the first stage or a stage
-    has no candidate left. Of all the moves at which the cycle could have been closed, by a move to the first
-    stage instead, the one with the largest sum of gains is kept, if that is above zero. A device
-    moves once. The cycle after which every stage has received a device, at the latest the S-th, ends the
-    search and is undone.
+    A cycle begins at the stage whose candidate gains most. The candidate moves to the stage where it gains most, and
+    the next candidate comes from that stage. The cycle ends when a candidate moves into the first stage or a stage has
+    no candidate left.
+
+    Each move could have closed the cycle by going to the first stage instead. The one with the largest sum of gains
+    does so, if that sum is above zero. A device moves once. The search ends with the cycle after which every stage has
+    received a device, at the latest the S-th. This last cycle is undone.
     """
     scratch.locked[:] = False
     scratch.filled[:] = False
@@ -75,6 +74,7 @@ def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
         if start == n_stages:
             return
         n_moves, kept = _cycle(scratch, group_of, start)
+        # moves behind the one that closes the cycle are undone; all of them in the last cycle
         last = scratch.filled.all() or cycle == n_stages - 1
         for i in range(n_moves - 1, -1 if last else kept, -1):
             group_of[scratch.moved[i]] = scratch.origin[i]
@@ -85,7 +85,8 @@ def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
 
 @compiled
 def _cycle(scratch: CyclicSearch, group_of: IntArray, start: int) -> tuple[int, int]:
-    """Move devices from ``start`` on until the cycle closes; the number of moves, and the one that should close it."""
+    """Move devices, beginning at ``start``, until the cycle closes. Return the number of moves and the one that should
+    close it."""
     n_moves, kept, sum_s, most_s = 0, 0, 0.0, 0.0
     group = start
     while True:
@@ -109,9 +110,9 @@ def _cycle(scratch: CyclicSearch, group_of: IntArray, start: int) -> tuple[int, 
 
 @compiled
 def _candidate(scratch: CyclicSearch, group_of: IntArray, group: int, home: int) -> tuple[int, int, float, float]:
-    """The candidate of a stage, its target, the gain of that move, and the gain of a move to ``home``.
+    """Return the candidate of a stage, its target, the gain of that move, and the gain of a move to ``home``.
 
-    The device is -1 where there is none. Of equal ones, the first device and the first stage are taken.
+    The device is -1 if the stage has no candidate. Ties go to the first device and the first stage.
     """
     n_members = 0
     for v in range(len(group_of)):
@@ -127,9 +128,11 @@ def _candidate(scratch: CyclicSearch, group_of: IntArray, group: int, home: int)
 def _by_fastest_link(
     scratch: CyclicSearch, group_of: IntArray, group: int, home: int, members: IntArray
 ) -> tuple[int, int, float, float]:
-    """The paper's gain: the mean hop to another stage less the fastest link within the device's own.
+    """Return the candidate by the paper's gain: the mean hop to another stage less the fastest link within the own
+    stage.
 
-    The candidate is the device with the fastest link, for a fast link saves more in a pipeline than in a group.
+    The candidate is the device with the fastest link, because a fast link saves more in a pipeline than in a
+    group.
     """
     device, fastest_s = -1, np.inf
     for v in members:
@@ -157,7 +160,8 @@ def _by_fastest_link(
 def _by_all_links(
     scratch: CyclicSearch, group_of: IntArray, group: int, home: int, members: IntArray
 ) -> tuple[int, int, float, float]:
-    """The classical gain: the decrease of the sum over all links, of hops between stages and shards within.
+    """Return the candidate by the classical gain: the decrease of the sum over all links, hops between stages and
+    shards within.
 
     The candidate is the device with the largest gain.
     """
@@ -177,7 +181,7 @@ def _by_all_links(
 
 
 EXACT_UP_TO = 14
-"""Most stages whose order is proven best."""
+"""Maximum number of stages whose order is proven best. The scratch space grows with 2^S."""
 
 
 class Pricing(NamedTuple):
@@ -188,25 +192,25 @@ class Pricing(NamedTuple):
     hop_s: FloatArray
     """(N, N) pair costs over a hop."""
     groups: IntArray
-    """(S, D) devices of the partition priced last, ascending."""
+    """(S, D) devices of the partition that was priced last, ascending."""
     order: IntArray
     """(S,) best order of its groups."""
     weights_s: FloatArray
     """(S, S) weights of its coarsened graph."""
     filled: IntArray
-    """(K,) scratch: devices in each group so far."""
+    """(K,) scratch: number of devices in each group so far."""
     reals: FloatArray
-    """(D + 2, D) scratch of the matchings."""
+    """(D + 2, D) scratch for matchings."""
     row_of: IntArray
-    """(D,) scratch of the matchings."""
+    """(D,) scratch for matchings."""
     reach_s: FloatArray
-    """(2^S, S) scratch of the exact order; (1, S) where S is too large for it."""
+    """(2^S, S) scratch for the exact order; (1, S) if S is too large for it."""
     tour: IntArray
-    """(S,) scratch of the heuristic order."""
+    """(S,) scratch for the heuristic order."""
 
 
 def pricing(group_s: FloatArray, hop_s: FloatArray, n_stages: int, n_replicas: int, n_groups: int) -> Pricing:
-    """Scratch space to price one partition at a time."""
+    """Return scratch space to price one partition at a time."""
     n_sets = 1 << n_stages if n_stages <= EXACT_UP_TO else 1
     groups, order = np.zeros((n_stages, n_replicas), dtype=np.int64), np.zeros(n_stages, dtype=np.int64)
     filled, row_of = np.zeros(n_groups, dtype=np.int64), np.zeros(n_replicas, dtype=np.int64)
@@ -217,7 +221,8 @@ def pricing(group_s: FloatArray, hop_s: FloatArray, n_stages: int, n_replicas: i
 
 @compiled
 def price(scratch: Pricing, group_of: IntArray) -> float:
-    """Seconds of a partition, equations 1 to 4; its placement is left in ``scratch.groups`` and ``scratch.order``."""
+    """Return the seconds of a partition, equations 1 to 4. Its placement is left in ``scratch.groups`` and
+    ``scratch.order``."""
     n_stages = len(scratch.groups)
     scratch.filled[:] = 0
     for v in range(len(group_of)):
@@ -238,9 +243,9 @@ def price(scratch: Pricing, group_of: IntArray) -> float:
 def crossover(
     donor: IntArray, child: IntArray, n_genes: int, size: IntArray, state: RandomState, genes: IntArray
 ) -> None:
-    """Copy some genes of the donor into ``child``, a copy of the recipient; then restore the sizes of its groups.
+    """Copy some genes of the donor into ``child``, a copy of the recipient, then restore the sizes of its groups.
 
-    ``size`` (K,) is the number of devices of each group, ``genes`` (N + K,) scratch. Device by device, those of
+    ``size`` (K,) is the number of devices of each group, ``genes`` (N + K,) is scratch. Device by device, members of
     groups that are too large move to the first group that is too small.
     """
     n = len(child)
@@ -275,7 +280,8 @@ def reproduce(
     genes: IntArray,
     child: IntArray,
 ) -> tuple[int, int, float]:
-    """Fill ``child`` with the improved offspring of two random parents; donor, recipient, and its cost in seconds."""
+    """Fill ``child`` with the improved offspring of two random parents. Return donor, recipient and the child's cost in
+    seconds."""
     donor, recipient = below(state, len(population)), below(state, len(population))
     child[:] = population[recipient]
     crossover(population[donor], child, n_genes, size, state, genes)

@@ -6,17 +6,17 @@ import numpy.typing as npt
 from dtfm_lab.domain.compiling import compiled
 
 RandomState = npt.NDArray[np.uint64]
-"""(1,) state, which every draw changes."""
+"""(1,) state. Every draw changes it."""
 
 
 def seeded(rng: np.random.Generator) -> RandomState:
-    """A fresh state, drawn from ``rng``."""
+    """Return a new state, seeded from ``rng``."""
     return rng.integers(0, 2**64, size=1, dtype=np.uint64)
 
 
 @compiled
 def uniform(state: RandomState) -> float:
-    """A number in [0, 1)."""
+    """Return a random number in [0, 1)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -27,5 +27,5 @@ def uniform(state: RandomState) -> float:
 
 @compiled
 def below(state: RandomState, n: int) -> int:
-    """A whole number from 0 to n - 1."""
+    """Return a random whole number from 0 to n - 1."""
     return int(uniform(state) * n)

@@ -1,7 +1,7 @@
 '''The planners, one file each; importing this package registers them.
 
-A planner is a generator of its best placement so far; ``planning.problem`` documents what it is given and what it
-yields. Another package registers one by an entry point (``domain.registry``). This one is complete::
+A planner is a generator that yields its best placement so far. ``planning.problem`` documents its arguments and what it
+yields. Another package registers a planner by an entry point (``domain.registry``). This planner is complete::
 
     from itertools import count
     from dtfm_lab.planning import Generation, planners

@@ -1,28 +1,29 @@
-"""The paper's own search, compiled: the baseline that a new planner has to beat at equal CPU time.
+"""The paper's own search, compiled: the baseline that a new planner has to beat in equal CPU time.
 
-A genetic algorithm on partitions into data-parallel groups: two random parents of a population of 100, a
-crossover that copies a few genes, a cyclic local search on the offspring (Kang and Moon, *A hybrid genetic
-algorithm for multiway graph partitioning*, 2000), the full cost of equations 1 to 4; the offspring takes
-the place of its worse parent when it is no worse. ``dtfm`` has the paper's local search, in which only the
-fastest link within a group counts; ``hybrid`` is the comparison that the paper draws, with the classical
-gain of Kernighan and Lin, the sum over all links.
+It is a genetic algorithm on partitions into data-parallel groups. From a population of 100 it takes two random parents.
+A crossover copies a few genes, and a cyclic local search improves the offspring (Kang and Moon, *A hybrid genetic
+algorithm for multiway graph partitioning*, 2000). The full cost follows equations 1 to 4. The offspring replaces its
+worse parent if it is at least as good.
 
-Source: Yuan et al., *Decentralized Training of Foundation Models in Heterogeneous Environments*
-(arXiv 2206.01288), section 3.4; details that it leaves open are those of the public code, DS3Lab/DT-FM (2022),
-``scheduler.py`` and ``scheduler_baseline.py``. There the budget is 100 + 4,900 evaluations; here it is the
-caller's. Three mistakes of the public code are not copied:
+In the paper's local search, ``dtfm``, only the fastest link within a group counts. ``hybrid`` is the paper's
+comparison, with the classical gain of Kernighan and Lin, the sum over all links.
 
-- survival: a misplaced bracket there compares the offspring with the first parent only;
-- a matching is the one whose bottleneck is priced, and both directions of a link count (``planning.cost``);
-- in ``hybrid`` the sum of gains at which a cycle may close is that of the device that moves, not of the one that
-  gains most, and a pair in a group costs a shard, as in equation 2, not the whole gradient.
+Source: Yuan et al., *Decentralized Training of Foundation Models in Heterogeneous Environments* (arXiv 2206.01288),
+section 3.4. Details that it leaves open follow the public code, DS3Lab/DT-FM (2022), ``scheduler.py`` and
+``scheduler_baseline.py``. There the budget is 100 + 4,900 evaluations; here the caller sets it. Three mistakes of the
+public code are not copied:
 
-One oddity is kept because the search does better with it (2 % on ``benchmarks/instances.py``): the last cycle
-of a local search is never adopted.
+- Survival: a misplaced bracket there compares the offspring with the first parent only.
+- Matchings are those whose bottleneck is priced, and both directions of a link count (``planning.cost``).
+- In ``hybrid``, the sum of gains at which a cycle may close counts the device that moves, not the one that gains most.
+  A pair in a group costs a shard, as in equation 2, not the whole gradient.
 
-The paper has no idle devices. Here they are one more group of the chromosome, of another size: the crossover
-exchanges them and the local search leaves them alone (the best of three ways tried, on networks with and without
-a very slow device).
+One oddity is kept because the search does better with it (2 % on ``benchmarks/instances.py``): the last cycle of a
+local search is never adopted.
+
+The paper has no idle devices. Here they are one more group of the chromosome, of another size. The crossover exchanges
+them, and the local search leaves them alone. Of three ways tried, this was the best on networks with and without a very
+slow device.
 """
 
 from collections.abc import Iterator
@@ -43,26 +44,26 @@ from dtfm_lab.planning.problem import (
 )
 
 POPULATION = 100
-"""Number of individuals."""
+"""Number of individuals, as in the paper."""
 GENES = 5
-"""Number of genes, the groups of devices, that the crossover copies from the donor."""
+"""Number of genes (each is a device's group) that the crossover copies from the donor."""
 WORDS = {
-    "chance": "every device by chance",
+    "chance": "a random placement",
     "start": "the plan that the search begins with",
-    "crossover": "some groups of one parent put into the other, then a local search",
+    "crossover": "one parent with some groups of the other, then a local search",
 }
-RULE = f"Shown is every fifth of {POPULATION}, by cost; a child takes its worse parent's place if it costs no more."
+RULE = f"Every fifth of {POPULATION} by cost is shown. A child replaces its worse parent if it costs no more."
 
 
 @planners.register("dtfm")
 def dtfm(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """The paper's genetic algorithm, one offspring a generation; only the fastest link within a group counts."""
+    """The paper's genetic algorithm, one offspring per generation. Only the fastest link within a group counts."""
     return _evolve(problem, rng, classical=False)
 
 
 @planners.register("hybrid")
 def hybrid(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """The same algorithm with the classical gain, for which all links count."""
+    """The same algorithm with the classical gain, which counts all links."""
     return _evolve(problem, rng, classical=True)
 
 
@@ -96,7 +97,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     shown: dict[int, Individual] = {}
 
     def held() -> Population:
-        """Every fifth of the population by cost, each paired once."""
+        """Return every fifth individual of the population by cost. Each is paired only once."""
         by_cost = np.argsort(cost_s, kind="stable")
         sampled = {int(birth_number[k]): k for k in by_cost[spread(POPULATION)]}
         for number in [number for number in shown if number not in sampled]:
@@ -116,6 +117,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     parents: tuple[int, ...] = ()
     evaluations, operator, survived = POPULATION, "chance", True
     while True:
+        # median and diversity only change with the population
         if survived:
             median_s, unlike = float(np.median(cost_s)), diversity(population, int(cost_s.argmin()), s, d)
         yield Generation(best, best_s, evaluations, median_s, unlike, operator, parents, held=held)
@@ -131,7 +133,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Call every kernel once, see ``background_tasks``."""
+    """Call every kernel once to compile it, see ``background_tasks``."""
     from dtfm_lab.planning.kernels.partition import cyclic_search, price, pricing, reproduce
     from dtfm_lab.planning.kernels.random_numbers import seeded
 
@@ -153,7 +155,7 @@ def _group_sizes(problem: Problem) -> IntArray:
 
 
 def _initial_population(problem: Problem, size: IntArray, rng: np.random.Generator) -> IntArray:
-    """(P, N) group of each device, at random, with the start in place of the first individual if there is one."""
+    """(P, N) random group of each device. The start, if there is one, replaces the first individual."""
     groups = np.repeat(np.arange(len(size)), size)
     population = np.array([rng.permutation(groups) for _ in range(POPULATION)])
     if problem.start is not None:

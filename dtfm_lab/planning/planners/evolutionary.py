@@ -1,10 +1,11 @@
-"""The default planner: a memetic algorithm, evolutionary search with simulated annealing as its local search.
+"""The default planner: a memetic algorithm, an evolutionary search with simulated annealing as its local search.
 
-It follows the paper (DT-FM section 3.4) with other components: the initial population has placements made from
-clusters of the network besides random ones; the groups of two parents are matched before they are recombined, and the
-offspring takes one part of the network from the donor; the local search is annealing, compiled; devices may stay idle.
-Annealing alone would have to move the devices of a region one by one, past dearer placements; a recombination takes
-a part of the network over as a whole (Radcliffe and Surry, *Formal memetic algorithms*, 1994).
+It follows the paper (DT-FM section 3.4) with other components. The initial population has placements made from clusters
+of the network as well as random ones. The groups of two parents are matched before they are recombined, and the
+offspring takes one part of the network from the donor. The local search is annealing, compiled. Devices may stay idle.
+
+Annealing alone would have to move the devices of a region one by one, through more expensive placements. A
+recombination takes a part of the network as a whole (Radcliffe and Surry, *Formal memetic algorithms*, 1994).
 """
 
 from collections.abc import Iterator
@@ -22,26 +23,41 @@ from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.planners.shown_population import PopulationMember, ShownPopulation
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners, wait_for_kernels
 
-N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 2
-"""Size of the initial population by origin: the cheapest from clusters, with flipped branches, random."""
-P_NEW, P_RECOMBINED = 0.15, 0.2
-"""Probabilities that an offspring has no parents and that it has two; all others have one and are annealed anew."""
+N_CLUSTERED = 4
+"""Number of initial placements made from clusters: the cheapest ones."""
+N_FLIPPED = 4
+"""Number of initial placements made from clusters with flipped branches."""
+N_RANDOM = 2
+"""Number of initial random placements."""
+P_NEW = 0.15
+"""Probability that an offspring is new, without parents."""
+P_RECOMBINED = 0.2
+"""Probability that an offspring has two parents. All others are copies of one parent, annealed again."""
 ANNEALING_US = 600.0
-"""Nominal microseconds per device of the first annealing with up to 8 replicas; more in proportion with more."""
+"""Nominal microseconds per device of the first annealing with up to 8 replicas. It grows in proportion with more
+replicas."""
 GROWTH = 1 / 3
-"""Share of the first annealing by which each offspring's is longer than the one before."""
-RANDOM_HOT, CLUSTERED_HOT, PARENT_HOT, RECOMBINED_HOT = 0.1, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
-"""First temperatures by the offspring's origin, as shares of the best cost at 8 stages (a range to draw from)."""
+"""Each offspring's annealing is longer than the one before by this share of the first annealing."""
+RANDOM_HOT = 0.1
+"""First temperature of a random placement, as a share of the best cost at 8 stages."""
+CLUSTERED_HOT = (0.003, 0.01)
+"""The same for a placement made from clusters: a range to draw from."""
+PARENT_HOT = (0.001, 0.012)
+"""The same for a copy of a parent."""
+RECOMBINED_HOT = (0.0008, 0.006)
+"""The same for an offspring of two parents."""
 DONOR_SHARE = (0.1, 0.5)
-"""Least and largest share of the devices that a recombination takes from the donor."""
+"""Minimum and maximum share of the devices that a recombination takes from the donor."""
 COLD = 1e-4
-"""Last temperature, likewise. With fewer stages a cost has fewer, larger parts, and temperatures are higher."""
+"""Last temperature, as such a share. With fewer stages, a cost has fewer and larger parts, so temperatures are
+higher."""
 SLICE_US = 50_000
-"""Nominal microseconds of a slice. It sets how often a search can be watched, and changes no result."""
+"""Nominal microseconds of a slice. It sets how often a search reports progress and changes no result."""
 N_SIMILAR = 16
 """Number of most similar devices that a device is often swapped with."""
 SIMILAR_UP_TO = 512
-"""Most devices whose costs are compared to find similar ones; beyond, the devices with the cheapest links count."""
+"""Maximum number of devices whose costs are compared to find similar ones. With more, devices with the cheapest links
+count as similar."""
 
 
 cost_of = attrgetter("cost_s")
@@ -62,7 +78,8 @@ class Offspring(NamedTuple):
 def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
     """A memetic algorithm: clustered and random placements, recombined region by region and annealed.
 
-    A generation is one individual: first the initial population, then offspring that replace a parent if no worse.
+    A generation is one individual: first the initial population, then offspring that replace a parent if they are at
+    least as good.
     """
     random_rows = [rng.permutation(problem.n_devices) for _ in range(N_RANDOM + 1)]
     evaluations, best = 0, None
@@ -131,7 +148,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Call every kernel once, see ``background_tasks``."""
+    """Call every kernel once to compile it, see ``background_tasks``."""
     for _ in Annealer(problem, np.random.default_rng(0)).anneal(np.arange(problem.n_devices), 1.0, 0.1, 1.0):
         pass
 
@@ -144,7 +161,8 @@ class _Reproduction:
         self._annealer = Annealer(problem, rng)
 
     def initial_population(self, clustered_rows: IntArray, random_rows: list[IntArray]) -> Iterator[Offspring]:
-        """The start if there is one, clustered placements as they are, some with flipped branches, random ones."""
+        """Yield the start if there is one, clustered placements as they are, some with flipped branches, and random
+        ones."""
         if self._problem.start is not None:
             yield Offspring("start", (), self._problem.row(self._problem.start), RECOMBINED_HOT[0])
         for row in clustered_rows:
@@ -155,9 +173,10 @@ class _Reproduction:
             yield Offspring("chance", (), row, RANDOM_HOT)
 
     def offspring(self, population: list[PopulationMember]) -> Offspring:
-        """New by chance or from clusters, recombined from two parents, or a copy of one, to be annealed again.
+        """Return a new placement (random or from clusters), one recombined from two parents, or a copy of one to anneal
+        again.
 
-        Each parent is the better of two individuals drawn at random.
+        Each parent is the better of two random individuals.
         """
         rng = self._rng
         sample = rng.random()
@@ -179,9 +198,10 @@ class _Reproduction:
         return min(map(int, self._rng.integers(len(population), size=2)), key=lambda i: population[i].cost_s)
 
     def local_search(self, offspring: Offspring, best_s: float, n_before: int) -> Iterator[tuple[IntArray, float, int]]:
-        """Anneal the offspring in slices; after each, its best row, the row's cost and the moves of the slice.
+        """Anneal the offspring in slices. After each, yield its best row, the row's cost and the moves of the slice.
 
-        It takes longer with ``n_before``, the number of offspring before this one; -1 in the initial population.
+        The annealing takes longer with ``n_before``, the number of offspring before this one; -1 in the initial
+        population.
         """
         unit_s = best_s * 8 / max(self._problem.n_stages, 2)
         move_cost = max(1.0, self._problem.n_replicas / 8)
@@ -192,9 +212,9 @@ class _Reproduction:
 def _select_survivors(
     population: list[PopulationMember], child: PopulationMember, parents: tuple[int, ...], is_initial: bool
 ) -> None:
-    """Replace the child's worse parent, or without parents the worst individual, if the child is no worse.
+    """Replace the child's worse parent, or the worst individual if it has no parents, if the child is at least as good.
 
-    A child with the cost of an individual is very likely a duplicate of it and is dropped.
+    A child with exactly the cost of an individual is very likely a duplicate and is dropped.
     """
     if is_initial:
         population.append(child)
@@ -206,7 +226,7 @@ def _select_survivors(
 
 
 def _individual(problem: Problem, row: IntArray) -> PopulationMember:
-    """The individual of a row, its pipelines paired at least cost and its stages in the best order."""
+    """Return the individual of a row, with the best pairing of its pipelines and its stages in the best order."""
     grid = problem.rematched(problem.grid(row))
     return PopulationMember(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid))
 
@@ -224,11 +244,11 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 def recombined(
     problem: Problem, recipient: IntArray, donor: IntArray, leaf_order: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """(N,) the recipient's row, but the devices of one part of the network are grouped as in the donor's row.
+    """Return (N,) the recipient's row, with the devices of one part of the network grouped as in the donor's row.
 
-    The part is a run of ``leaf_order``, (N,) devices with near ones side by side, so that the donor's grouping of a
-    region is inherited as a unit. Groups have no names, so the donor's are first matched to the recipient's by the
-    devices that they share. A device whose group is full takes any free position.
+    The part is a run of ``leaf_order``, (N,) devices with near ones side by side, so a region's grouping is inherited
+    as a unit. Groups have no names, so the donor's groups are first matched to the recipient's by the devices that they
+    share. A device whose group is full takes any free position.
     """
     n = problem.n_devices
     recipient_groups, donor_groups = _groups(problem, recipient), _groups(problem, donor)
@@ -247,7 +267,7 @@ def recombined(
 
 
 def _groups(problem: Problem, row: IntArray) -> IntArray:
-    """(N,) group of each device; the idle ones are group S."""
+    """(N,) group of each device. Idle devices are in group S."""
     groups = np.empty(len(row), dtype=np.int64)
     groups[row] = np.minimum(np.arange(len(row)) // problem.n_replicas, problem.n_stages)
     return groups
@@ -275,10 +295,10 @@ class Annealer:
     def anneal(
         self, row: IntArray, hot_s: float, cold_s: float, work_us: float
     ) -> Iterator[tuple[IntArray, float, int]]:
-        """After every slice: the cheapest row so far, its cost in seconds and the moves of the slice.
+        """Yield, after every slice, the cheapest row so far, its cost in seconds and the moves of the slice.
 
-        Temperatures are above 0. The annealing takes ``work_us`` nominal microseconds, see ``move_us``; no clock is
-        read, so equal arguments give equal results.
+        Temperatures are above 0. The annealing takes ``work_us`` nominal microseconds, see ``move_us``. It reads no
+        clock, so equal arguments give equal results.
         """
         from dtfm_lab.planning.kernels.annealing import anneal_groups
 
@@ -298,7 +318,7 @@ class Annealer:
             yield best, best_s, moves
 
     def _aligned(self, row: IntArray) -> IntArray:
-        """The row with its columns paired at least cost; the state of the annealing is left as it was."""
+        """Return the row with the best pairing of its columns. The state of the annealing does not change."""
         from dtfm_lab.planning.kernels.annealing import align
 
         current = self._state.row.copy()
@@ -310,12 +330,12 @@ class Annealer:
 
 
 def move_us(n_replicas: int) -> float:
-    """Nominal microseconds of one move, as measured on an ordinary core with 4 to 32 replicas."""
+    """Return the nominal microseconds of one move, as measured on an ordinary core with 4 to 32 replicas."""
     return float(0.065 * n_replicas**1.2)
 
 
 def similar_devices(hop_s: FloatArray) -> IntArray:
-    """(N, K) for each device the K others whose costs to all devices are most like its own."""
+    """Return (N, K) for each device the K others whose costs to all devices are most like its costs."""
     n = len(hop_s)
     unlike = scipy.spatial.distance.cdist(hop_s, hop_s, "cityblock") if n <= SIMILAR_UP_TO else hop_s.copy()
     np.fill_diagonal(unlike, np.inf)

@@ -1,8 +1,8 @@
 """Initial placements made from a hierarchical clustering of the devices.
 
-On networks of regions the best plans look alike: some regions hold whole pipelines (their devices are assigned
-round-robin to a run of stages), others hold whole groups (a run of one stage). All ways to cut S stages into runs,
-over the leaves of a clustering, are such plans. A clustering leaves open which of two branches comes first: flipping
+On networks of regions, the best plans look alike. Some regions hold whole pipelines: their devices are assigned
+round-robin to a run of stages. Others hold whole groups: a run of one stage. All ways to cut S stages into runs, over
+the leaves of a clustering, are such plans. A clustering leaves open which of two branches comes first, so flipping
 branches at random gives as many others of the same kind.
 """
 
@@ -18,16 +18,18 @@ from dtfm_lab.planning.cost import total_costs
 from dtfm_lab.planning.problem import Problem
 
 LINKAGES = ("average", "complete", "ward")
-"""Linkage methods. The last is poor as it stands and good with flipped branches, so only these are used of it."""
+"""Linkage methods. The last is poor as it is but good with flipped branches, so it is only used with these."""
 OPTIMAL_ORDER_UP_TO = 256
-"""Most devices whose optimal leaf order is computed; more take too long."""
+"""Maximum number of devices whose optimal leaf order is computed. More take too long."""
 ALL_COMPOSITIONS_UP_TO = 10
-"""Most stages that are cut into runs in every way; with more, ``SAMPLED_COMPOSITIONS`` ways are drawn."""
+"""Maximum number of stages that are cut into runs in every way. With more, ``SAMPLED_COMPOSITIONS`` random ways are
+used."""
 SAMPLED_COMPOSITIONS = 500
+"""Number of random ways to cut more stages than that into runs."""
 BATCH_ENTRIES = 4_000_000
-"""Most array entries of a batch of placements that are priced at once."""
+"""Maximum number of array entries of a batch of placements that are priced at once. It limits memory."""
 FLIPPED_ENTRIES = 4_000_000
-"""Array entries to price for one placement with flipped branches, some 30 ms."""
+"""Array entries to price for one placement with flipped branches. This takes about 30 ms."""
 
 
 class ClusteredPlacements:
@@ -41,7 +43,7 @@ class ClusteredPlacements:
         self._assignments = np.array([_round_robin(run, problem.n_replicas) for run in runs])
 
     def rows(self) -> tuple[IntArray, FloatArray]:
-        """Placements of different cost from the clusterings as they are, cheapest first, and their costs."""
+        """Return placements of different cost from the clusterings as they are, cheapest first, and their costs."""
         rows = np.concatenate([self._assigned(order) for order in self._leaf_orders])
         cost_s = self._costs(rows)
         by_cost = np.argsort(cost_s, kind="stable")
@@ -49,7 +51,7 @@ class ClusteredPlacements:
         return rows[distinct], cost_s[distinct]
 
     def flipped(self, rng: np.random.Generator) -> IntArray:
-        """(N,) the cheapest placement over some orders of one clustering, its branches flipped at random."""
+        """Return (N,) the cheapest placement over some orders of one clustering, its branches flipped at random."""
         if self._problem.n_devices < 3:
             return self.leaf_order
         tree = self._trees[int(rng.integers(len(self._trees)))]
@@ -84,7 +86,8 @@ class ClusteredPlacements:
         return [np.asarray(scipy.cluster.hierarchy.leaves_list(tree), dtype=np.int64) for tree in trees]
 
     def _assigned(self, order: IntArray) -> IntArray:
-        """(compositions, N) placements of the devices in this order, one for each way to cut the stages into runs."""
+        """Return (compositions, N) placements of the devices in this order, one for each way to cut the stages into
+        runs."""
         n = self._problem.n_tasklets
         order = _idle_last(self._problem, order)
         return np.hstack([order[self._assignments], np.tile(order[n:], (len(self._assignments), 1))])
@@ -98,7 +101,7 @@ class ClusteredPlacements:
 
 
 def _flipped_order(tree: FloatArray, rng: np.random.Generator) -> IntArray:
-    """A leaf order of the (N - 1, 4) linkage with every pair of branches in a random order."""
+    """Return a leaf order of the (N - 1, 4) linkage with every pair of branches in a random order."""
     n = len(tree) + 1
     branches: list[list[int]] = [[leaf] for leaf in range(n)]
     for (a, b), flip in zip(tree[:, :2].astype(int), rng.random(n - 1) < 0.5, strict=True):
@@ -107,7 +110,7 @@ def _flipped_order(tree: FloatArray, rng: np.random.Generator) -> IntArray:
 
 
 def _idle_last(problem: Problem, order: IntArray) -> IntArray:
-    """The same order with the worst connected devices at the end, as many as stay idle."""
+    """Return the same order with the worst connected devices at the end, as many as stay idle."""
     n_idle = problem.n_devices - problem.n_tasklets
     if not n_idle:
         return order
@@ -118,14 +121,15 @@ def _idle_last(problem: Problem, order: IntArray) -> IntArray:
 
 
 def _round_robin(runs: IntArray, n_replicas: int) -> IntArray:
-    """(S x D,) leaf at each position: a run of k stages takes the next k x D leaves, one stage after the other."""
+    """Return (S x D,) leaf at each position. A run of k stages takes the next k x D leaves, one stage after the
+    other."""
     ends = np.cumsum(runs) * n_replicas
     of_runs = np.split(np.arange(ends[-1]), ends[:-1])
     return np.concatenate([leaves.reshape(n_replicas, -1).T for leaves in of_runs]).ravel()
 
 
 def _compositions(n: int, rng: np.random.Generator) -> Iterator[IntArray]:
-    """All ways to write n as an ordered sum; where there are too many, equal parts and a sample of the others."""
+    """Yield all ways to write n as an ordered sum. If there are too many, equal parts and a sample of the others."""
     if n <= ALL_COMPOSITIONS_UP_TO:
         for cuts in range(1 << (n - 1)):
             yield _runs((cuts >> np.arange(n - 1)) & 1 == 1)
@@ -138,5 +142,5 @@ def _compositions(n: int, rng: np.random.Generator) -> Iterator[IntArray]:
 
 
 def _runs(cuts: npt.NDArray[np.bool_]) -> IntArray:
-    """Lengths of the runs when stages i and i + 1 are separated where ``cuts[i]`` is set."""
+    """Return the lengths of the runs if ``cuts[i]`` separates stages i and i + 1."""
     return np.diff(np.flatnonzero(np.concatenate([[True], cuts, [True]])))

@@ -9,13 +9,13 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.problem import SHOWN, Generation, Individual, Population, Problem, planners, wait_for_kernels
 
-WORDS = "every device by chance, pipelines paired and stages ordered at least cost"
-RULE = "Nothing is kept but the best; the others are some of those that were tried."
+WORDS = "a random placement, with the best pairing of pipelines and the best order of stages"
+RULE = "Only the best is kept. The others are some of the placements that were tried."
 
 
 @planners.register("random")
 def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Endless random groups, their pipelines paired at least cost and their stages in the best order."""
+    """Try random groups endlessly, with the best pairing of their pipelines and their stages in the best order."""
     n, n_stages, d = problem.n_tasklets, problem.n_stages, problem.n_replicas
     begin = problem.grid(rng.permutation(problem.n_devices)) if problem.start is None else problem.start
     best = problem.rematched(begin)
@@ -30,7 +30,7 @@ def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Genera
     tried: deque[Individual] = deque(maxlen=SHOWN - 1)
 
     def held() -> Population:
-        """The best, and those that were the newest whenever this was called."""
+        """Return the best, and the placements that were the newest whenever this was called."""
         if evaluations != found_as:
             tried.append(_individual(evaluations, align(prices.groups, prices.order, problem.pair.hop_s), cost_s))
         others = sorted((one for one in tried if one.number != found_as), key=lambda one: one.cost_s)
@@ -53,7 +53,7 @@ def _individual(number: int, grid: IntArray, cost_s: float) -> Individual:
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Call every kernel once, see ``background_tasks``."""
+    """Call every kernel once to compile it, see ``background_tasks``."""
     from dtfm_lab.planning.kernels.partition import price, pricing
 
     price(pricing(problem.pair.group_s, problem.pair.hop_s, 2, 2, 3), np.repeat(np.arange(2), 2))

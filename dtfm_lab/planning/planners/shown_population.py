@@ -1,4 +1,4 @@
-"""Who is shown of the default planner: its population, who waits to join it, and the newest that are not in it."""
+"""The individuals of the default planner that are shown: its population, those waiting, and the newest outside it."""
 
 import math
 from collections import deque
@@ -11,15 +11,15 @@ from dtfm_lab.planning.problem import SHOWN, Population, Problem
 from dtfm_lab.planning.problem import Individual as ShownIndividual
 
 WORDS = {
-    "chance": "every device by chance",
+    "chance": "a random placement",
     "structure": "made from clusters of the network",
     "start": "the plan that the search begins with",
     "recombination": "a part of the network as in the second parent, the rest as in the first",
     "reheating": "the same as its parent",
 }
 RULE = (
-    "They are annealed one by one; a child takes its worse parent's place if it costs no more. Placements that are not "
-    "annealed yet are shown, too, and the newest that did not survive."
+    "Placements are annealed one by one. A child replaces its worse parent if it costs no more. Also shown: placements "
+    "that are not annealed yet, and the newest that did not survive."
 )
 
 
@@ -28,13 +28,13 @@ class PopulationMember:
     """One placement of a population."""
 
     row: IntArray
-    """(N,) all devices: position stage x D + replica for the first S x D, then the idle ones."""
+    """(N,) all devices: position stage x D + replica for the first S x D, followed by the idle ones."""
     cost_s: float
     birth_number: int = -1
-    """Counted from 0 over those that were annealed."""
+    """Number in the order of annealing, from 0; -1 if not annealed."""
     operator: str = ""
     parents: tuple["PopulationMember", ...] = ()
-    """Without their own parents."""
+    """The parents, without their own parents."""
 
     @property
     def as_parent(self) -> "PopulationMember":
@@ -42,30 +42,31 @@ class PopulationMember:
 
 
 class ShownPopulation:
-    """Costs a search nothing before it is asked; ``population`` is the planner's own list."""
+    """Collects the individuals to show. It costs a search nothing until asked. ``population`` is the planner's own
+    list."""
 
     def __init__(self, problem: Problem, population: list[PopulationMember]) -> None:
         self._problem, self._population = problem, population
         self._rows: list[IntArray] = []
-        """Placements that annealing begins with, by their numbers, as far as they are known beforehand."""
+        """Placements that annealing begins with, by number, as far as they are known beforehand."""
         self._waiting: dict[int, PopulationMember] = {}
-        """Those of them that have not been annealed yet."""
+        """Those of ``_rows`` that have not been annealed yet."""
         self._newest: deque[PopulationMember] = deque(maxlen=SHOWN)
 
     def wait(self, operator: str, row: IntArray, one: PopulationMember | None = None) -> None:
-        """Show a placement until it has been annealed, as ``one`` where it has been priced."""
+        """Show a placement until it has been annealed; as ``one`` if it has been priced."""
         self._waiting[len(self._rows)] = replace(one or PopulationMember(row, math.nan), operator=operator)
         self._rows.append(row)
 
     def add(self, begun: IntArray, one: PopulationMember, *, is_initial: bool) -> None:
-        """Show an individual that was annealed from a row, whether or not it has survived."""
+        """Show an individual that was annealed from a row, whether or not it survived."""
         self._newest.append(one)
         for number in list(self._waiting):
             if not is_initial or np.array_equal(self._rows[number], begun):
                 del self._waiting[number]
 
     def held(self, best: PopulationMember) -> Population:
-        """The best so far, the population, those that wait, and the newest others, the cheapest first."""
+        """Return the best so far, the population, those that wait, and the newest others, cheapest first."""
         for number, one in self._waiting.items():
             if math.isnan(one.cost_s):
                 cost_s = self._problem.cost(self._problem.grid(one.row))

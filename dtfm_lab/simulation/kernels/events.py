@@ -1,7 +1,7 @@
 """The event loop: when each node starts, given its predecessors. The same source runs compiled and uncompiled.
 
-A node is one action of one device. Nodes start in the order of the times at which they are ready, ties in the
-order of their numbers, so equal inputs give equal traces, bit by bit.
+A node is one action of one device. Nodes start in the order of the times at which they are ready. Ties follow the order
+of their numbers, so equal inputs give equal traces, bit by bit.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 STARTED = -1
-"""Number of missing predecessors of a node that has started."""
+"""Number of missing predecessors that marks a node that has started."""
 
 
 def event_loop(
@@ -35,9 +35,9 @@ def event_loop(
     ahead: IntArray,
     order: IntArray,
 ) -> int:
-    """Number of nodes that ran; the others wait for each other in a circle.
+    """Fill the times of all nodes and return the number of nodes that ran. The others wait for each other in a circle.
 
-    Arrays are filled and not returned: returning one runs Python code, and numba turns an interrupt there into a
+    Arrays are filled and not returned. Returning one runs Python code, and numba turns an interrupt there into a
     SystemError.
 
     Parameters
@@ -46,21 +46,21 @@ def event_loop(
         (n,) role of the node, as in a TaskGraph; seconds of a computation, or of a message's bytes on its link (at
         both ends).
     latency_s, partner
-        (n,) of sends: seconds to the receiver, and the receive there; anything elsewhere.
+        (n,) for sends: seconds to the receiver, and the receive there. Other entries are ignored.
     queue
-        (n,) the link or NIC that a message occupies, -1 where none; 0 to n_queues - 1.
+        (n,) the link or NIC that a message occupies, 0 to n_queues - 1; -1 for none.
     turn
-        (n,) the two devices, as a number from 0 to n_turns - 1, of which one message at a time is under way, of either
-        direction, until it has arrived; -1 where messages do not take turns.
+        (n,) the pair of devices whose messages take turns, 0 to n_turns - 1; -1 if messages do not take turns. Of such
+        a pair, one message at a time, of either direction, is under way until it has arrived.
     n_predecessors
-        (n,) number of nodes that must have ended; a receive counts its send, which must have started.
+        (n,) number of nodes that must have ended. A receive counts its send, which must have started.
     successors_from, successors
-        the nodes that wait for node i are successors[successors_from[i] : successors_from[i + 1]].
+        The nodes that wait for node i are successors[successors_from[i] : successors_from[i + 1]].
     released_s
         (n,) seconds before which a node does not start, whatever it waits for.
     start_s, end_s, after, before, ahead, order
-        (n,) to be filled: when each node runs, the one whose end it waited for last and the one before it in its queue
-        and the receive of the one before it in ``turn`` (-1: none), and the nodes as they start.
+        (n,) to be filled: start and end of each node, the node whose end it waited for last, the one before it in its
+        queue, the receive of the one before it in ``turn`` (-1: none), and the nodes in the order of their starts.
     """
     n = len(role)
     start_s[:], end_s[:], after[:], before[:], ahead[:] = 0.0, 0.0, -1, -1, -1
@@ -77,6 +77,7 @@ def event_loop(
     while len(ready) > 0:
         at_s, i = heapq.heappop(ready)
         t, q = turn[i], queue[i]
+        # messages that take turns wait until the previous one of their pair has arrived
         if t >= 0 and last_sent[t] >= 0 and ahead[i] < 0:
             j = last_sent[t]
             if behind[j] >= 0 or missing[partner[j]] != STARTED:  # others wait already, or it has not arrived
@@ -140,7 +141,7 @@ def longest_paths(
     successors: IntArray,
     left_s: FloatArray,
 ) -> None:
-    """Fills ``left_s``, (n,) seconds from each node's start to the last end that depends on it.
+    """Fill ``left_s``, (n,) seconds from each node's start to the last end that depends on it.
 
     Every queue keeps its order, and so do messages that take turns.
     """
@@ -152,6 +153,7 @@ def longest_paths(
         if ahead[i] >= 0:
             next_sent[ahead[i]] = i
     for at in range(n - 1, -1, -1):
+        # backwards in the order of starts: all that depends on a node is known before the node
         i = order[at]
         longest_s = 0.0
         for k in range(successors_from[i], successors_from[i + 1]):

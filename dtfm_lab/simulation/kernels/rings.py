@@ -1,8 +1,8 @@
-"""A ring's rounds without an action for each: when replicas that become ready one by one have all been averaged.
+"""The rounds of a ring without an action for each: when replicas that become ready one by one have all been averaged.
 
-A device serves its messages in the order in which they become ready, and all that comes in comes from the one device
-before it. So its messages leave in the order in which they come, merged with the first ones of its own buckets: a list
-of arrivals goes from device to device round the ring, and none has to be looked for.
+A device sends its messages in the order in which they become ready, and all that it receives comes from the one device
+before it. They therefore leave in the order in which they arrive, merged with the first messages for the device's
+buckets. One list of arrivals passes from device to device round the ring, and no search is needed.
 """
 
 import heapq
@@ -12,8 +12,9 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 SENT, CAME, SUMMED, RETURNED, BACK, CAME_BACK = 0, 1, 2, 3, 4, 5
-"""Rows of ``times``: ends of a replica's last message of gradients, of the last that came, of its last sum, of its step
-(or, where there is none, of its last sum), of its last message of averages, and of the last that came back."""
+"""Rows of ``times``: the ends of a replica's last message of gradients, of the last that arrived, of its last sum,
+of its step (or of its last sum if there is no step), of its last message of averages, and of the last that came
+back."""
 FIRST, FIRST_BACK = 6, 7
 """Rows of ``times``: starts of the first message of gradients, and of averages."""
 SEND, RECEIVE, SUM, STEP = 0, 1, 2, 3
@@ -34,22 +35,22 @@ def ring_times(
 ) -> None:
     """Fill ``times``, (8, devices, buckets) seconds.
 
-    Exact where sums and steps take no time, or there is one bucket. With several, averages that come back while sums
-    wait are passed on behind these.
+    Exact if sums and steps take no time, or if there is one bucket. With several buckets, averages that come back while
+    sums wait are passed on after these sums.
 
     Parameters
     ----------
     ready_s, turn
-        (devices, buckets) when a device can begin a bucket, and the buckets of each device in the order of that.
+        (devices, buckets) when a device can begin a bucket, and the buckets of each device in this order.
     moving_s, back_s, latency_s
         (devices, buckets) seconds for which a message to the next device occupies the link, of gradients and of
         averages, and its latency.
     sum_s, step_s
         (devices, buckets) seconds of each sum, and of the step of the shard that a device averages.
     computer
-        (buckets,) what computes a bucket's sums; buckets may belong to several devices that share links.
+        (buckets,) what computes a bucket's sums. Buckets may belong to several devices that share links.
     n_rounds
-        Sums of each device. Devices may be fewer than this and one: those of a ring that repeats itself.
+        Number of sums of each device. There may be fewer than n_rounds + 1 devices if the ring repeats itself.
     """
     n, n_buckets = ready_s.shape
     last = 2 * n_rounds - 1
@@ -63,7 +64,7 @@ def ring_times(
     n_came, i, first_s = 0, -1, 0.0
     while True:
         begins = False
-        if n_came == 0:  # nothing is under way: the next to begin is the first of all
+        if n_came == 0:  # nothing is under way: the earliest own bucket of any device begins
             i = -1
             for j in range(n):
                 if next_turn[j] < n_buckets:
@@ -144,15 +145,15 @@ def shared_ring_times(
 ) -> None:
     """Fill ``times`` like ``ring_times``, message by message.
 
-    Exact, too, where rings share some of their NICs, or sums of several buckets wait for each other.
+    Also exact if rings share some of their NICs, or if sums of several buckets wait for each other.
 
-    Parameters beside those of ``ring_times``
+    Parameters in addition to those of ``ring_times``
     ----------
     leaving, coming, computer
-        (devices, buckets) numbers of what the messages to the next device occupy where they leave, of what those from
-        the one before occupy where they come in, -1 where nothing, and of what computes the sums.
+        (devices, buckets) numbers of what a message to the next device occupies when it leaves, of what a message from
+        the previous device occupies when it arrives (-1 for nothing), and of what computes the sums.
     computes
-        Whether any sum or step takes time.
+        True if any sum or step takes time.
     """
     n, n_buckets = ready_s.shape
     n_messages = 2 * n_rounds

@@ -1,7 +1,8 @@
-"""Pipeline schedules: builders by name, and ``build``, which calls one with what its signature names of a plan.
+"""Pipeline schedules: builders by name, and ``build``, which passes a builder the parts of a plan that its signature
+names.
 
-A schedule is a function of the numbers of devices and micro-batches, registered in any module of this folder or by an
-entry point of the group ``dtfm_lab.schedules``.
+A schedule is a function of the numbers of devices and micro-batches. It is registered in any module of this folder or
+by an entry point of the group ``dtfm_lab.schedules``.
 """
 
 from importlib import import_module

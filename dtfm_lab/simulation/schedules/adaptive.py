@@ -1,9 +1,9 @@
-"""Choose the warm-ups of adaptive-1f1b: how many forwards each device runs ahead, for a given network.
+"""Choose the warm-ups of adaptive-1f1b: how many forwards each device runs before it alternates, for a given network.
 
-With enough of them, the gradients of a micro-batch are back when their turn comes, however long the round trip; more
-cost memory and may cost time, where messages queue. A closed form gives the depths that a steady pipeline needs;
-filling and draining need more, for which we have no formula. So multiples of the steady depths are simulated, and
-forwards that turn out to save no time are removed.
+With enough of them, the gradients of a micro-batch are back when their turn comes, however long the round trip. More
+warm-up forwards cost memory, and time if messages queue. A closed form gives the depths that a steady pipeline needs.
+Filling and draining need more, for which we have no formula. So multiples of the steady depths are simulated, and
+forwards that save no time are removed.
 
 ``Makespans`` simulates many warm-ups without lowering a schedule and building a task graph for each.
 """
@@ -30,10 +30,10 @@ Warmups = tuple[int, ...]
 
 
 class Makespans:
-    """Seconds of one iteration by warm-ups, each simulated once; it synchronises if every iteration does.
+    """Seconds of one iteration by warm-ups, each simulated once. It synchronises if every iteration does.
 
-    Warm-ups change only the order in which devices compute, and so what waits for the arrival of a message where sends
-    block. So one task graph without that order is simulated, with the edges of the order in question added.
+    Warm-ups change only the order in which devices compute, and, if sends block, what waits for the arrival of a
+    message. One task graph without this order is therefore simulated, with the edges of each order added.
     """
 
     def __init__(self, plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> None:
@@ -41,7 +41,7 @@ class Makespans:
         self._simulated: dict[Warmups, float] = {}
 
     def __len__(self) -> int:
-        """Number of warm-ups that were simulated."""
+        """Return the number of warm-ups that were simulated."""
         return len(self._simulated)
 
     def __call__(self, depths: IntArray) -> float:
@@ -52,7 +52,7 @@ class Makespans:
         return self._simulated[warmups]
 
     def fewest(self, limit_s: float) -> IntArray:
-        """Of the simulated warm-ups within the limit, those with the smallest sum."""
+        """Return the warm-ups with the smallest sum among those simulated within the limit."""
         within = (warmups for warmups, seconds in self._simulated.items() if seconds <= limit_s)
         return np.array(min(within, key=lambda warmups: (sum(warmups), warmups)))
 
@@ -62,8 +62,8 @@ class Makespans:
         most = job.n_microbatches - 1  # the last forward alternates with the first backward in any case
         of_1f1b = tuple(min(depth, most) for depth in range(job.n_stages - 1, -1, -1))
         plain = with_warmups("adaptive-1f1b", job.n_microbatches, of_1f1b)
-        # the lanes that are taken away are those of whole passes, so warm-ups are chosen without overlap; and nobody
-        # changes its order because others are absent
+        # only the order of whole passes is removed, so warm-ups are chosen without overlap; and no device changes its
+        # order because others are absent
         plan = self._plan
         if job.overlap or plan.absent:
             plan = plan.changed(job=job.with_fields(overlap=False), absent=())
@@ -77,7 +77,8 @@ class Makespans:
         return _passes_of(self._unordered.graph)
 
     def _lanes(self, warmups: Warmups) -> tuple[IntArray, IntArray]:
-        """Edges from each pass, and from the arrival of what it sends where sends block, to the one after it."""
+        """Return edges from each pass to the next one on its device. If sends block, also from the arrival of what a
+        pass sends."""
         before, after = [], []
         arrival = self._arrivals
         for passes in self._passes:
@@ -93,17 +94,18 @@ class Makespans:
 
     @cached_property
     def _arrivals(self) -> IntArray:
-        """(nodes,) of each pass, the receive of the message that it sends and whose arrival its device awaits."""
+        """(nodes,) for each pass, the receive of the message that it sends and whose arrival its device awaits."""
         graph = self._unordered.graph
         arrival = np.full(len(graph), -1, dtype=np.int64)
         sends = np.flatnonzero(graph.takes_turns)
-        arrival[sends - 1] = graph.partner[sends]  # a send stands right after its producer
+        arrival[sends - 1] = graph.partner[sends]  # a send directly follows its producer
         return arrival
 
 
-@lru_cache(maxsize=2)  # the same graph serves for other links
+@lru_cache(maxsize=2)  # the same graph is used for other links
 def _without_lanes(graph: TaskGraph) -> TaskGraph:
-    """The graph without the edges to each pass from the one before it, or from an arrival elsewhere; others stay."""
+    """Return the graph without the edges to each pass from the previous one, or from an arrival elsewhere. Others
+    stay."""
     n = len(graph)
     passing = np.isin([action.kind for action in graph.actions], [Kind.FORWARD, Kind.BACKWARD])[graph.action]
     passing &= graph.role == COMPUTATION
@@ -113,7 +115,7 @@ def _without_lanes(graph: TaskGraph) -> TaskGraph:
     source = graph.sources
     edges = source * n + graph.successors
     by_key = np.argsort(edges, kind="stable")
-    # where a pass also needs the one before it, the edge is there twice, and one stays
+    # if a pass also needs the previous one, the edge exists twice, and one stays
     lanes = by_key[np.searchsorted(edges[by_key], (before * n + after)[neighbours])]
     gone = passing[graph.successors] & (graph.device[source] != graph.device[graph.successors])
     gone[lanes] = True
@@ -122,8 +124,10 @@ def _without_lanes(graph: TaskGraph) -> TaskGraph:
 
 @lru_cache(maxsize=2)
 def _passes_of(graph: TaskGraph) -> tuple[IntArray, ...]:
-    """Of all pipelines with M micro-batches, for each such M: (devices, replicas, 2 M) nodes of all forwards, then of
-    all backwards, by micro-batch."""
+    """Return (devices, replicas, 2 M) nodes of all forwards, then of all backwards, by micro-batch.
+
+    One array for each number M of micro-batches that a pipeline has.
+    """
     programs = graph.programs
     most = programs.schedule.n_microbatches
     column = np.full(len(graph.actions), -1)
@@ -140,37 +144,37 @@ def _passes_of(graph: TaskGraph) -> tuple[IntArray, ...]:
 
 
 ALIKE = 1e-9
-"""Relative difference below which makespans count as equal."""
+"""Relative difference below which makespans count as equal: it is rounding."""
 FACTORS = 1.1 ** np.arange(24)
-"""Multiples of the steady depths to try; beyond a factor of 9 no network that we tried gained."""
+"""Multiples of the steady depths to try. Beyond a factor of 9, no network that we tried gained."""
 PATIENCE = 5
-"""Factors in a row without a gain that end the search."""
+"""This number of factors in a row without a gain ends the search."""
 MOST_SIMULATIONS = 60
-"""Simulations after which the removal of forwards is not repeated."""
+"""After this number of simulations, the removal of forwards is not repeated."""
 OFFSETS = np.arange(8) / 8
-"""Offsets for rounding depths that were scaled down to a limit; they decide which devices lose a forward."""
+"""Offsets for rounding depths that were scaled down to a limit. They decide which devices lose a forward."""
 
 
 def choose_warmups(
     plan: Plan, profile: Iterable[ComputeTime], links: Links, most_activations: int | Sequence[int] | None = None
 ) -> Warmups:
-    """Per device of a pipeline, the forwards before it takes turns: the fewest that make the iteration shortest.
+    """Return, per device of a pipeline, the fewest warm-up forwards that make the iteration shortest.
 
-    The warm-ups of 1F1B where no others are better. Some tens of candidates are simulated; equal arguments give equal
-    depths.
+    These are the warm-ups of 1F1B if no others are better. Some tens of candidates are simulated. Equal arguments give
+    equal depths.
 
     Parameters
     ----------
     profile
-        Seconds of all computations, one stage a device.
+        Seconds of all computations, one stage per device.
     most_activations
-        Most activations that a device may hold at once; one number for all, or one each. A device with w forwards
-        ahead holds w + 1.
+        Maximum number of activations that a device may hold at once: one number for all, or one per device. A device
+        with w warm-up forwards holds w + 1.
 
     Raises
     ------
     ScheduleError
-        A limit below 1, or not one for each device.
+        A limit is below 1, or there is not one per device.
     TraceError
         The profile has no time for a computation.
     """
@@ -195,6 +199,7 @@ def choose_warmups(
     if (plain <= deepest).all() and makespan_s(plain) <= limit_s:
         return tuple(plain.tolist())
     chosen = makespan_s.fewest(limit_s)
+    # fewer forwards on one device can make forwards of others superfluous
     while (fewer := _shrunk(chosen, makespan_s, limit_s)).sum() < chosen.sum():
         chosen = fewer
         if len(makespan_s) > MOST_SIMULATIONS:
@@ -203,7 +208,8 @@ def choose_warmups(
 
 
 def _shrunk(depths: IntArray, makespan_s: Makespans, limit_s: float) -> IntArray:
-    """The depths reduced from the last device to the first, each as far as the makespan stays within the limit."""
+    """Return the depths reduced from the last device to the first, each as far as the makespan stays within the
+    limit."""
     below = 0  # no device may go deeper than the one before
     for device in reversed(range(len(depths))):
         least, most = below, int(depths[device])
@@ -227,7 +233,8 @@ def _rounded(depths: FloatArray) -> IntArray:
 
 
 def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequence[int] | None) -> IntArray:
-    """(devices,) depths within the limits: none exceeds the one before, whose device has to send it as many."""
+    """Return (devices,) depths within the limits. None exceeds the one before, whose device has to send it that
+    many."""
     if most_activations is None:
         most_activations = n_microbatches
     limits = list(most_activations) if isinstance(most_activations, Iterable) else [most_activations] * n_devices
@@ -240,9 +247,9 @@ def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequen
 
 
 def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
-    """(devices,) depths scaled to the limits.
+    """Return (devices,) depths scaled to the limits.
 
-    Where a device's limit is below its depth, the depths of all devices after it are reduced by the same share, so that
+    If a device's limit is below its depth, the depths of all devices after it are reduced by the same share, so that
     none of them waits for the whole rest of the pipeline.
     """
     shares: FloatArray = np.minimum.accumulate(np.minimum(deepest / np.maximum(depths, 1), 1.0))
@@ -250,11 +257,11 @@ def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
 
 
 def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntArray:
-    """(devices,) depths with which a full pipeline loses no time, in any replica.
+    """Return (devices,) depths with which a full pipeline loses no time, in any replica.
 
-    In a steady pipeline everything repeats with the period of its slowest device or link, and each device has its
-    forward and its backward at fixed times of that period. Following micro-batch 0 down and up: its backward at a
-    device takes the first turn for which its gradient is there; the depth is the number of turns until then.
+    In a steady pipeline, everything repeats with the period of its slowest device or link, and each device has its
+    forward and its backward at fixed times of that period. Follow micro-batch 0 down and up: its backward at a device
+    takes the first turn at which its gradient has arrived. The depth is the number of turns until then.
     """
     grid = plan.placement.devices
     n_devices, n_replicas = grid.shape
@@ -285,7 +292,8 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
 
 
 def _busiest_s(links: Links, messages: list[tuple[IntArray, IntArray, FloatArray]]) -> float:
-    """Seconds for which one micro-batch of every pipeline occupies the busiest link, or NIC, in one direction.
+    """Return the seconds for which one micro-batch of every pipeline occupies the busiest link, or NIC, in one
+    direction.
 
     ``messages`` are senders, receivers and seconds of each.
     """

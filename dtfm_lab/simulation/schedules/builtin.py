@@ -1,4 +1,4 @@
-"""Pipeline schedules by name, the one that a plan is simulated or run under, and those that come with the lab."""
+"""Pipeline schedules by name, the builder that chooses one for a plan, and the schedules that come with the lab."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,37 +23,37 @@ from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.schedules.adaptive import choose_warmups
 
 Builder = Callable[..., Schedule]
-"""Orders the passes of one pipeline: called with the numbers of its devices and of its micro-batches.
+"""Orders the passes of one pipeline. Called with the number of its devices and of its micro-batches.
 
-Further keywords are the builder's own; ``build`` gives each of these that its signature names:
+Further keywords are the builder's own. ``build`` passes each of these that its signature names:
 
 ``stages_per_device``
-    Stages of a device, where the schedule interleaves.
+    Number of stages per device, if the schedule interleaves.
 ``flush_every``
-    Micro-batches after which the pipeline empties; refused by a schedule that does not name it.
+    Number of micro-batches after which the pipeline empties. A schedule that does not name it is refused.
 ``plan``
-    The Plan that is simulated or run, its network and job included.
+    The Plan that is simulated or run, including its network and job.
 ``profile``
-    Seconds of every computation of the plan, as ComputeTimes, one stage a device.
+    Seconds of every computation of the plan, as ComputeTimes, one stage per device.
 ``links``
     Links between the devices of the plan's network, by their indices there.
 ``most_activations``
-    Per device, the micro-batches whose activations it can hold at once.
+    Per device, the number of micro-batches whose activations it can hold at once.
 
-A builder raises ScheduleError where it cannot serve the counts, or the choices that it takes.
+A builder raises ScheduleError if it cannot handle the counts or its choices.
 """
 
 schedules: Registry[Builder] = Registry("pipeline schedule", group="dtfm_lab.schedules")
 
 FLUSHES = "flush_every"
-"""The choice that is not ignored by a schedule that cannot serve it."""
+"""The one choice that is refused, not ignored, by a schedule that does not support it."""
 MOST_PASSES = 2 * 10**6
-"""Most passes of a pipeline, each counted forward and backward: so many take some ten seconds and half a gigabyte to
-order."""
+"""Maximum number of passes of a pipeline, forward and backward together counted as one. This many take some ten seconds
+and half a gigabyte to order."""
 
 
 def choices_of(name: str) -> dict[str, bool]:
-    """The keywords that a schedule's signature names, and whether it needs each. Raises UnknownName."""
+    """Return the keywords that a schedule's signature names, and whether each is required. Raises UnknownName."""
     return _choices(schedules[name])
 
 
@@ -65,23 +65,23 @@ def _choices(builder: Builder) -> dict[str, bool]:
 
 
 def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[str, Callable[[], object]]) -> Schedule:
-    """A schedule by name, with those of the choices that its signature names; only these are computed.
+    """Return a schedule by name, with the choices that its signature names. Only these are computed.
 
-    Raises UnknownName, or ScheduleError where it needs a choice that is not there, such as the plan.
+    Raises UnknownName, or ScheduleError if it needs a choice that is missing, such as the plan.
     """
     taken = choices_of(name)
     if missing := [choice for choice, needed in taken.items() if needed and choice not in choices]:
         raise ScheduleError(f"schedule {name} needs {missing[0]}; wanted it for a plan that is simulated or run")
     if FLUSHES in choices and FLUSHES not in taken:
         raise ScheduleError(
-            f"schedule {name} knows no flush_every, which is {choices[FLUSHES]()}; wanted gpipe, or none"
+            f"schedule {name} takes no flush_every, which is {choices[FLUSHES]()}; wanted gpipe, or none"
         )
     given = {choice: choices[choice]() for choice in taken if choice in choices}
     return schedules[name](n_stages, n_microbatches, **given)
 
 
 def counts(name: str, n_stages: int, n_microbatches: int, stages_per_device: int = 1) -> tuple[int, int]:
-    """``n_stages`` and ``n_microbatches`` as ints; raises ScheduleError where they are no counts or too many."""
+    """Return ``n_stages`` and ``n_microbatches`` as ints. Raises ScheduleError if they are not counts or too many."""
     named = {"n_stages": n_stages, "n_microbatches": n_microbatches, "stages_per_device": stages_per_device}
     for what, value in named.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
@@ -105,21 +105,23 @@ def build(
     *,
     efficiency: GivenEfficiency = None,
 ) -> Schedule:
-    """The schedule of this name for a plan, or the schedule itself where it is one that fits.
+    """Return the schedule of this name for a plan, or the given schedule itself if it fits.
 
-    A builder whose signature names them is given the job's stages per device and its warm-ups; where the job has no
-    warm-ups, also the plan, the seconds of passes, the links and the most activations that each device may hold.
-    Without a profile, passes take FLOP over peak x ``efficiency``; without links, those of the plan's network are used;
-    without a limit, devices hold what fits into the memory of the smallest device of each position.
+    A builder gets what its signature names: the job's stages per device and its warm-ups. If the job has no warm-ups,
+    it also gets the plan, the seconds of passes, the links, and the maximum number of activations that each device may
+    hold.
+
+    Without a profile, passes take FLOP over peak x ``efficiency``. Without links, the plan's network is used. Without a
+    limit, devices hold what fits into the memory of the smallest device of each position.
 
     Raises
     ------
     UnknownName
-        No schedule of that name.
+        There is no schedule of that name.
     ScheduleError
-        It cannot serve the job's counts or its flushes, or was made for others.
+        It does not support the job's counts or its flushes, or was made for others.
     JobError
-        The job has no model, or its model too few blocks for several stages a device.
+        The job has no model, or its model has too few blocks for several stages per device.
     """
     job = plan.job
     job.modelled()
@@ -141,16 +143,16 @@ def build(
 
 
 def built_for(job: Job, name: str) -> Schedule:
-    """The schedule of this name with the choices that a job has made, and no others.
+    """Return the schedule of this name with only the choices that a job has made.
 
-    Raises UnknownName, or ScheduleError where it needs a choice that is not there, or cannot serve the job's counts.
+    Raises UnknownName, or ScheduleError if it needs a choice that is missing, or does not support the job's counts.
     """
     _check_passes(job, name)
     return build_named(name, job.n_stages, job.n_microbatches, choices_in(job))
 
 
 def _check_passes(job: Job, name: str) -> None:
-    """Refuse a schedule with too many steps to be played, before its passes are made."""
+    """Refuse a schedule with too many steps to simulate, before its passes are made."""
     interleaves = "stages_per_device" in choices_of(name)
     check_passes(name, job.n_stages, job.microbatch_counts, job.stages_per_device if interleaves else 1)
 
@@ -161,7 +163,7 @@ def _analytic(plan: Plan, efficiency: GivenEfficiency, links: Links | None) -> I
 
 
 def choices_in(job: Job) -> dict[str, Callable[[], object]]:
-    """The choices of schedules that a job has made."""
+    """Return the choices of schedules that a job has made."""
     choices: dict[str, Callable[[], object]] = {"stages_per_device": lambda: job.stages_per_device}
     if job.flush_every is not None:
         choices["flush_every"] = lambda: job.flush_every
@@ -169,9 +171,10 @@ def choices_in(job: Job) -> dict[str, Callable[[], object]]:
 
 
 def _most_held(plan: Plan) -> list[int]:
-    """Per device of a pipeline, the micro-batches that fit into the memory of the smallest of its position.
+    """Return, per device of a pipeline, the number of micro-batches that fit into the memory of the smallest at its
+    position.
 
-    A device that can hold all micro-batches of its pipeline limits no other.
+    A device that can hold all micro-batches of its pipeline does not limit the others.
     """
     budget = activation_budget(plan)
     at_all = np.where(budget >= plan.job.microbatch_counts, np.maximum(budget, plan.job.n_microbatches), budget)
@@ -180,7 +183,7 @@ def _most_held(plan: Plan) -> list[int]:
 
 
 def made_for(job: Job, schedule: object) -> Schedule:
-    """``schedule``, or a ScheduleError where it is none or of other sizes than the job's."""
+    """Return ``schedule``. Raises ScheduleError if it is not a schedule or has other sizes than the job."""
     if not isinstance(schedule, Schedule):
         raise ScheduleError(f"schedule is {shortened(schedule)}; wanted a name or a Schedule")
     found, wanted = (schedule.n_devices, schedule.n_microbatches), (job.n_stages, job.n_microbatches)
@@ -195,19 +198,19 @@ def made_for(job: Job, schedule: object) -> Schedule:
 # ---------------------------------------------------------------------------------------------------------------------
 # The built-in schedules, and the activations that devices hold under any.
 #
-# gpipe, 1f1b and, between them, adaptive-1f1b differ in one number a device: how many forwards it runs before it takes
-# turns, a forward and a backward.
-# With w of them it holds min(w + 1, M) activations. GPipe's w is M everywhere; 1F1B's is S - 1 - s, just enough
-# to keep all devices busy where messages take no time. Where they take long, the backward of a micro-batch is back
-# later, and the device waits once it has no forward left to run: more forwards ahead hide the round trip.
+# gpipe, 1f1b and, between them, adaptive-1f1b differ in one number per device: its warm-up, the number of forwards that
+# it runs before it alternates a forward and a backward.
+# With a warm-up of w it holds min(w + 1, M) activations. GPipe's w is M everywhere. 1F1B's is S - 1 - s, just enough to
+# keep all devices busy if messages take no time. If they take long, the gradient of a micro-batch comes back later, and
+# the device waits once it has no forward left to run. More warm-up forwards hide the round trip.
 
 
 @schedules.register("gpipe")
 def gpipe(n_stages: int, n_microbatches: int, *, flush_every: int | None = None, **_: object) -> Schedule:
-    """All forwards, then all backwards (Huang et al. 2019). What DT-FM runs.
+    """All forwards, then all backwards (Huang et al. 2019). This is what DT-FM runs.
 
-    With ``flush_every`` so for every so many micro-batches in turn, the last ones fewer: the pipeline empties before
-    the next ones, and no device holds more activations than that.
+    With ``flush_every``, this repeats for every group of that many micro-batches; the last group may be smaller. The
+    pipeline empties before the next group, and no device holds more activations than one group has.
     """
     n_stages, n_microbatches = counts("gpipe", n_stages, n_microbatches)
     if flush_every is None:
@@ -236,17 +239,17 @@ def one_forward_one_backward(n_stages: int, n_microbatches: int, **_: object) ->
 
 
 def adaptive(n_stages: int, n_microbatches: int, warmups: Sequence[int] | None = None) -> Schedule:
-    """1F1B with a warm-up of its own for every device.
+    """1F1B with a separate warm-up for every device.
 
-    None stands for those of 1F1B. Device s holds at most min(warmups[s] + 1, M) activations.
+    None means the warm-ups of 1F1B. Device s holds at most min(warmups[s] + 1, M) activations.
     """
     n_stages, n_microbatches = counts("adaptive-1f1b", n_stages, n_microbatches)
     if warmups is None:
         warmups = range(n_stages - 1, -1, -1)
     elif not isinstance(warmups, Iterable):
-        raise ScheduleError(f"schedule adaptive-1f1b: warm-ups are {shortened(warmups)}; wanted one a device")
+        raise ScheduleError(f"schedule adaptive-1f1b: warm-ups are {shortened(warmups)}; wanted one per device")
     elif len(warmups := tuple(warmups)) != n_stages:
-        raise ScheduleError(f"schedule adaptive-1f1b: {len(warmups)} warm-ups; wanted one a device, {n_stages}")
+        raise ScheduleError(f"schedule adaptive-1f1b: {len(warmups)} warm-ups; wanted one per device, {n_stages}")
     return _flushed("adaptive-1f1b", n_microbatches, warmups)
 
 
@@ -262,9 +265,9 @@ def adaptive_1f1b(
     most_activations: int | Sequence[int] | None = None,
     **_: object,
 ) -> Schedule:
-    """1F1B with a warm-up of its own for every device, for slow links: ``choose_warmups`` finds them for a plan.
+    """1F1B with a separate warm-up for every device, for slow links. ``choose_warmups`` finds them for a plan.
 
-    Without ``warmups`` and without a plan they are those of 1F1B.
+    Without ``warmups`` and without a plan, they are those of 1F1B.
     """
     if warmups is None and plan is not None:
         warmups = choose_warmups(plan, profile, links or Links.of(plan.topology), most_activations)
@@ -283,18 +286,18 @@ def _flushed(name: str, n_microbatches: int, warmups: Sequence[int]) -> Schedule
         if depth > before:
             raise ScheduleError(
                 f"schedule {name}: device {stage} warms up with {depth} forwards, device {stage - 1} with {before}; "
-                f"wanted no more than the one before, which must send it as many before it has a gradient"
+                f"wanted at most as many as the device before, which sends them all before it gets a gradient"
             )
     return with_warmups(name, n_microbatches, depths)
 
 
 @schedules.register("interleaved-1f1b")
 def interleaved(n_stages: int, n_microbatches: int, *, stages_per_device: int = 2, **_: object) -> Schedule:
-    """1F1B over the stages of all devices, which makes the bubble smaller and messages more (Narayanan et al. 2021).
+    """1F1B over several stages per device: a smaller bubble and more messages (Narayanan et al. 2021).
 
-    Micro-batches go in rounds of as many as there are devices, or a few more where that leaves none over: a device
-    passes a round through its first stage, then through its second. Raises ScheduleError where rounds would differ.
-    The orders are those of torch's ScheduleInterleaved1F1B.
+    Micro-batches go in rounds of as many as there are devices, or a few more if that leaves none over. A device passes
+    a round through its first stage, then through its second. Raises ScheduleError if rounds would differ in size. The
+    orders equal those of torch's ScheduleInterleaved1F1B.
     """
     name = "interleaved-1f1b"
     n_devices, n_microbatches = counts(name, n_stages, n_microbatches, stages_per_device)
@@ -332,12 +335,12 @@ def _in_rounds(kind: Kind, stages: range, n_microbatches: int, in_round: int) ->
 
 @schedules.register("zb-h1")
 def zero_bubble(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
-    """1F1B with split backwards: weights' gradients, W, fill what would be bubble (ZB-H1, Qi et al. 2024).
+    """1F1B with split backwards: the weights' gradients, W, fill what would be bubble (ZB-H1, Qi et al. 2024).
 
-    Device s takes turns as in 1F1B, forwards and I, and its W come s micro-batches behind its I: the later a device
-    in the pipeline, the more of them it has left for the end, where it would wait. So every device holds
-    min(S, M) activations, as many as 1F1B does on its first. The orders are those of torch's
-    ScheduleInterleavedZeroBubble with one stage a rank.
+    Device s alternates forwards and I, as in 1F1B. Its W come s micro-batches after its I: the later a device in the
+    pipeline, the more of them it has left for the end, where it would wait. Every device therefore holds min(S, M)
+    activations, as many as the first device of 1F1B. The orders equal those of torch's ScheduleInterleavedZeroBubble
+    with one stage per rank.
     """
     n_stages, n_microbatches = counts("zb-h1", n_stages, n_microbatches)
     programs = []
@@ -359,9 +362,9 @@ HELD = {Kind.FORWARD: 1, Kind.BACKWARD: -1, Kind.BACKWARD_WEIGHT: -1}
 
 
 def peak_activations(schedule: Schedule) -> tuple[int, ...]:
-    """Per device, the most activations that it holds at once.
+    """Return, per device, the maximum number of activations that it holds at once.
 
-    Each stage and micro-batch counts as one from its forward to its backward, or to the second half of a split one,
-    W, which needs the stage's input as the first half does.
+    Each stage and micro-batch counts as one from its forward to its backward. If the backward is split, it counts to
+    the second half, W, which needs the stage's input as the first half does.
     """
     return tuple(max(accumulate(HELD.get(a.kind, 0) for a in program), default=0) for program in schedule.programs)

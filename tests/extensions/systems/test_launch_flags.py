@@ -124,7 +124,10 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
         ("[training]\nbatches = 2", "known here: training.batches"),
         (None, "flags are None; wanted text"),
         ("#!/bin/sh\necho hello", "no command of the script has flags; wanted one that has, or the file"),
-        ("#!/bin/sh\ndeepspeed train.py --deepspeed --deepspeed_config ds.json", "configured by ds.json; wanted that file"),
+        (
+            "#!/bin/sh\ndeepspeed train.py --deepspeed --deepspeed_config ds.json",
+            "configured by ds.json; wanted that file",
+        ),
         (
             "#!/bin/sh\nrun --job.config_file ./a.toml",
             "the script's launch is configured by ./a.toml; wanted that file",
