@@ -17,23 +17,25 @@ class StrategyKeywords(TypedDict, total=False):
     """Keywords of ``lab.strategies``, from `dtfm_lab.extensions.systems.asked.StrategyOptions`."""
 
     seconds: float
-    """Of each system's search, where it has one. More than 0 s. Default: 2."""
+    """Search time of each system that searches. More than 0 s. Default: 2."""
     steps: int | None
-    """Generations instead of seconds: reproducible. 1 or more generations."""
+    """Generations of each search, instead of seconds. Makes results reproducible. 1 or more generations."""
     seed: int
-    """Seed of the searches, and of what is drawn. 0 or more. Default: 0."""
+    """Seed of searches and of random choices. 0 or more. Default: 0."""
     efficiency: float | None
-    """Share of its peak that a device reaches; by GPU and shapes of products if none. More than 0 and at most 1."""
+    """Share of its peak that a device reaches. By default it follows from the GPU and the matrix shapes. More
+    than 0 and at most 1."""
     queueing: str
-    """Which messages wait for each other, those of a pair or of a NIC. One of pairs, nics. Default: pairs."""
+    """Which messages wait for each other: those between the same two devices, or on the same NIC. One of pairs,
+    nics. Default: pairs."""
     systems: Asked
-    """Systems by name, or with assumptions of one's own; all by default."""
+    """Systems by name, or with your own assumptions; all by default."""
     flags: str | None
     """A launch as text, asked first: Megatron-LM's flags or script, DeepSpeed's JSON, torchtitan's TOML."""
     progress: Progress | None
     """Called with the outcomes so far after every system."""
     executor: AnyExecutor | None
-    """Chooses on its workers, as in ``sweep``."""
+    """Chooses plans on its workers, as in ``sweep``."""
 
 
 class CrossingKeywords(StrategyKeywords, total=False):
@@ -44,9 +46,9 @@ class CrossingKeywords(StrategyKeywords, total=False):
     values: Any
     """Values of what varies: a list, or a tuple of lowest, highest and how many."""
     between: str
-    """Which links bandwidth and latency are of; the others stay as they are. One of hosts, regions. Default:
+    """Which links change their bandwidth or latency. The others stay as they are. One of hosts, regions. Default:
     hosts."""
     precision: float
-    """Crossings are bracketed to this share of their value. More than 0 and at most 1. Default: 0.05."""
+    """Crossings are bracketed to within this share of their value. More than 0 and at most 1. Default: 0.05."""
     mathematics: bool
-    """Systems that change the training's mathematics may be the fastest, too. Default: False."""
+    """Let systems that change the training's mathematics count as the fastest, too. Default: False."""
