@@ -48,17 +48,32 @@ def to_gbps(bytes_per_s: Number) -> Number:
     return bytes_per_s * 8 / 1e9
 
 
+MINUTES_FROM_S = 119.95
+"""Durations from here on are written in minutes, hours or days: what four digits would round to 120 s."""
+
+
 def format_s(seconds: float) -> str:
-    """Seconds as text: ``3.44 s``, ``12.1 ms``, ``840 µs``; rounding noise as ``0 s``."""
+    """Seconds as text: ``3.44 s``, ``12.1 ms``, ``840 µs``, ``1 h 28 min``; rounding noise as ``0 s``."""
     if abs(seconds) < 1e-9:
         return "0 s"
-    if abs(seconds) >= 9999.5:  # four figures would need an exponent
-        return f"{seconds:,.0f} s"
+    if MINUTES_FROM_S <= abs(seconds) < math.inf:
+        return f"{'-' if seconds < 0 else ''}{_format_long(abs(seconds))}"
     if abs(seconds) >= 0.9995:  # three figures of a thousand would need one, too
         return f"{seconds:.4g} s"
     if abs(seconds) >= 0.9995e-3:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds * 1e6:.3g} µs"
+
+
+def _format_long(seconds: float) -> str:
+    """Two units, as people say it: ``12 min 5 s``, ``1 h 28 min``, ``2 d 3 h``."""
+    for small_s, small, large_s, large, most in ((1, "s", 60, "min", 60), (60, "min", 3600, "h", 24)):
+        n_large, n_small = divmod(round(seconds / small_s), large_s // small_s)
+        if n_large < most:
+            break
+    else:
+        (n_large, n_small), large, small = divmod(round(seconds / 3600), 24), "d", "h"
+    return f"{n_large:,} {large}" + (f" {n_small} {small}" if n_small else "")
 
 
 def format_range(low_s: float, high_s: float) -> str:
