@@ -67,13 +67,14 @@ def format_s(seconds: float) -> str:
 
 def _format_long(seconds: float) -> str:
     """Two units, as people say it: ``12 min 5 s``, ``1 h 28 min``, ``2 d 3 h``."""
-    for small_s, small, large_s, large, most in ((1, "s", 60, "min", 60), (60, "min", 3600, "h", 24)):
-        n_large, n_small = divmod(round(seconds / small_s), large_s // small_s)
-        if n_large < most:
-            break
+    n_s, n_min, n_h = (round(seconds / unit_s) for unit_s in (1, 60, 3600))
+    if n_s < 3600:
+        whole, each, large, small = n_s, 60, "min", "s"
+    elif n_min < 24 * 60:
+        whole, each, large, small = n_min, 60, "h", "min"
     else:
-        (n_large, n_small), large, small = divmod(round(seconds / 3600), 24), "d", "h"
-    return f"{n_large:,} {large}" + (f" {n_small} {small}" if n_small else "")
+        whole, each, large, small = n_h, 24, "d", "h"
+    return f"{whole // each:,} {large}" + (f" {whole % each} {small}" if whole % each else "")
 
 
 def format_range(low_s: float, high_s: float) -> str:
@@ -170,8 +171,8 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def in_figures(value: float, digits: int = 3) -> str:
     """Format a number with few digits and no exponent in the usual range: ``0.026``, ``1,235,000``."""
-    if value == 0:
-        return "0"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:.0f}"
     size = math.floor(math.log10(abs(value)))
     if not -5 < size < 13:
         return f"{value:.{digits}g}"

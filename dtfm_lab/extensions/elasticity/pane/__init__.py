@@ -31,7 +31,7 @@ from dtfm_lab.extensions.elasticity.pane.time_line import HistoryChart, TimeLine
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
 from dtfm_lab.widgets.shell.panes import SYSTEMS, LabStep
-from dtfm_lab.widgets.tasks import FRAME_S, LatestRequest, Stream, has_event_loop
+from dtfm_lab.widgets.tasks import FRAME_S, LatestRequest, Stream
 from dtfm_lab.widgets.views.systems import SystemsView
 
 if TYPE_CHECKING:
@@ -44,17 +44,17 @@ USUAL = "bamboo-g4dn"
 """The availability that is replayed first, where none is of the network's own devices."""
 HOURS = ((2, "2 h"), (6, "6 h"), (12, "12 h"), (24, "24 h"), (0, "all"))
 OTHER = "the network or the job has changed"
-NOTHING_YET = "Press the button: the hours are replayed under each policy, every fleet that arises planned by the lab."
-MOST_AT_ONCE = 16
-"""Devices up to which it begins at the first sight. Of more, each fleet takes seconds to plan, and many arise."""
+NOTHING_YET = "Press Replay: the lab replays the hours under each policy and plans every fleet. This takes minutes."
+MOST_QUICK = 16
+"""Up to this number of devices, a fleet is planned within seconds. With more, the pane warns before it begins."""
 NOBODY = "Nobody is there in these hours: choose others, or let a device come"
 
 
 class HoursPanel(Panel):
     """Replays the hours under every policy, or one, beside the page; ``histories`` are those so far, best first.
 
-    It begins by itself when it is shown for the first time with few devices, and again when one of its own controls
-    changes or the time line is edited; after an edit of the network it waits to be asked.
+    It waits for its button, because a replay may take minutes. Once asked, it replays again when one of its own
+    controls changes or the time line is edited; after an edit of the network it waits to be asked again.
     """
 
     def __init__(self, lab_state: LabState) -> None:
@@ -96,7 +96,7 @@ class HoursPanel(Panel):
         self.time_line.line.observe(lambda _: self._look(), "moment_s")
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "busy"])
         lab_state.observe(lambda _: self._show_history(), "dark")
-        lab_state.observe(lambda _: self._show_pane(), "shown_panes")
+        lab_state.observe(lambda _: self._look(), "shown_panes")
         self._follow()
 
     @property
@@ -142,17 +142,9 @@ class HoursPanel(Panel):
         if self.question is not None:
             self.redo()
 
-    def _show_pane(self) -> None:
-        """Begin at the first sight."""
-        topology = self._lab_state.topology
-        shown = STEP in self._lab_state.shown_panes and topology is not None and len(topology) <= MOST_AT_ONCE
-        self._look()
-        if shown and not self._asked.n_requested and has_event_loop():
-            self.redo()
-
     def _nothing_yet(self) -> str:
         topology = self._lab_state.topology
-        if topology is None or len(topology) <= MOST_AT_ONCE:
+        if topology is None or len(topology) <= MOST_QUICK:
             return NOTHING_YET
         long = "a fleet may take half a minute to plan, and many arise: begin with few hours"
         return f"{NOTHING_YET} Of {counted(len(topology), 'device')}, {long}."
