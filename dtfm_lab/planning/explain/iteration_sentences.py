@@ -132,7 +132,7 @@ def _on(plan: Plan, part: Part) -> str:
 
 
 def _named(part: Part) -> str:
-    return f"{part.name} ({format_s(part.seconds)}, {format_share(part.share, 0)})"
+    return f"{part.name.replace('->', '→')} ({format_s(part.seconds)}, {format_share(part.share, 0)})"
 
 
 def _memory(analysis: IterationAnalysis) -> str:
