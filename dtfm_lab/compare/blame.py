@@ -196,7 +196,7 @@ SENTENCE = ["of", "name", "longer_s", "share", "what", "ratio"]
 
 
 def _sentence(of: str, name: str, longer_s: float, share: float, what: str, ratio: float, after_s: float) -> str:
-    """Return a sentence such as ``link ada -> bob: messages take 2.0 times the predicted, 0.41 s of an iteration``."""
+    """Return a sentence such as ``link ada → bob: messages take 2.0 times the predicted, 0.41 s of an iteration``."""
     many = "messages" if of == "link" else "computations"
     if of == "nic":
         did = "messages come in another order than predicted"
@@ -214,7 +214,7 @@ def _sentence(of: str, name: str, longer_s: float, share: float, what: str, rati
         effect = f"{format_s(longer_s)} of an iteration"
     else:
         effect = f"which saves {format_s(-longer_s)} of an iteration"
-    return f"{of + ' ' if of != 'nic' else 'NIC of '}{name}: {did}, {effect}"
+    return f"{of + ' ' if of != 'nic' else 'NIC of '}{name.replace('->', '→')}: {did}, {effect}"
 
 
 def _signed(seconds: float) -> str:

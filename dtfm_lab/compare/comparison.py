@@ -205,7 +205,7 @@ class Comparison:
                 return f"{self.error_sentence} No link and no device stands out."
             larger = "computation" if abs(self.blame.computation_s) > abs(self.blame.messages_s) else "messages"
             return f"{self.error_sentence} Most of it is {larger} everywhere: no link and no device stands out."
-        first, n = self.suspects["sentence"].iloc[0].replace("->", "→"), len(self.suspects)
+        first, n = self.suspects["sentence"].iloc[0], len(self.suspects)
         return f"{self.error_sentence} {'Suspect' if n == 1 else f'{n} suspects, first'}: {first}."
 
     @cached_property

@@ -77,7 +77,7 @@ class Drift:
             begin = f"every action ends {close} of its prediction"
         else:
             first = self.devices.iloc[0]
-            where = f" ({first['link']})" if first["link"] else ""
+            where = f" ({first['link'].replace('->', '→')})" if first["link"] else ""
             begin = (
                 f"actions end {close} of their predictions until {format_s(first['at_s'])}, when {first['action']}"
                 f"{where} ends on {first['device']} {format_s(abs(first['late_s']))} "

@@ -48,17 +48,33 @@ def to_gbps(bytes_per_s: Number) -> Number:
     return bytes_per_s * 8 / 1e9
 
 
+MINUTES_FROM_S = 119.95
+"""Durations from here on are written in minutes, hours or days: what four digits would round to 120 s."""
+
+
 def format_s(seconds: float) -> str:
-    """Seconds as text: ``3.44 s``, ``12.1 ms``, ``840 µs``; rounding noise as ``0 s``."""
+    """Seconds as text: ``3.44 s``, ``12.1 ms``, ``840 µs``, ``1 h 28 min``; rounding noise as ``0 s``."""
     if abs(seconds) < 1e-9:
         return "0 s"
-    if abs(seconds) >= 9999.5:  # four figures would need an exponent
-        return f"{seconds:,.0f} s"
+    if MINUTES_FROM_S <= abs(seconds) < math.inf:
+        return f"{'-' if seconds < 0 else ''}{_format_long(abs(seconds))}"
     if abs(seconds) >= 0.9995:  # three figures of a thousand would need one, too
         return f"{seconds:.4g} s"
     if abs(seconds) >= 0.9995e-3:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds * 1e6:.3g} µs"
+
+
+def _format_long(seconds: float) -> str:
+    """Two units, as people say it: ``12 min 5 s``, ``1 h 28 min``, ``2 d 3 h``."""
+    n_s, n_min, n_h = (round(seconds / unit_s) for unit_s in (1, 60, 3600))
+    if n_s < 3600:
+        whole, each, large, small = n_s, 60, "min", "s"
+    elif n_min < 24 * 60:
+        whole, each, large, small = n_min, 60, "h", "min"
+    else:
+        whole, each, large, small = n_h, 24, "d", "h"
+    return f"{whole // each:,} {large}" + (f" {whole % each} {small}" if whole % each else "")
 
 
 def format_range(low_s: float, high_s: float) -> str:
@@ -155,8 +171,8 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def in_figures(value: float, digits: int = 3) -> str:
     """Format a number with few digits and no exponent in the usual range: ``0.026``, ``1,235,000``."""
-    if value == 0:
-        return "0"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:.0f}"
     size = math.floor(math.log10(abs(value)))
     if not -5 < size < 13:
         return f"{value:.{digits}g}"

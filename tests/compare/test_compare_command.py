@@ -30,7 +30,7 @@ def test_the_suspect_stands_above_the_tables(compare: Callable) -> None:
     lines = out.splitlines()
     assert status == 0
     assert lines[1] == "measured with virtual clock, messages by the link model, on CPU"
-    assert lines[3].startswith("link barbara -> edsger: messages take 2.0 times the predicted")
+    assert lines[3].startswith("link barbara → edsger: messages take 2.0 times the predicted")
     assert lines[4].startswith("actions end within ")
     assert re.search(r"side the 90 % interval of the (calibrated|guessed) prediction, ", out)
 

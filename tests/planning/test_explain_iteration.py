@@ -48,12 +48,19 @@ def test_a_slow_device_binds_and_is_named(job):
     assert "It computes for" in explained.why("t4-1")
 
 
+def test_the_least_busy_device_is_named_only_where_it_stands_out(job):
+    assert "computes least" in explain(placed(network(["A100", "T4"]), job, [[0], [1]])).text
+    alike = explain(placed(network(["A100", "A100"], gbps=0.05), job, [[0, 1]]))
+    assert "The devices compute" in alike.text
+    assert "computes least" not in alike.text
+
+
 def test_slow_links_bind_and_one_of_them_is_named(job):
     many = job.with_fields(global_batch=128)  # so that the messages outweigh the averaging of the tied embedding
     explained = explain(placed(network(["A100", "A100"], gbps=0.01), many, [[0], [1]]))
     assert explained.iteration.binds == "link"
     assert "Links bind" in explained.text
-    assert "a100-0 -> a100-1" in explained.text or "a100-1 -> a100-0" in explained.text
+    assert "a100-0 → a100-1" in explained.text or "a100-1 → a100-0" in explained.text
 
 
 def test_averaging_over_slow_links_binds(job):

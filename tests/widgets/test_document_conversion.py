@@ -177,6 +177,8 @@ def test_a_drawing_offers_its_own_gpus_first() -> None:
     assert documents.gpus_of(document)[0] == "laptop"
     document["devices"] = [{"name": "a", "region": "", "gpu": "abacus", "x": 0.0, "y": 0.0}]
     assert documents.gpus_of(document)[:1] == ["abacus"]
+    table = documents.gpus_of(document)[1:]
+    assert table == sorted(table, key=str.casefold)
 
 
 def regions_of(*regions: str, between: tuple[dict[str, Any], ...] = (), fill: str = "distance") -> dict[str, Any]:

@@ -210,7 +210,7 @@ def blame(comparison: Comparison) -> go.Figure:
     ticks = [f"NIC of {name}" if of == "nic" else name for of, name in short_names]
     figure.update_yaxes(**by_name(names, 0.6), tickvals=names, ticktext=ticks)
     suspects = comparison.suspects
-    named = [str(sentence).replace("->", "→") for sentence in suspects["sentence"]]
+    named = [str(sentence) for sentence in suspects["sentence"]]
     title = named[0] if named else "no link and no device stands out"
     left_out = f" · first {len(shown)} of {len(rows)}" if len(shown) < len(rows) else ""
     figure.update_layout(showlegend=True)

@@ -294,7 +294,8 @@ class Difference:
         took = []
         for one in (was, now):
             parts = one.parts("device" if what == "device" else "link")
-            took.append(format_s(one.by_class[what]) + (f", most on {parts[0].name}" if parts else ""))
+            slowest = f", most on {parts[0].name.replace('->', '→')}" if parts else ""
+            took.append(format_s(one.by_class[what]) + slowest)
         return f"On the critical path, {PATH[what]} took {took[0]}; now they take {took[1]}."
 
     @property

@@ -135,7 +135,7 @@ def _on(plan: Plan, part: Part) -> str:
 
 
 def _named(part: Part) -> str:
-    return f"{part.name} ({format_s(part.seconds)}, {format_share(part.share, 0)})"
+    return f"{part.name.replace('->', '→')} ({format_s(part.seconds)}, {format_share(part.share, 0)})"
 
 
 def _memory(analysis: IterationAnalysis) -> str:
@@ -161,10 +161,12 @@ def _idle_time(analysis: IterationAnalysis) -> str:
     waited = {words: float(bubble[column].sum()) for column, words in WAITS.items()}
     most = max(waited, key=lambda words: waited[words])
     least = bubble.iloc[int(bubble["busy_s"].to_numpy().argmin())]
-    return (
-        f"The devices compute {format_share(analysis.busy_share, 0)} of the time and wait most {most}; "
-        f"{least['device']} computes least, {format_share(float(least['busy_s']) / analysis.iteration_s, 0)}."
+    mean, its = (
+        format_share(share, 0) for share in (analysis.busy_share, float(least["busy_s"]) / analysis.iteration_s)
     )
+    # where all compute alike, naming one would be noise
+    who = "" if its == mean else f"; {least['device']} computes least, {its}"
+    return f"The devices compute {mean} of the time and wait most {most}{who}."
 
 
 def _left_out(analysis: IterationAnalysis) -> str:

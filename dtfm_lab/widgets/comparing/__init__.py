@@ -131,7 +131,7 @@ class ComparePanel(Panel):
     def _mark(self) -> None:
         """Mark the rows of the devices, the stage or the link that are selected in the lab's state."""
         state, table = self._lab_state, self.residuals.table
-        order = "by name" if state.is_mystery else "suspects first, by what they add to an iteration"
+        order = "by name" if state.is_mystery else "largest error first"
         self.residuals.title = f"{TITLES.get(table, 'Residuals')}, {order}"
         self.residuals.hint = CLICK
         if table == "links":

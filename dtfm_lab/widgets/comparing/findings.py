@@ -128,7 +128,7 @@ def tables(comparison: Comparison) -> list[Table]:
     Rows have id, label and hue; predicted_s, measured_s and error_s, of one message or of the computations of an
     iteration, and the error's 95 % interval over iterations, low_s to high_s (None after a single iteration); relative,
     to the predicted (None where that is 0); second_s, how much later the last message of an iteration arrives, of
-    links; and suspect, whether it is one. The first suspect comes first.
+    links; and suspect, whether it is one. The largest error comes first; if rows are left out, no suspect is.
     """
     rows = comparison.rows
     received, computed = rows[rows["lane"] == Lane.RECEIVE.value], rows[rows["lane"] == Lane.COMPUTE.value]
@@ -154,12 +154,13 @@ def tables(comparison: Comparison) -> list[Table]:
             row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"]), "noun": noun}
             for row in its
         ]
-        # suspects first; then by suspicion, and by the size of their errors where that is unknown
+        # of many rows the suspects are kept, then by suspicion, and by the size of their errors where that is unknown
         ranks = {row["id"]: order.get((noun, row["id"]), len(order)) for row in marked}
         marked.sort(key=lambda row: (not row["suspect"], ranks[row["id"]], -abs(row["error_s"])))
         table = {"key": key, "name": name, "noun": noun, "own": own, "second": second}
         table["measured"] = BY_MODEL if key == "links" and by_model else "measured"
-        found.append(table | {"count": len(marked), "rows": marked[:MOST_ROWS]})
+        shown = sorted(marked[:MOST_ROWS], key=lambda row: -abs(row["error_s"]))
+        found.append(table | {"count": len(marked), "rows": shown})
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, counted, format_s, format_share, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, counted, format_s, format_share, in_figures, to_gbps, to_ms
 from dtfm_lab.planning import Explanation, explain
 from dtfm_lab.planning.cost import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.search import PROVEN
@@ -316,5 +316,5 @@ def _joined(groups: Lettered, a: int, b: int) -> str:
 
 
 def _range(values: FloatArray, unit: str) -> str:
-    low, high = f"{values.min():.3g}", f"{values.max():.3g}"
+    low, high = in_figures(float(values.min())), in_figures(float(values.max()))
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"

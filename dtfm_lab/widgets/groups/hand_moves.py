@@ -253,7 +253,7 @@ def change(difference_s: float, of_s: float) -> str:
     if abs(difference_s) <= 1e-9 * of_s:
         return "no change"
     size = abs(difference_s)
-    text = f"{size:.2f} s" if of_s >= 1 and size >= 0.005 else format_s(size)
+    text = f"{size:.2f} s" if of_s >= 1 and 0.005 <= size < 100 else format_s(size)
     return f"{'+' if difference_s > 0 else '−'}{text}"
 
 

@@ -174,9 +174,9 @@ def _has_ends(pair: dict[str, Any]) -> bool:
 
 
 def gpus_of(document: Document) -> list[str]:
-    """Return the GPUs that a device may have: the drawing's first, then those of the table."""
+    """Return the GPUs that a device may have: the drawing's first, then those of the table by name."""
     own = dict.fromkeys(device["gpu"] for device in document["devices"]) or {"laptop": None}
-    return list(own | dict.fromkeys(HARDWARE))
+    return list(own | dict.fromkeys(sorted(HARDWARE, key=str.casefold)))
 
 
 def _drawn_devices(topology: Topology, sections: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, counted, in_figures, to_gbps, to_ms
 from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness, shown_prediction
@@ -233,4 +233,4 @@ def _differ(was: FloatArray, now: Any) -> np.ndarray:
 
 
 def _from_to(was: float, now: float, unit: str) -> str:
-    return f"{was:.3g} → {now:.3g} {unit}"
+    return f"{in_figures(was)} → {in_figures(now)} {unit}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from dtfm_lab.domain.network import Topology, name_words, set_words
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import TERA, counted, format_bytes, format_gbps, format_s, to_gbps, to_ms
+from dtfm_lab.domain.units import TERA, counted, format_bytes, format_gbps, format_s, in_figures, to_gbps, to_ms
 from dtfm_lab.widgets.lab_state import LabState, planned_as
 from dtfm_lab.widgets.views.groups import layers_of
 
@@ -67,7 +67,7 @@ def _of_pipeline(plan: Plan) -> Facts:
         for s, (group, layer, group_s) in enumerate(zip(plan.placement.devices, layers, cost.group_s, strict=True))
     ]
     unit, in_unit = ("ms", 1e3) if cost.hop_s.max(initial=0.0) < 1 else ("s", 1.0)
-    hops = [{"seconds": float(s), "text": f"{float(s) * in_unit:.3g}"} for s in cost.hop_s]
+    hops = [{"seconds": float(s), "text": in_figures(float(s) * in_unit)} for s in cost.hop_s]
     total = [
         [format_s(cost.total_s), "of communication ="],
         [format_s(cost.data_parallel_s), "the slowest averaging +"],

@@ -73,13 +73,30 @@ export function dollars(value) {
 }
 
 /**
- * "12.34 s", "3.21 s", "389 ms", "45.6 ms": a duration as people say it.
+ * "12.34 s", "3.21 s", "389 ms", "45.6 µs", "1 h 28 min": a duration as people say it.
  * @type {(value: number) => string}
  */
 export function seconds(value) {
   if (!isFinite(value)) return "–";
   const size = Math.abs(value);
+  if (size >= MINUTES_FROM_S) return `${value < 0 ? "-" : ""}${long(size)}`;
   if (size >= 100 || size === 0) return `${figures(value, 4)} s`;
   if (size >= 1) return `${value.toFixed(2)} s`;
   return size >= 1e-4 ? `${figures(value * 1e3)} ms` : `${figures(value * 1e6)} µs`;
 }
+
+/** Durations from here on are written in minutes, hours or days, as ``format_s`` has it. */
+const MINUTES_FROM_S = 119.95;
+
+/**
+ * Two units: "12 min 5 s", "1 h 28 min", "2 d 3 h".
+ * @type {(value: number) => string}
+ */
+function long(value) {
+  const [s, min, h] = [Math.round(value), Math.round(value / 60), Math.round(value / 3600)];
+  if (s < 3600) return parts(s, 60, "min", "s");
+  return min < 1440 ? parts(min, 60, "h", "min") : parts(h, 24, "d", "h");
+}
+
+/** @type {(whole: number, each: number, large: string, small: string) => string} */
+const parts = (whole, each, large, small) => `${Math.floor(whole / each).toLocaleString("en-US")} ${large}${whole % each ? ` ${whole % each} ${small}` : ""}`;

@@ -41,9 +41,20 @@ test("numbers read as people write them", () => {
   assert.equal(compact(1234567), "1.23M");
   assert.deepEqual([dollars(1234), dollars(12.3), dollars(0.0123), dollars(Infinity)], ["$1,234", "$12.30", "$0.0123", "–"]);
   assert.deepEqual(
-    [seconds(123.4), seconds(3.21), seconds(0.389), seconds(0.0000456), seconds(NaN), seconds(0)],
-    ["123.4 s", "3.21 s", "389 ms", "45.6 µs", "–", "0 s"],
+    [seconds(113.4), seconds(3.21), seconds(0.389), seconds(0.0000456), seconds(NaN), seconds(0)],
+    ["113.4 s", "3.21 s", "389 ms", "45.6 µs", "–", "0 s"],
   );
+  assert.deepEqual([119.94, 119.96, 725, 3599.6, 5278, 86399, 183_600, 1e8, -725].map(seconds), [
+    "119.9 s",
+    "2 min",
+    "12 min 5 s",
+    "1 h",
+    "1 h 28 min",
+    "1 d",
+    "2 d 3 h",
+    "1,157 d 10 h",
+    "-12 min 5 s",
+  ]);
   assert.deepEqual([short(0.5234), short(1234.5), short(12e6), short(Infinity)], ["0.523", "1,235", "1.2e7", "∞"]);
   assert.deepEqual(linkText(0.52, 96), ["0.52 Gbit/s", "96 ms"]);
 });

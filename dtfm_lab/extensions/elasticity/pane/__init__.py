@@ -31,7 +31,7 @@ from dtfm_lab.extensions.elasticity.pane.time_line import HistoryChart, TimeLine
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
 from dtfm_lab.widgets.shell.panes import SYSTEMS, LabStep
-from dtfm_lab.widgets.tasks import FRAME_S, LatestRequest, Stream, has_event_loop
+from dtfm_lab.widgets.tasks import FRAME_S, LatestRequest, Stream
 from dtfm_lab.widgets.views.systems import SystemsView
 
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ USUAL = "bamboo-g4dn"
 """The availability that is selected first."""
 HOURS = ((2, "2 h"), (6, "6 h"), (12, "12 h"), (24, "24 h"), (0, "all"))
 OTHER = "the network or the job has changed"
-NOTHING_YET = "Which policy trains most while devices come and go? Press Replay: the lab plans every fleet that occurs."
-MOST_AT_ONCE = 16
-"""Maximum number of devices for which the replay starts by itself. With more, each fleet takes seconds to plan, and
-many occur."""
+NOTHING_YET = (
+    "Which policy trains most while devices come and go? Press Replay: the lab plans every fleet that occurs. "
+    "This takes minutes."
+)
+MOST_QUICK = 16
+"""Up to this number of devices, a fleet is planned within seconds. With more, the pane warns before it begins."""
 NOBODY = "No device is online in these hours: choose other hours, or add an arrival"
 
 
@@ -55,8 +57,8 @@ class HoursPanel(Panel):
     """Replays the hours under every policy, or one, in the background. ``histories`` are the results so far, best
     first.
 
-    With few devices it starts when it is first shown. It starts again when one of its controls changes or the
-    time line is edited. After an edit of the network it waits for the button.
+    It waits for its button, because a replay may take minutes. After that, it replays again when one of its controls
+    changes or the time line is edited. After an edit of the network it waits for the button again.
     """
 
     def __init__(self, lab_state: LabState) -> None:
@@ -99,7 +101,7 @@ class HoursPanel(Panel):
         self.time_line.line.observe(lambda _: self._look(), "moment_s")
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "busy"])
         lab_state.observe(lambda _: self._show_history(), "dark")
-        lab_state.observe(lambda _: self._show_pane(), "shown_panes")
+        lab_state.observe(lambda _: self._look(), "shown_panes")
         self._follow()
 
     @property
@@ -145,17 +147,9 @@ class HoursPanel(Panel):
         if self.question is not None:
             self.redo()
 
-    def _show_pane(self) -> None:
-        """Start when the pane is first shown."""
-        topology = self._lab_state.topology
-        shown = STEP in self._lab_state.shown_panes and topology is not None and len(topology) <= MOST_AT_ONCE
-        self._look()
-        if shown and not self._asked.n_requested and has_event_loop():
-            self.redo()
-
     def _nothing_yet(self) -> str:
         topology = self._lab_state.topology
-        if topology is None or len(topology) <= MOST_AT_ONCE:
+        if topology is None or len(topology) <= MOST_QUICK:
             return NOTHING_YET
         long = "a fleet may take half a minute to plan, and many occur: start with a few hours"
         return f"{NOTHING_YET} With {counted(len(topology), 'device')}, {long}."

@@ -1,4 +1,4 @@
-"""Measured less predicted, row by row: a table to sort, suspects first, with bars left and right of zero."""
+"""Measured less predicted, row by row: a table to sort, the largest error first, with bars left and right of zero."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class ResidualsView(View):
     """Whether the largest come first; errors are sorted by size."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The ids of the selected rows."""
-    title = traitlets.Unicode("Residuals, suspects first").tag(sync=True)
+    title = traitlets.Unicode("Residuals, largest error first").tag(sync=True)
     hint = traitlets.Unicode("").tag(sync=True)
     """What stands beside the title."""
     caption = traitlets.Unicode("").tag(sync=True)

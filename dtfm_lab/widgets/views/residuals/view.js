@@ -1,4 +1,4 @@
-// Measured less predicted, row by row: a table to sort, suspects first, with bars left and right of zero.
+// Measured less predicted, row by row: a table to sort, the largest error first, with bars left and right of zero.
 import { seconds } from "shared/axis.js";
 import { onShine, shines } from "shared/bus.js";
 import { cleanUps, focusedIn, frame, h, onTraits, setTraits } from "shared/dom.js";
@@ -112,7 +112,7 @@ function render({ model, el }) {
     const mark = here ? (model.get("descending") ? " ▾" : " ▴") : "";
     const button = h(
       "button",
-      { type: "button", "data-key": `head ${key}`, title: `Sort by ${name}; a third click puts suspects first`, onclick: () => sortBy(key) },
+      { type: "button", "data-key": `head ${key}`, title: `Sort by ${name}; a third click puts the largest error first`, onclick: () => sortBy(key) },
       `${key === "label" ? found.noun : name}${mark}`,
     );
     return h(

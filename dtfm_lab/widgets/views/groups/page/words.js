@@ -15,7 +15,7 @@ export const counted = (n, noun) => `${n.toLocaleString("en-US")} ${noun}${n ===
 export function change(difference, of) {
   if (Math.abs(difference) <= 1e-9 * of) return "no change";
   const size = Math.abs(difference);
-  return `${difference > 0 ? "+" : "−"}${of >= 1 && size >= 0.005 ? `${size.toFixed(2)} s` : seconds(size)}`;
+  return `${difference > 0 ? "+" : "−"}${of >= 1 && size >= 0.005 && size < 100 ? `${size.toFixed(2)} s` : seconds(size)}`;
 }
 
 /**

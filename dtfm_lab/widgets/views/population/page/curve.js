@@ -1,5 +1,5 @@
 // Best, median and bound over generations, on a logarithmic axis, with a playhead.
-import { seconds, ticks } from "shared/axis.js";
+import { figures, seconds, ticks } from "shared/axis.js";
 /** @import { Context, Spot, Theme } from "shared/types.d.ts" */
 /** @import { Frame } from "../types.d.ts" */
 
@@ -37,7 +37,8 @@ export function paintCurve(context, wide, high, { frames, at, bound, planner }, 
     ]);
     context.fillStyle = theme.softText;
     context.textAlign = "right";
-    context.fillText(seconds(value), LEFT - 6, y(value));
+    // an axis stays in one unit: no minutes
+    context.fillText(value >= 100 ? `${figures(value, 4)} s` : seconds(value), LEFT - 6, y(value));
   }
   context.textAlign = "center";
   let free = LEFT - 30;
