@@ -28,7 +28,7 @@ SAME = 5e-3
 
 
 def is_same(was: float, now: float) -> bool:
-    """Whether a value is what it was, as far as a screen tells."""
+    """True if a value is what it was, as far as a screen tells."""
     return abs(now - was) <= SAME * was
 
 
@@ -41,7 +41,7 @@ class BeforeEdit:
     plan: Plan
     iteration_s: float | None
     shown: Plan | None = None
-    """The plan with what was chosen for its prediction; None where nothing was predicted."""
+    """The plan with what was chosen for its prediction; None if nothing was predicted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class PlanChange:
 
     @cached_property
     def was(self) -> float | None:
-        """What the plan before was worth on its own network, by the objective of the later one; None where unknown."""
+        """What the plan before was worth on its own network, by the objective of the later one; None if unknown."""
         return self._value(self.before.plan)
 
     @cached_property
@@ -69,7 +69,7 @@ class PlanChange:
 
     @cached_property
     def held(self) -> float | None:
-        """What the plan before is worth on the later network. None where it does not fit there, where the job was
+        """What the plan before is worth on the later network. None if it does not fit there, where the job was
         edited, too, and where the network is the same."""
         return self._carried(self.difference)
 
@@ -81,12 +81,12 @@ class PlanChange:
 
     @cached_property
     def moves(self) -> str:
-        """Who moved, and what else of the plan changed; empty where the plan is the one before."""
+        """Who moved, and what else of the plan changed; empty if the plan is the one before."""
         return describe_moves(self.difference)
 
     @cached_property
     def no_longer_fits(self) -> bool:
-        """Whether all devices of the plan before are there and have no room for it."""
+        """True if all devices of the plan before are there and have no room for it."""
         placed = {name for group in self.before.plan.stages for name in group}
         return self._is_of_network and self.held is None and placed <= set(self.after.topology.names)
 
@@ -97,7 +97,7 @@ class PlanChange:
 
     @cached_property
     def sentence(self) -> str:
-        """Whether the plan stays, or what it became and what the one before would come to."""
+        """True if the plan stays, or what it became and what the one before would come to."""
         was, now, held = self.was, self.now, self.held
         if not self.moves:
             stays = was is None or now is None or is_same(was, now)
@@ -114,7 +114,7 @@ class PlanChange:
 
     @property
     def effect(self) -> str:
-        """Return ``1.2 s → 1.3 s``, or ``stays 1.2 s``; empty where a value is unknown."""
+        """Return ``1.2 s → 1.3 s``, or ``stays 1.2 s``; empty if a value is unknown."""
         return effect(self.was, self.now, self.after.objective)
 
     def _value(self, plan: Plan) -> float | None:
@@ -123,7 +123,7 @@ class PlanChange:
 
     @property
     def _is_of_network(self) -> bool:
-        """Whether the network was edited and the job was not."""
+        """True if the network was edited and the job was not."""
         return self.job == self.before.job and self.after.topology.fingerprint != self.before.topology.fingerprint
 
     def _carried(self, difference: Difference) -> float | None:
@@ -137,7 +137,7 @@ class PlanChange:
 def effect(was: float | None, now: float | None, objective: str) -> str:
     """Return ``1.2 s → 1.3 s``, ``stays 1.2 s`` or ``stays about 1.2 s``, in the units of an objective.
 
-    Empty where a value is unknown.
+    Empty if a value is unknown.
     """
     if was is None or now is None:
         return ""
@@ -172,7 +172,7 @@ class EditHistory:
         lab_state.observe(lambda _: self._chosen(), "predicted")
 
     def forget(self) -> None:
-        """Begin anew, as with another network."""
+        """Begin again, as with another network."""
         self.before = None
 
     def end_gesture(self) -> None:

@@ -69,7 +69,7 @@ class FrontierPanel(SearchMode):
 
     @property
     def is_of_before(self) -> bool:
-        """Whether no frontier has been found of what is drawn now."""
+        """True if no frontier has been found of what is drawn now."""
         found, specified = self.frontier, self._lab_state.topology
         if found is None or specified is None or found.job != self._lab_state.job:
             return True

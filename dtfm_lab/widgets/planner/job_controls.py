@@ -311,7 +311,7 @@ class JobControls(SavedControls):
             return job
 
     def _set_job(self, *, by_hand: bool = False) -> None:
-        """Set the job to what the controls say, None where that is refused; ``by_hand``: it can be undone."""
+        """Set the job to what the controls say, None if that is refused; ``by_hand``: it can be undone."""
         if self._is_filling or self.shape.value is None:
             return
         chosen = self._chosen
@@ -336,7 +336,7 @@ class JobControls(SavedControls):
 
 
 def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[int, int] | None:
-    """Return the (stages, replicas) nearest to the wanted ones when devices come or go; None where none is near.
+    """Return the (stages, replicas) nearest to the wanted ones when devices come or go; None if none is near.
 
     A shape stays if it fits and leaves fewer devices idle than one more pipeline or group takes. Where too few are
     left, there are fewer stages or fewer replicas, not both.
@@ -369,7 +369,7 @@ MOST_TOLD = 3
 
 
 def job_words(before: Job | None, job: Job | None) -> str:
-    """Return what differs between two jobs, such as "Batch 16 → 32"; empty where nothing does."""
+    """Return what differs between two jobs, such as "Batch 16 → 32"; empty if nothing does."""
     if before is None or job is None or before == job:
         return ""
     if before.name != job.name:

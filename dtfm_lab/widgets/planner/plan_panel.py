@@ -113,7 +113,7 @@ class PlanPanel(Panel):
             self.mode.value = REAL
 
     def look_for_cheaper(self) -> None:
-        """Show seconds against dollars, and search for the frontier where there is none of what is drawn."""
+        """Show seconds against dollars, and search for the frontier if there is none of what is drawn."""
         if self._is_idle:
             self.mode.value = FRONTIER
             if self.frontier.is_of_before:
@@ -132,7 +132,7 @@ class PlanPanel(Panel):
 
     @property
     def _lacks_prices(self) -> bool:
-        """Whether dollars are asked for and no device has a price."""
+        """True if dollars are asked for and no device has a price."""
         topology, asked = self.lab_state.topology, self.objective_controls.options()
         in_dollars = asked["objective"] == "price" or "max_price_per_hour" in asked
         return in_dollars and topology is not None and not any(device.price_per_hour for device in topology.devices)
@@ -223,7 +223,7 @@ class PlanPanel(Panel):
 
 
 def _lacking(plan: Plan) -> str:
-    """Return which devices lack memory while the plan's iteration is played, and what would fit; empty where all fit.
+    """Return which devices lack memory while the plan's iteration is played, and what would fit; empty if all fit.
 
     It is the answer of the bar and of the chart, too: messages that wait count as held.
     """

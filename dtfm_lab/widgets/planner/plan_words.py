@@ -87,7 +87,7 @@ BY_SHAPE = {"blocks": "blocks cut anew", "shares": "batch shared out anew", "for
 
 
 class Move(NamedTuple):
-    """From one stage to another, None where a device has none; by each plan's own numbers, as the map shows them."""
+    """From one stage to another, None if a device has none; by each plan's own numbers, as the map shows them."""
 
     was: int | None
     now: int | None
@@ -109,12 +109,12 @@ class MovedGroup:
 
     @property
     def as_one(self) -> Move | None:
-        """The move of all its devices; None where these differ."""
+        """The move of all its devices; None if these differ."""
         return next(iter(self.moves)) if set(self.moves.values()) == {self.n_devices} else None
 
 
 def describe_moves(difference: Difference) -> str:
-    """Return who moved and what else of the plan changed; empty where nothing did.
+    """Return who moved and what else of the plan changed; empty if nothing did.
 
     Stages of plans in other shapes have nothing in common but their numbers: then the shapes are told.
     """

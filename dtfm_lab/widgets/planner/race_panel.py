@@ -37,7 +37,7 @@ FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's inc
 TURN_S = 0.01
 """CPU seconds of a turn, or a little more, as a step is not cut short."""
 WAIT_S = 0.05
-"""Most seconds of a turn in which the planner waits without using the CPU."""
+"""Maximum seconds of a turn in which the planner waits without using the CPU."""
 ENDLESS_S = 1e6
 """Seconds given to a search that is stopped from outside."""
 HEAD = ("", "best", "behind", "computed", "priced", "found at", "planner")

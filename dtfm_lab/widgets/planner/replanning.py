@@ -25,14 +25,14 @@ RESTS_S = (0.25, 0.4)
 """Seconds without an edit before the second and the third search, so that the first plan is predicted and drawn with
 the processor to itself."""
 SHOWN_S = 0.1
-"""Most seconds that a search waits until the plan at hand has been sent to the page."""
+"""Maximum seconds that a search waits until the plan at hand has been sent to the page."""
 BOUND_REST_S = 4.0
 """Seconds that a plan stands before its bound is raised: longer than the searches that follow an edit."""
 BOUND_FRAME_S = 0.5
 """Seconds between two looks at the bound."""
 LONGEST_S = 120.0
 STALLED_S = 20.0
-"""Most seconds of raising, and of raising in vain."""
+"""Maximum seconds of raising, and of raising in vain."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Request(NamedTuple):
 
 
 class LiveReplanning(Panel):
-    """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changed, or where there is none.
+    """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changed, or if there is none.
 
     The search begins with the old placement, see ``planning.adapt_plan``. An edit during a search ends it, and only
     the newest network is planned for. ``options`` returns what a first plan is searched for: objective and limits.
@@ -68,7 +68,7 @@ class LiveReplanning(Panel):
         """Both are set by what makes a search out of date: one is asked by its thread, one is waited for in a rest."""
         self._looks_further = False
         self._is_freer = False
-        """Whether the job leaves more to the planner than when the plan was made, which is a plan of it still."""
+        """True if the job leaves more to the planner than when the plan was made, which is a plan of it still."""
         self.foresee: Callable[[Plan], None] = lambda plan: None
         """Called on the search's thread with the plan that is set next: what is shown of it is then there with it."""
         self.show_at_hand: Callable[[Plan], Callable[[], None] | None] = lambda plan: None
@@ -95,7 +95,7 @@ class LiveReplanning(Panel):
 
     @property
     def is_answering(self) -> bool:
-        """Whether the newest edit has no plan yet that is searched for."""
+        """True if the newest edit has no plan yet that is searched for."""
         return self._task is not None and not self._looks_further
 
     def begin(self) -> None:
@@ -136,7 +136,7 @@ class LiveReplanning(Panel):
             self._task = begin(self._follow(), partial(state.report_error, "plan"))
 
     def _next_request(self) -> Request | None:
-        """Return what to plan; None where the plan is up to date, or nothing is there to plan."""
+        """Return what to plan; None if the plan is up to date, or nothing is there to plan."""
         lab_state = self._lab_state
         if lab_state.topology is None or lab_state.job is None or "plan" in lab_state.busy:
             return None
@@ -246,7 +246,7 @@ class BackgroundBound:
 
     @property
     def rises(self) -> bool:
-        """Whether a bound is being raised, or will be in a moment."""
+        """True if a bound is being raised, or will be in a moment."""
         return self._task is not None
 
     def end(self) -> None:

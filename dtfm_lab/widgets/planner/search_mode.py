@@ -127,7 +127,7 @@ class SearchMode(SavedControls):
         return self._lab_state.topology is not None and self._lab_state.job is not None
 
     def _begin(self, topology: Topology, job: Job) -> Stream[Any]:
-        """Start the search. Raises a LabError where it cannot be."""
+        """Start the search. Raises a LabError if it cannot be."""
         raise NotImplementedError
 
     async def _watch(self, search: Any) -> None:

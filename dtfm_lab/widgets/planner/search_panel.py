@@ -77,7 +77,7 @@ class SearchPanel(SearchMode):
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.population, self.curve])
         self._names: tuple[str, ...] = ()
-        """Names of the devices in the pictures; empty where there are none."""
+        """Names of the devices in the pictures; empty if there are none."""
         self._displayed: LiveSearch | None = None
         """The live search that is drawn; None for a search that was asked for, or nothing."""
         self._n_displayed = 0
@@ -139,7 +139,7 @@ class SearchPanel(SearchMode):
         self.curve.reset()
 
     def _draw(self, shown: Sequence[Shown], caption: str) -> None:
-        """Add to both pictures; those of a population begin anew with the first frame and on another network."""
+        """Add to both pictures; those of a population begin again with the first frame and on another network."""
         step, frames = shown[-1].step, list[PopulationFrame]()
         for one, frame in shown:
             if frame is None:
@@ -156,7 +156,7 @@ class SearchPanel(SearchMode):
             begin(self.population.play(lambda: REPLAY_S), self._report_error)
 
     def _follow(self) -> None:
-        """Draw the live search, if there is one and this is looked at; else the plan, where nothing is drawn."""
+        """Draw the live search, if there is one and this is looked at; else the plan, if nothing is drawn."""
         if not self._is_looked_at or self.search is not None:
             return
         live, plan = self._lab_state.live_search, self._lab_state.plan
@@ -197,7 +197,7 @@ class SearchPanel(SearchMode):
             self._follows = False
 
     def _draw_more(self, live: LiveSearch, is_over: bool) -> None:
-        """Draw what has come since the last time, or begin anew with another search."""
+        """Draw what has come since the last time, or begin again with another search."""
         if live is not self._displayed:
             self._clear()
             self._show_measure(measure_of(live.shown[0].step.objective))

@@ -26,11 +26,11 @@ BUDGETS_S = (0.015, 0.25, 2.5)
 one, with its bound, once nothing has changed for a while. A step is not cut short; pricing comes on top."""
 PLANNER = "evolutionary"
 PATIENCE_S = 1.0
-"""Most seconds that a plan is waited for while the search's code is loaded; to compile it takes longer."""
+"""Maximum seconds that a plan is waited for while the search's code is loaded; to compile it takes longer."""
 COMPILING_S = 300.0
 """The same of the last search after an edit, which waits for the compiler, too."""
 EXPLAINED_LATER_UP_TO = 64
-"""Most devices of which a change is put into words on the kernel's loop: in 5 ms, and in 170 of 256 devices."""
+"""Maximum devices of which a change is put into words on the kernel's loop: in 5 ms, and in 170 of 256 devices."""
 BETTER = 5e-4
 """Share of its value that a longer search must save on a first plan, which nobody has looked at for long."""
 
@@ -47,7 +47,7 @@ class Replanned(NamedTuple):
 
 
 def gain_words(before: Plan, after: Plan) -> str:
-    """Return that a longer search found a better plan, and by how much; empty where it saves too little to tell."""
+    """Return that a longer search found a better plan, and by how much; empty if it saves too little to tell."""
     value = objectives[after.objective].value
     was, now = value(before), value(after)
     if not now < was * (1 - SAME):
@@ -59,7 +59,7 @@ def gain_words(before: Plan, after: Plan) -> str:
 def first_plan(
     topology: Topology, job: Job, cancelled: Cancellation, options: dict[str, Any], live: LiveSearch | None = None
 ) -> Replanned | None:
-    """Return the best plan of a short search from nothing; None where it is cancelled. ``live`` is given its steps."""
+    """Return the best plan of a short search from nothing; None if it is cancelled. ``live`` is given its steps."""
     asked = {"objective": default_objective(job)} | options
     fitted = job if asked["objective"] != COMMUNICATION else job.fitted(len(topology))
     best = _searched(topology, fitted, cancelled, BUDGETS_S[0], live=live, seed=0, improve_bound=False, **asked)
@@ -69,9 +69,9 @@ def first_plan(
 def improved(
     found: Replanned, job: Job, cancelled: Cancellation, seconds: float, live: LiveSearch | None = None
 ) -> Replanned | None:
-    """Return what a longer search from a plan finds, with its bound; the same placement where nothing is better.
+    """Return what a longer search from a plan finds, with its bound; the same placement if nothing is better.
 
-    ``job`` is what was asked for, with what it leaves open. None where it is cancelled.
+    ``job`` is what was asked for, with what it leaves open. None if it is cancelled.
     """
     plan = found.plan
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "start": plan}
@@ -112,7 +112,7 @@ def _searched(
     live: LiveSearch | None = None,
     **options: Any,
 ) -> PlanStep | None:
-    """Return the last step of a search of so many seconds; None where it is cancelled. ``live`` is given its steps.
+    """Return the last step of a search of so many seconds; None if it is cancelled. ``live`` is given its steps.
 
     While its compiled code is not there yet, a search yields the plan that it begins with, which may be poor: then it
     is waited for, at most ``patience_s`` seconds.
@@ -149,7 +149,7 @@ def replanned(
     live: LiveSearch | None = None,
     at_hand: Callable[[Plan], None] = lambda plan: None,
 ) -> Replanned | None:
-    """Return the best plan of a short search from ``plan``, by its objective; None where it is cancelled.
+    """Return the best plan of a short search from ``plan``, by its objective; None if it is cancelled.
 
     ``before`` is what was shown before the edit, by default ``plan``; ``plan`` may be an answer to an earlier part of
     the same drag; ``earlier`` stood on this very network, so that an edit that is undone brings its plan back. A
@@ -160,7 +160,7 @@ def replanned(
     ``at_hand`` is called before a search for seconds with ``plan`` on the edited network, where it can serve there as
     it is.
 
-    Raises PlanError where the job does not fit the network.
+    Raises PlanError if the job does not fit the network.
     """
     before = before or BeforeEdit(plan.topology, job, plan, plan.iteration_s)
     start = _on(plan, topology, job)
@@ -191,7 +191,7 @@ def replanned(
 def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
     """Return a plan on another network, for another job.
 
-    None where it needs more devices than there are and the job leaves its shape open. Raises PlanError where it does
+    None if it needs more devices than there are and the job leaves its shape open. Raises PlanError if it does
     not.
     """
     try:
@@ -213,7 +213,7 @@ def _replanned(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
 
 
 def _is_known(plan: Plan, start: Plan) -> bool:
-    """Whether the old placement can be judged by the plan's objective, and fits the memory as far as that counts."""
+    """True if the old placement can be judged by the plan's objective, and fits the memory as far as that counts."""
     if plan.objective == COMMUNICATION:
         return True
     if start.iteration_s is None:
@@ -238,7 +238,7 @@ def _kept(plan: Plan, start: Plan, bounded: Plan) -> Plan:
 
 
 def _costs_alike(plan: Plan, start: Plan) -> bool:
-    """Whether every placement costs what it did before; names do not matter."""
+    """True if every placement costs what it did before; names do not matter."""
     if not np.array_equal(plan.placement.devices, start.placement.devices):
         return False
     if plan.objective != COMMUNICATION:
@@ -247,13 +247,13 @@ def _costs_alike(plan: Plan, start: Plan) -> bool:
 
 
 def is_priced_alike(one: tuple[Topology, Job], other: tuple[Topology, Job]) -> bool:
-    """Whether every placement has the same communication cost on two networks, each for its job."""
+    """True if every placement has the same communication cost on two networks, each for its job."""
     before, after = pair_costs(*one), pair_costs(*other)
     return np.array_equal(before.group_s, after.group_s) and np.array_equal(before.hop_s, after.hop_s)
 
 
 def _simulated_alike(plan: Plan, start: Plan) -> bool:
-    """Whether links, devices and job are what they were, but for what no simulation reads."""
+    """True if links, devices and job are what they were, but for what no simulation reads."""
     before, after = plan.topology, start.topology
     if plan.job != start.job:
         return False
@@ -267,7 +267,7 @@ def _simulated_alike(plan: Plan, start: Plan) -> bool:
 
 
 def is_same_placement(one: Plan, other: Plan) -> bool:
-    """Whether two plans of one job give the same devices the same places."""
+    """True if two plans of one job give the same devices the same places."""
     return one.job == other.job and one.stages == other.stages
 
 

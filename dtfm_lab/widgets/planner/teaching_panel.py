@@ -91,7 +91,7 @@ class TeachingPanel(SavedControls):
             self._lab_state.set_note("plan", "")
 
     def forget(self) -> None:
-        """Drop the search; the next one begins anew."""
+        """Drop the search; the next one begins again."""
         if self.search is not None:
             self.search.stop()
             self.search = None
@@ -115,7 +115,7 @@ class TeachingPanel(SavedControls):
         return f"{real}{watch}, generation {frame.generation}, {format_s(frame.best.cost_s)}."
 
     def _wanted(self) -> TeachingTask | None:
-        """Return the network and the job in the plan's shape, or the most square one; None where there is none."""
+        """Return the network and the job in the plan's shape, or the most square one; None if there is none."""
         topology, job, plan = self._lab_state.topology, self._lab_state.job, self._lab_state.plan
         if topology is None or job is None:
             return None
@@ -124,7 +124,7 @@ class TeachingPanel(SavedControls):
         return TeachingTask(topology, job if job.shaped else job.fitted(len(topology)), self.seed.value)
 
     def _follow(self) -> None:
-        """Begin anew where the network or the shape has changed."""
+        """Begin again where the network or the shape has changed."""
         try:
             wanted = self._wanted()
         except LabError:
@@ -136,7 +136,7 @@ class TeachingPanel(SavedControls):
             self._prepare()
 
     def _prepare(self) -> None:
-        """Begin the search on its thread, where nothing has been searched yet."""
+        """Begin the search on its thread, if nothing has been searched yet."""
         if self._task is not None or not has_event_loop():
             return
         try:
@@ -224,7 +224,7 @@ def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:
 
 
 def _alike(one: TeachingTask, other: TeachingTask) -> bool:
-    """Whether two tasks have the same placements at the same costs, as where a plan only cuts its blocks anew."""
+    """True if two tasks have the same placements at the same costs, as where a plan only cuts its blocks again."""
     shapes = [(task.job.n_stages, task.job.n_replicas, task.seed) for task in (one, other)]
     if shapes[0] != shapes[1] or one.topology.names != other.topology.names:
         return False

@@ -169,7 +169,7 @@ class FaultControls:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """The condition of each device, see ``DevicesView.states``; empty texts where nothing has happened."""
+        """The condition of each device, see ``DevicesView.states``; empty texts if nothing has happened."""
         return {name: str(state["condition"]) for name, state in self.devices.states.items()}
 
     def act(self, device: str, do: str) -> None:
@@ -228,7 +228,7 @@ def _seconds(seconds: float) -> str:
 class Departures:
     """Tells the run who has left, and sends it the first plan that is made for who is there then.
 
-    A device that is drawn anew is taken in the same way. Other edits change no run, nor do these where only a part of
+    A device that is drawn again is taken in the same way. Other edits change no run, nor do these where only a part of
     the plan runs.
     """
 

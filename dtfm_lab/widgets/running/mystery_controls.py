@@ -31,7 +31,7 @@ class MysteryControls:
         self._follow()
 
     def begin(self, secret: Secret | None) -> None:
-        """Keep a new secret; None where a run has none."""
+        """Keep a new secret; None if a run has none."""
         self._secret, self.tries = secret, 0
         self._lab_state.is_mystery = secret is not None
         self._follow()
@@ -86,7 +86,7 @@ class MysteryControls:
 
 
 def is_it(candidate: tuple[str, str], secret: Secret) -> bool:
-    """Whether a candidate is the secret; of a link either direction counts, as one line on the network is both."""
+    """True if a candidate is the secret; of a link either direction counts, as one line on the network is both."""
     of, name = candidate
     return of == secret.of and name in (secret.name, " -> ".join(reversed(secret.name.split(" -> "))))
 
@@ -97,7 +97,7 @@ def described(secret: Secret) -> str:
 
 
 def evidence_of(comparison: Comparison | None, of: str, name: str) -> str:
-    """Return ``: its messages take 1.0 times the predicted``; empty where nothing was measured of it."""
+    """Return ``: its messages take 1.0 times the predicted``; empty if nothing was measured of it."""
     if comparison is None:
         return ""
     frame = comparison.links if of == "link" else comparison.devices.groupby("device").sum()

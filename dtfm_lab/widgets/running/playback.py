@@ -100,7 +100,7 @@ class Playback:
     def look(self, run: RunRecord, expected_s: float) -> None:
         """Show the last whole iteration of a run, or what was measured of the first one so far.
 
-        ``expected_s`` is how long an iteration is expected to be, 0 where that is unknown.
+        ``expected_s`` is how long an iteration is expected to be, 0 if that is unknown.
         """
         iteration, is_whole = (run.last_whole, True) if run.losses else (run.spec.first_iteration, False)
         spans = run.spans_of(iteration)

@@ -274,7 +274,7 @@ class RunPanel(Panel):
             self._lab_state.comparison = comparison
 
     def _left_behind(self) -> str | None:
-        """Return which network and job the run is of, where others have been opened since; None where these stand."""
+        """Return which network and job the run is of, where others have been opened since; None if these stand."""
         network, job = self._began_on
         others = ((network, self._lab_state.topology), (job, self._lab_state.job))
         if any(one is not None and other is not None and is_another(one, other) for one, other in others):
@@ -394,7 +394,7 @@ def _predicted(run: Run, like: Trace | RunContext, note: str) -> ChartedPredicti
 
 
 def _n_workers(plan: Plan | None) -> int | None:
-    """Return how many workers this machine would run; None where no plan can run."""
+    """Return how many workers this machine would run; None if no plan can run."""
     if plan is None:
         return None
     try:

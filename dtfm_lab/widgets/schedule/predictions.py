@@ -60,7 +60,7 @@ class ChartedPrediction:
     caption: str
     memory: MemoryReport
     lacking: str
-    """Which devices lack memory, how much, and what would fit; empty where all fits."""
+    """Which devices lack memory, how much, and what would fit; empty if all fits."""
     shares: list[dict[str, Any]]
     """What the iteration's length consists of, as ``GanttView.shares`` takes it."""
 
@@ -152,13 +152,13 @@ def _fitting(plan: Plan, schedule: str) -> str:
 
 
 def is_comparable(one: ChartedPrediction, other: ChartedPrediction) -> bool:
-    """Whether two predictions have the same rows, of the same network and job."""
+    """True if two predictions have the same rows, of the same network and job."""
     names = [(prediction.plan.topology.name, prediction.plan.job.name) for prediction in (one, other)]
     return one.rows.shape == other.rows.shape and names[0] == names[1]
 
 
 def changed_source(before: ChartedPrediction, after: ChartedPrediction) -> str:
-    """Return how the seconds changed because they are predicted from something else; empty where they are not."""
+    """Return how the seconds changed because they are predicted from something else; empty if they are not."""
     if before.source == after.source:
         return ""
     change = f"{format_s(before.trace.iteration_s)} \u2192 {format_s(after.trace.iteration_s)}"

@@ -62,12 +62,12 @@ class SchedulePanel(Panel):
         self._before: ChartedPrediction | None = None
         """What the prediction on the screen is compared with: the one before the last edits."""
         self._other_source: ChartedPrediction | None = None
-        """The last prediction of the same rows that was made from something else, a profile or FLOP; None where there
+        """The last prediction of the same rows that was made from something else, a profile or FLOP; None if there
         is nothing to say of that any more."""
         self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """A prediction that was made before its plan was set, and what ``_predict`` must want for it."""
         self.told_before_s: Callable[[], float | None] = lambda: None
-        """Returns the seconds that the bar says an iteration took before the last edit; None where it says nothing."""
+        """Returns the seconds that the bar says an iteration took before the last edit; None if it says nothing."""
         self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """Likewise of the plan at hand on a network that was just edited, for which a search looks now."""
         self._asked: object = None
@@ -281,7 +281,7 @@ class SchedulePanel(Panel):
     def show_at_hand(self, plan: Plan) -> Callable[[], None] | None:
         """Predict the plan at hand on an edited network, on a thread; return what shows it, for the kernel's loop.
 
-        A search follows. None where what will be shown is another thing: a prediction with choices, or one from the
+        A search follows. None if what will be shown is another thing: a prediction with choices, or one from the
         profile of a run.
         """
         state, self._at_hand = self._lab_state, None
@@ -369,5 +369,5 @@ class SchedulePanel(Panel):
 
 
 def _is_alike(one: Plan, other: Plan) -> bool:
-    """Whether the same is predicted of two plans: one may have better bounds, or another planner's name."""
+    """True if the same is predicted of two plans: one may have better bounds, or another planner's name."""
     return one.topology is other.topology and is_same_placement(one, other)

@@ -37,7 +37,7 @@ CHEAPER = {"name": "cheaper", "label": "cheaper?", "title": "Look for cheaper pl
 
 
 class NextAction(NamedTuple):
-    """A next action: its name for the program, its label, and why it cannot be taken, empty where it can."""
+    """A next action: its name for the program, its label, and why it cannot be taken, empty if it can."""
 
     name: str
     label: str
@@ -153,9 +153,9 @@ def shape_of(state: LabState) -> str:
 def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, Any]]:
     """Return {label, value, was, note, short, bad, word, under, ask} of each number: what a plan is for comes first.
 
-    ``was`` is empty where nothing changed; ``short`` is the note where there is little room; ``under`` is a line below,
+    ``was`` is empty if nothing changed; ``short`` is the note where there is little room; ``under`` is a line below,
     and what is left of it where there is little room; ``ask`` is {name, label, title} of a button beside the number;
-    ``why`` says in the tooltip why the number is a guess, or with what it is calibrated. None where nothing can be
+    ``why`` says in the tooltip why the number is a guess, or with what it is calibrated. None if nothing can be
     planned.
     """
     plan = state.bounded_plan
@@ -172,7 +172,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
 
 
 def _rates(state: LabState, plan: Plan) -> tuple[float | None, float | None]:
-    """Return tokens a second, and dollars a billion tokens, of what is predicted; None where unknown."""
+    """Return tokens a second, and dollars a billion tokens, of what is predicted; None if unknown."""
     if (predicted := shown_prediction(state)) is not None:
         known = predicted.metrics
         per_million = known["price_per_million_tokens"]
@@ -267,7 +267,7 @@ def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
 
 
 def _short_scope(plan: Plan) -> str:
-    """Return of which plans a bound is, in a few words: "in 4 x 2", "as pinned"; empty where it is of any plan."""
+    """Return of which plans a bound is, in a few words: "in 4 x 2", "as pinned"; empty if it is of any plan."""
     if not plan.pinned:
         return ""
     shape = f"{plan.job.n_stages} x {plan.job.n_replicas}"

@@ -86,7 +86,7 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
 
 
 def _basis_words(state: LabState) -> str:
-    """Return why the shown iteration is a guess, or with what it is calibrated; empty where it is modelled."""
+    """Return why the shown iteration is a guess, or with what it is calibrated; empty if it is modelled."""
     shown = shown_prediction(state)
     if shown is None or not (basis := shown.context.basis).because:
         return ""
@@ -136,14 +136,14 @@ def _iteration_too(state: LabState, before: BeforeEdit) -> str:
 
 
 def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> PlanChange | None:
-    """What was computed of this edit and this plan; None where another search, or a hand, has made the plan since."""
+    """What was computed of this edit and this plan; None if another search, or a hand, has made the plan since."""
     if found is None or found.plan is not plan or found.change is None or found.change.before is not before:
         return None
     return found.change
 
 
 def opening_words(state: LabState) -> str:
-    """Return that a network was opened with a smaller batch than its job has; empty where it is another."""
+    """Return that a network was opened with a smaller batch than its job has; empty if it is another."""
     topology, job = state.topology, state.job
     if topology is None or job is None or (job.name, job.global_batch) != (PAPERS, len(topology)):
         return ""
@@ -163,14 +163,14 @@ def reason_of(plan: Plan) -> str:
 
 
 def describe_edit(before: Topology, after: Topology, job_before: Job | None, job: Job | None) -> str:
-    """Return what differs between two networks, or else between two jobs; empty where nothing does that counts."""
+    """Return what differs between two networks, or else between two jobs; empty if nothing does that counts."""
     if before.fingerprint != after.fingerprint:
         return _of_devices(before, after) or _of_links(before, after) or "The network changed"
     return job_words(job_before, job)
 
 
 def describe_choice(before: BeforeEdit, state: LabState) -> str:
-    """Return what was chosen otherwise for the prediction of the same plan; empty where nothing was."""
+    """Return what was chosen otherwise for the prediction of the same plan; empty if nothing was."""
     if before.shown is None or before.plan is not state.plan:
         return ""
     was, now = before.shown, state.shown_plan

@@ -1,4 +1,4 @@
-"""What the inspector says of the selection: a device, a link, a stage; or of one pipeline where nothing is selected."""
+"""What the inspector says of the selection: a device, a link, a stage; or of one pipeline if nothing is selected."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def inspect(state: LabState) -> Facts:
 
 
 def _drawn_as(drawn: Mapping[str, int], name: str) -> Facts:
-    """Return the stage of a device in a plan that is looked at and is not the lab's; nothing where there is none."""
+    """Return the stage of a device in a plan that is looked at and is not the lab's; nothing if there is none."""
     return {"stage": drawn[name], "n_stages": 1 + max(drawn.values())} if name in drawn else {}
 
 

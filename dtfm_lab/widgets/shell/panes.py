@@ -36,7 +36,7 @@ class StepState(NamedTuple):
     done: str = ""
     """The result in a few words; empty while there is none."""
     stale: str = ""
-    """Why the result is out of date; empty where it is not."""
+    """Why the result is out of date; empty if it is not."""
 
     @property
     def kind(self) -> str:
@@ -64,11 +64,11 @@ class LabStep:
     result: Callable[[LabState], str] = _never
     """Returns the result in a few words; empty while there is none."""
     staleness: Callable[[LabState], str] = _never
-    """Returns why the result is out of date; empty where it is not."""
+    """Returns why the result is out of date; empty if it is not."""
     redo: str = ""
     """Text of the button that calls ``panel.redo`` where the step is out of date; empty for no button."""
     asked_for: bool = False
-    """Whether it shows what a person asked for, such as a measurement, which no new plan makes again."""
+    """True if it shows what a person asked for, such as a measurement, which no new plan makes again."""
     css: str = ""
     """Styles of the pane, beside those that all share."""
     position: int = 1000
@@ -101,7 +101,7 @@ class Panes:
     """
 
     def __init__(self, lab_state: LabState, steps: Sequence[LabStep], is_live: Callable[[], bool]) -> None:
-        """``is_live``: whether every edit is followed by a new plan, so that what is of the plan will be anew soon."""
+        """``is_live``: whether every edit is followed by a new plan, so that what is of the plan will be again soon."""
         self._lab_state, self._steps, self._is_live = lab_state, {step.name: step for step in steps}, is_live
         self._before = ""
         """Name of the pane that was shown before."""
@@ -202,7 +202,7 @@ class Panes:
         self.tabs.tabs = tabs
 
     def _may_redo(self) -> bool:
-        """Whether nothing that the shown pane rests on is out of date itself."""
+        """True if nothing that the shown pane rests on is out of date itself."""
         shown = self._steps[self._lab_state.pane]
         before = [step for step in self._steps.values() if step.position < shown.position]
         return not any(step.staleness(self._lab_state) for step in before)
@@ -270,7 +270,7 @@ class NetworkPane:
         return None
 
     def _select(self, what: Mapping[str, Any]) -> None:
-        """Select a stage or devices; nothing where neither is named."""
+        """Select a stage or devices; nothing if neither is named."""
         state = self._lab_state
         state.selected_link = ()
         state.selected = tuple(what.get("devices", ()))

@@ -45,7 +45,7 @@ def fields_of(document: Document, name: str) -> list[dict[str, Any]]:
 def with_field(document: Document, name: str, key: str, text: str) -> Document:
     """Return the drawing with a field of a device changed; an empty number is unknown, or no limit.
 
-    Raises TopologyError where the text is no such value.
+    Raises TopologyError if the text is no such value.
     """
     value: str | float | None = text.strip() or None
     if key in NUMBERS and value is not None:
@@ -91,7 +91,7 @@ class SelectionAnswers:
 
     @property
     def can_explain(self) -> bool:
-        """Whether the selection is one device that the plan uses."""
+        """True if the selection is one device that the plan uses."""
         asked = self._wanted()
         return asked is not None and len(asked[3]) == 1
 

@@ -251,7 +251,7 @@ def _contents(state: WorkspaceState) -> str:
 
 
 def _link(path: Path, content_type: str) -> tuple[str, str]:
-    """Return a download link of the file, empty where it is too large, and the file's size in words."""
+    """Return a download link of the file, empty if it is too large, and the file's size in words."""
     data = path.read_bytes()
     size = format_bytes(len(data))
     if len(data) > MOST_DOWNLOADED:

@@ -35,22 +35,22 @@ class TopBar(View, page="top_bar"):
     action = traitlets.Dict().tag(sync=True)
     """{name, label, why_not} of the next action."""
     live = traitlets.Bool(True).tag(sync=True)
-    """Whether every edit is followed by a new plan."""
+    """True if every edit is followed by a new plan."""
     live_note = traitlets.Unicode("").tag(sync=True)
     """How long the last plan took to find."""
     can_undo = traitlets.Bool(False).tag(sync=True)
     undo_label = traitlets.Unicode("").tag(sync=True)
     """What *Undo* would take back."""
     dark = traitlets.Bool(False).tag(sync=True)
-    """Whether the page has a dark theme; the page sets it."""
+    """True if the page has a dark theme; the page sets it."""
     still = traitlets.Bool(False).tag(sync=True)
-    """Whether it is only looked at: without menus, *live* and the next action. Set when made."""
+    """True if it is only looked at: without menus, *live* and the next action. Set when made."""
     visitor = traitlets.Unicode("").tag(sync=True)
     """Who looks at the page: random, the same after a reload; the page sets it."""
     shown_as = traitlets.Unicode("").tag(sync=True)
     """The model id of the lab, by which its output is found in a notebook."""
     again = traitlets.Unicode("").tag(sync=True)
-    """Code that returns the lab as it was kept; empty where a notebook's lab is not kept."""
+    """Code that returns the lab as it was kept; empty if a notebook's lab is not kept."""
 
     def __init__(self, on_press: Callable[[str], None], **traits: Any) -> None:
         self._on_press = on_press
@@ -87,7 +87,7 @@ class TabsView(View, page="tabs"):
     second = traitlets.Unicode("").tag(sync=True)
     """Name of the pane that is shown below it; empty for none."""
     numbered = traitlets.Bool(False).tag(sync=True)
-    """Whether digits of the keyboard choose."""
+    """True if digits of the keyboard choose."""
 
     def __init__(self, on_rendered: Callable[[], None] = lambda: None, **traits: Any) -> None:
         """``on_rendered`` is called when the page has had a moment to show the first pane."""

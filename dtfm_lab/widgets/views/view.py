@@ -86,7 +86,7 @@ class DocumentView(View):
     gpus = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The GPU models to choose from; a new device gets the first."""
     problem = traitlets.Unicode("").tag(sync=True)
-    """One line that says what is wrong with the document; empty where it is valid."""
+    """One line that says what is wrong with the document; empty if it is valid."""
     summary = traitlets.Unicode("").tag(sync=True)
     """The line that is shown while there is no problem."""
     filled = traitlets.List(traitlets.Dict()).tag(sync=True)

@@ -49,7 +49,7 @@ NO_PLAN = "No plan yet: plan first, then move a slider"
 REPLANNED = {*FACTORS, *BATCH_OPTIONS}
 """Values of a setting that another placement may suit better."""
 WORTH_PLANNING = 5e-3
-"""Share of an iteration that planning anew must save to be mentioned."""
+"""Share of an iteration that planning again must save to be mentioned."""
 
 
 class WhatIfPanel(Panel):
@@ -65,7 +65,7 @@ class WhatIfPanel(Panel):
         self._is_loading = Guard()
         self.last: WhatIfAnswer | None = None
         self.last_base: WhatIfAnswer | None = None
-        """The answer to what the lab is turned to; None where that is not possible."""
+        """The answer to what the lab is turned to; None if that is not possible."""
         self._asked = LatestRequest(
             self._answer_newest,
             self._report_error,
@@ -85,7 +85,7 @@ class WhatIfPanel(Panel):
         """Fingerprint of the network that Scale has set; empty once a plan of it has come."""
         self._anew_cancelled = Cancellation()
         self.anew: tuple[WhatIfSetting, PlannedAnew | None] | None = None
-        """The plan that suits the setting, once it is planned anew; None where nothing better is found."""
+        """The plan that suits the setting, once it is planned again; None if nothing better is found."""
         self._is_previewing = False
         self.controls = SettingControls(self._ask)
         self.scope = classed(segments(list(SCOPES.items()), list(SCOPE_WORDS)), "dtfm-segmented")
@@ -292,7 +292,7 @@ class WhatIfPanel(Panel):
         self.problem.value = markup.line(escape(problem), "warning")
 
     def _compute_rest(self) -> None:
-        """Plan anew, then compute pins without an answer, unless a control is turned meanwhile."""
+        """Plan again, then compute pins without an answer, unless a control is turned meanwhile."""
         self._update_buttons()
         if self._asked.is_running or self.answers is None or self.base is None:
             return

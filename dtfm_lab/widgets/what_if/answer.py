@@ -49,7 +49,7 @@ class Measure(NamedTuple):
     title: str
     text: Callable[[float], str]
     in_points: bool = False
-    """Whether it is a share, whose differences are written in percentage points."""
+    """True if it is a share, whose differences are written in percentage points."""
 
     def cells(self, answer: WhatIfAnswer, base: WhatIfAnswer | None) -> tuple[str, str, str]:
         """Return the title, the number and how it differs from the base's, ``-14 %`` or ``+2.1 points``."""
@@ -110,7 +110,7 @@ def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, remarks: Sequence[s
 def answer(now: WhatIfAnswer, base: WhatIfAnswer | None, changed: str, number: int) -> str:
     """Return a table of every measure and its difference from the base, and whether all fits in memory.
 
-    ``base`` is None where the base is not possible; ``changed`` is what differs from it, in words; ``number`` counts
+    ``base`` is None if the base is not possible; ``changed`` is what differs from it, in words; ``number`` counts
     answers.
     """
     under = f"with {changed}" if changed else "the plan under what is chosen; move a slider"
@@ -123,7 +123,7 @@ def answer(now: WhatIfAnswer, base: WhatIfAnswer | None, changed: str, number: i
 
 
 def _memory(now: WhatIfAnswer) -> str:
-    """Return whether all fits in memory, and the device with the least to spare."""
+    """Return True if all fits in memory, and the device with the least to spare."""
     has = f"{now.worst} needs {format_bytes(now.peak_bytes)} and has {format_bytes(now.limit_bytes)}"
     if not now.n_over:
         return f'<div class="dtfm-answer-fit">fits in memory: {escape(has)}</div>'
@@ -138,7 +138,7 @@ def empty(text: str) -> str:
 
 def headline(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
     """Return ``Bandwidth × 0.5: 12.5 s → 22.9 s. Averaging is 79 % of a device's time and follows bandwidth almost one
-    to one.``; empty where nothing is changed."""
+    to one.``; empty if nothing is changed."""
     changed = now.setting.describe_changes(base.setting)
     if not changed:
         return ""
@@ -153,7 +153,7 @@ def from_to(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
 
 
 def reason(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
-    """Return one sentence about the part of a device's time that changed most, or is largest where nothing did."""
+    """Return one sentence about the part of a device's time that changed most, or is largest if nothing did."""
     largest = max(now.parts, key=lambda part: now.parts[part])
     if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
         return f"{PARTS[largest]} is {_share(largest, now)} of a device's time, and that does not change it."
@@ -191,7 +191,7 @@ MOST_KEPT = 12
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIfAnswer:
-    """What one iteration comes to. None where a number is unknown, such as a price."""
+    """What one iteration comes to. None if a number is unknown, such as a price."""
 
     setting: WhatIfSetting
     prediction: ChartedPrediction = field(compare=False, repr=False)
@@ -256,19 +256,19 @@ class Answers:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.trace = lru_cache(MOST_KEPT)(lambda setting: lab.simulate(setting.on(plan), **setting.simulated_with))
-        """Return the iteration under a setting. Raises a LabError where that is not possible."""
+        """Return the iteration under a setting. Raises a LabError if that is not possible."""
         self.answer = lru_cache(MOST_KEPT)(lambda setting: WhatIfAnswer.of(plan, setting, self.trace(setting)))
-        """Return the answer to a setting. Raises a LabError where that is not possible."""
+        """Return the answer to a setting. Raises a LabError if that is not possible."""
 
     def forget(self) -> None:
-        """Compute all answers anew when they are asked for."""
+        """Compute all answers again when they are asked for."""
         self.trace.cache_clear()
         self.answer.cache_clear()
 
     def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[WhatIfAnswer, WhatIfAnswer | None]:
-        """Return the answer and the base's, None where the base is not possible.
+        """Return the answer and the base's, None if the base is not possible.
 
-        Raises a LabError where the setting is not possible.
+        Raises a LabError if the setting is not possible.
         """
         try:
             before = self.answer(base)
@@ -277,21 +277,21 @@ class Answers:
         return self.answer(setting), before
 
     def count_actions(self, setting: WhatIfSetting) -> int:
-        """Return about how many actions an iteration has; 0 where the answer will be an error."""
+        """Return about how many actions an iteration has; 0 if the answer will be an error."""
         try:
             return n_actions(setting.on(self.plan))
         except LabError:
             return 0
 
     def quick(self, setting: WhatIfSetting) -> float | None:
-        """Return the seconds of an iteration alone; None where the setting is not possible."""
+        """Return the seconds of an iteration alone; None if the setting is not possible."""
         try:
             return self.trace(setting).iteration_s
         except LabError:  # as where a schedule lacks memory
             return None
 
     def planned_anew(self, setting: WhatIfSetting, cancelled: Cancellation) -> PlannedAnew | None:
-        """Return what a short search from the plan finds under a setting; None where that fails."""
+        """Return what a short search from the plan finds under a setting; None if that fails."""
         try:
             held = setting.on(self.plan)
             found = replanned(self.plan, held.topology, held.job, cancelled)

@@ -107,7 +107,7 @@ class WhatIfSetting:
     def on(self, plan: Plan) -> Plan:
         """Return the plan's placement with this job on the scaled network; its cost stays the old plan's.
 
-        Raises a LabError where the job does not allow it.
+        Raises a LabError if the job does not allow it.
         """
         values = self.values
         if self.link:
@@ -118,7 +118,7 @@ class WhatIfSetting:
         return changed
 
     def scaled(self, topology: Topology) -> Topology:
-        """Return the network with the factors on its links, or on the one link. Raises a LabError where it has none."""
+        """Return the network with the factors on its links, or on the one link. Raises a LabError if it has none."""
         factors = {name: self.values[name] for name in FACTORS}
         if not self.link:
             return topology.scaled(**factors)
@@ -131,7 +131,7 @@ class WhatIfSetting:
         return {name: value for name, value in self.items if value != before[name]}
 
     def describe_changes(self, base: WhatIfSetting) -> str:
-        """Return the differences in words, ``bandwidth × 2, 1f1b``; empty where there are none."""
+        """Return the differences in words, ``bandwidth × 2, 1f1b``; empty if there are none."""
         where = f" of {link_words(self.link)}" if self.link else ""
         return ", ".join(
             _describe(name, value) + (where if name in FACTORS else "")

@@ -48,7 +48,7 @@ class Pin:
 
     @property
     def is_computed(self) -> bool:
-        """Whether nothing is left to compute."""
+        """True if nothing is left to compute."""
         return self.iteration_s is not None or bool(self.problem)
 
     @property

@@ -36,7 +36,7 @@ def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[s
 
 
 def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
-    """Return the device, or two devices whose link is improved, by which it is selected; empty where none is known."""
+    """Return the device, or two devices whose link is improved, by which it is selected; empty if none is known."""
     if gain.of == "device":
         return [gain.name]
     names = set(topology.names)
@@ -65,7 +65,7 @@ def by_region(topology: Topology) -> dict[str, list[str]]:
 def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], factor: float = 2.0) -> list[list[str]]:
     """Return (what, what it saves) of a device, or of the link between two, made better by the factor.
 
-    A link between two regions is that of all their devices, as the inspector edits it. Raises a LabError where the
+    A link between two regions is that of all their devices, as the inspector edits it. Raises a LabError if the
     plan cannot be simulated.
     """
     topology = plan.topology

@@ -59,7 +59,7 @@ class AnsweredEdit:
     before: BeforeEdit | None
     pair: tuple[str, str] | None = None
     gbps: float | None = None
-    """Bandwidth of the pair in Gbit/s; None where it is the batch that was changed."""
+    """Bandwidth of the pair in Gbit/s; None if it is the batch that was changed."""
 
     @property
     def plan(self) -> Plan:
@@ -72,7 +72,7 @@ def answers_of(
     """Yield the plan to begin with, then one after each change; each search takes so many seconds, the first
     five times as many.
 
-    A change after which nothing can be planned has no answer. Raises PlanError where the job itself fits no plan.
+    A change after which nothing can be planned has no answer. Raises PlanError if the job itself fits no plan.
     """
     cancelled = Cancellation()
     first = first_plan(topology, job, cancelled, {})
@@ -148,7 +148,7 @@ def still_page(plan: Plan, predicted: Trace | None = None, measured: Trace | Non
 def answering_page(answers: Iterable[AnsweredEdit], others: Mapping[str, str], note: str) -> str:
     """Return the HTML of a page that also answers changes; of a job with a model.
 
-    The first of ``answers`` is the plan to begin with. ``others`` are titles and addresses of pages beside it; ``note``
+    The first of ``answers`` is the plan to begin with. ``others`` are titles and addresses of pages next to it; ``note``
     says how the answers were found.
     """
     first, *rest = answers

@@ -17,7 +17,7 @@ class CandidatesView(View):
     title = traitlets.Unicode("Schedules").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
-    """Whether the rows were computed for a plan or choices that have changed since."""
+    """True if the rows were computed for a plan or choices that have changed since."""
 
     def alt_text(self) -> str:
         computed = [

@@ -16,7 +16,7 @@ BEST, BOUND, MEDIAN = 2, 3, 4
 LEVELS = slice(2, N_COLUMNS)
 """Columns of best, bound and median."""
 MOST_ROWS = 1500
-"""Most rows that are kept of one series; more are thinned."""
+"""Maximum rows that are kept of one series; more are thinned."""
 UNSEEN = 1 / 1000
 """Share of the height of the curves below which a change cannot be seen."""
 COARSER = 2.0
@@ -42,7 +42,7 @@ class ConvergenceView(View):
     unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
     bound_label = traitlets.Unicode("lower bound").tag(sync=True)
     empty = traitlets.Unicode("No search yet").tag(sync=True)
-    """What stands where nothing is drawn."""
+    """What stands if nothing is drawn."""
     caption = traitlets.Unicode("")
     """The line below the chart. It is sent together with the rows that it describes."""
 

@@ -59,7 +59,7 @@ class Door(View):
     """Endings of files that can be opened, as a page's file dialog wants them."""
     is_open = traitlets.Bool(False).tag(sync=True)
     offered = traitlets.Bool(False).tag(sync=True)
-    """Whether the page is to open the door if this browser has never closed one."""
+    """True if the page is to open the door if this browser has never closed one."""
 
     def __init__(
         self,

@@ -75,9 +75,9 @@ class GanttView(View):
     caption = traitlets.Unicode("").tag(sync=True)
     empty_words = traitlets.Unicode("No schedule yet").tag(sync=True)
     busy = traitlets.Unicode("").tag(sync=True)
-    """The computation that is under way, in words; empty where there is none."""
+    """The computation that is under way, in words; empty if there is none."""
     stale = traitlets.Unicode("").tag(sync=True)
-    """Why the picture is no longer true, in words over it while it is dimmed; empty where it is true."""
+    """Why the picture is no longer true, in words over it while it is dimmed; empty if it is true."""
     shares = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"name", "share", "tone"} of what a device's time goes to; a tone is a family of kinds, or "ink", "dark",
     "middle" or "light"."""
@@ -91,7 +91,7 @@ class GanttView(View):
     ends = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"at", "text", "dashed"} of each end of an iteration, where two are compared."""
     interval = traitlets.List(traitlets.Float()).tag(sync=True)
-    """Seconds from which to which the iteration of the upper bars ends with 90 % confidence; empty where unknown."""
+    """Seconds from which to which the iteration of the upper bars ends with 90 % confidence; empty if unknown."""
     ghost = traitlets.Dict().tag(sync=True)
     """Columns of the bars of the prediction before, packed: a thin line under each lane."""
     gaps = traitlets.List(traitlets.Dict()).tag(sync=True)

@@ -63,7 +63,7 @@ ROWS_PER_DEVICE = 2
 """Of each device: computations, and messages that it sends."""
 STAGES_NAMED = 3
 MOST_DEVICES_APART = 16
-"""Most devices that have a row each; of more, a row is a stage and opens."""
+"""Maximum devices that have a row each; of more, a row is a stage and opens."""
 LETTERS = 3
 """Letters of a region's name where a stage is in two."""
 NO_BAR = -1
@@ -79,7 +79,7 @@ class Bars(NamedTuple):
     row: np.ndarray
     kind: np.ndarray
     microbatch: np.ndarray
-    """-1 where there is none."""
+    """-1 if there is none."""
     stage: np.ndarray
 
     @classmethod
@@ -112,7 +112,7 @@ class MessageColumns(NamedTuple):
     arrives: np.ndarray
     kind: np.ndarray
     microbatch: np.ndarray
-    """-1 where there is none."""
+    """-1 if there is none."""
 
     @classmethod
     def of(cls, *columns: npt.ArrayLike) -> MessageColumns:
@@ -286,7 +286,7 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
 
 
 def _place(regions: Sequence[str]) -> str:
-    """Return where devices are: in one region, in two, shortened, or in the first of more; empty where in none."""
+    """Return where devices are: in one region, in two, shortened, or in the first of more; empty if in none."""
     names = list(dict.fromkeys(name for name in regions if name))
     if len(names) == 2:
         begins = [name[:LETTERS] for name in names]
@@ -309,7 +309,7 @@ ACTION = ["row", "kind", "stage", "microbatch"]
 
 
 def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
-    """Return (lower bars,) seconds by which each ends after the upper bar of its action; NaN where there is none.
+    """Return (lower bars,) seconds by which each ends after the upper bar of its action; NaN if there is none.
 
     Of several bars of one action, the first belongs to the first, the second to the second.
     """

@@ -16,7 +16,7 @@ from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets.views.view import View
 
 EVERY_LINK_UP_TO = 16
-"""Most devices for which every link is drawn; of more, links between regions are bundled."""
+"""Maximum devices for which every link is drawn; of more, links between regions are bundled."""
 BUNDLED_UP_TO = 24
 """Most regions whose links are bundled. With more, or with none, the fastest links of each device are drawn."""
 FEW_REGIONS = 8
@@ -24,7 +24,7 @@ FEW_REGIONS = 8
 FASTEST = 4
 """Links drawn of each device or region where not all are drawn."""
 WHOLE_REGION_UP_TO = 12
-"""Most devices of a region that are all joined; in a larger one the fastest links of each device are drawn."""
+"""Maximum devices of a region that are all joined; in a larger one the fastest links of each device are drawn."""
 
 Pair = tuple[int, int]
 
@@ -255,7 +255,7 @@ class GroupsView(View):
     offers = traitlets.Dict().tag(sync=True)
     """The cost of every other place of one device, as ``hand_moves.offers`` returns it."""
     can_move = traitlets.Bool(False).tag(sync=True)
-    """Whether a dragged device may be dropped elsewhere."""
+    """True if a dragged device may be dropped elsewhere."""
     height = traitlets.Int(360).tag(sync=True)
     """Pixels; 0 fills the element that the view is in."""
     _plan: Plan | None = None

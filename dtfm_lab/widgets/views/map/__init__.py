@@ -30,9 +30,9 @@ class MapView(DocumentView):
     tool = traitlets.Enum(["select", "add"], "select").tag(sync=True)
     """What a click does: select, or add a device to the nearest city."""
     still = traitlets.Bool(False).tag(sync=True)
-    """Whether it is only looked at: nothing is edited, and no message is sent. Set when made."""
+    """True if it is only looked at: nothing is edited, and no message is sent. Set when made."""
     drags = traitlets.Bool(False).tag(sync=True)
-    """Whether the labels of links can be dragged even on a still map. Set when made."""
+    """True if the labels of links can be dragged even on a still map. Set when made."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         known = [(name, find_place(name)) for name in place_names()]

@@ -63,7 +63,7 @@ class MatrixView(DocumentView):
         return [(source, target) for source in rows for target in columns if source != target]
 
     def show(self, topology: Topology | None) -> None:
-        """Show the drawing's network, None where it is not valid, as soon as the view follows its drawing."""
+        """Show the drawing's network, None if it is not valid, as soon as the view follows its drawing."""
         self._stale = self._stale or topology is not self.topology
         self.topology = topology
         if self.following and self._stale:

@@ -10,7 +10,7 @@ class PlayerView(View):
     """Tells every view of its lab, in the page, which moment of the iteration is shown; see ``tellTime`` in bus.js."""
 
     length_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds of the iteration; 0 where there is none."""
+    """Seconds of the iteration; 0 if there is none."""
     known_s = traitlets.Float(0.0).tag(sync=True)
     """Seconds of it that are known so far: an iteration that is being measured is played up to there."""
     source = traitlets.Unicode("").tag(sync=True)
@@ -18,7 +18,7 @@ class PlayerView(View):
     iteration = traitlets.Int(-1).tag(sync=True)
     """Number of the iteration, where it was measured."""
     loops = traitlets.Bool(False).tag(sync=True)
-    """Whether it begins again at its end, as while a run goes on."""
+    """True if it begins again at its end, as while a run goes on."""
     playing = traitlets.Bool(False).tag(sync=True)
 
     def alt_text(self) -> str:

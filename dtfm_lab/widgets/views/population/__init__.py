@@ -25,22 +25,22 @@ class PopulationView(View):
     unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
     """Unit of the costs."""
     has_curve = traitlets.Bool(True).tag(sync=True)
-    """Whether best, median and bound are drawn below the pictures."""
+    """True if best, median and bound are drawn below the pictures."""
     takes = traitlets.Bool(False).tag(sync=True)
-    """Whether an individual can be taken over as the plan."""
+    """True if an individual can be taken over as the plan."""
     cells = traitlets.Dict().tag(sync=True)
-    """Where each device is in a picture, see ``cells_of``; empty where nothing is searched."""
+    """Where each device is in a picture, see ``cells_of``; empty if nothing is searched."""
     frame = traitlets.Int(0).tag(sync=True)
     """The generation that is shown."""
     playing = traitlets.Bool(False).tag(sync=True)
     chosen = traitlets.Int(NOBODY).tag(sync=True)
     """Number of the individual that the card tells of."""
     bound_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds that no placement costs less than; 0 where none is known."""
+    """Seconds that no placement costs less than; 0 if none is known."""
     planner_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds that the real planner found; 0 where it has not searched yet."""
+    """Seconds that the real planner found; 0 if it has not searched yet."""
     is_over = traitlets.Bool(False).tag(sync=True)
-    """Whether the search has ended, so that no more frames come."""
+    """True if the search has ended, so that no more frames come."""
     hint = traitlets.Unicode("").tag(sync=True)
     """What stands where there is nothing to show yet."""
     height = traitlets.Int(0).tag(sync=True)

@@ -22,7 +22,7 @@ class ResidualsView(View):
     sort_by = traitlets.Enum(COLUMNS, "suspicion").tag(sync=True)
     """A column; by ``suspicion`` rows stay in the order in which they are given."""
     descending = traitlets.Bool(True).tag(sync=True)
-    """Whether the largest come first; errors are sorted by size."""
+    """True if the largest come first; errors are sorted by size."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The ids of the selected rows."""
     title = traitlets.Unicode("Residuals, suspects first").tag(sync=True)
@@ -31,7 +31,7 @@ class ResidualsView(View):
     caption = traitlets.Unicode("").tag(sync=True)
     n_stages = traitlets.Int(1).tag(sync=True)
     height = traitlets.Int(420).tag(sync=True)
-    """Most pixels of the table; 0 fills the element that the view is in."""
+    """Maximum pixels of the table; 0 fills the element that the view is in."""
 
     def __init__(self, choose: Callable[[str], None] | None = None, **traits: Any) -> None:
         super().__init__(**traits)

@@ -14,7 +14,7 @@ class SlidersView(View):
     sliders = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"key", "label", "rest", "texts", "neutral", "note", "why_not"} of each slider. The rest of its label is left out
     where there is little room; texts are the names of its stops, neutral is the one that changes nothing; a note stands
-    below; why_not says why it cannot be moved, and is empty where it can."""
+    below; why_not says why it cannot be moved, and is empty if it can."""
     values = traitlets.Dict().tag(sync=True)
     """The number of the stop that each slider is at, by its key."""
 

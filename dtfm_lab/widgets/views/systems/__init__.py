@@ -18,7 +18,7 @@ CAUSES = [{"name": one, "color": color, "word": one if meaning(one) else ""} for
 
 
 class SystemsView(View):
-    """Draws ``rows``; a click, Enter or Space on one sets ``chosen`` to its name, or to nothing where it is chosen.
+    """Draws ``rows``; a click, Enter or Space on one sets ``chosen`` to its name, or to nothing if it is chosen.
 
     A row that is not predicted yet has "name" and "title" only; one without a plan has "reason".
     """
@@ -37,7 +37,7 @@ class SystemsView(View):
     title = traitlets.Unicode("What takes how long?").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     stale = traitlets.Unicode("").tag(sync=True)
-    """Why the bars are out of date; empty where they are not."""
+    """Why the bars are out of date; empty if they are not."""
     not_modelled = traitlets.Dict().tag(sync=True)
     """{system: why it has no model here}, behind a disclosure."""
     empty_words = traitlets.Unicode("Nothing asked yet").tag(sync=True)

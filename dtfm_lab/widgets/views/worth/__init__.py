@@ -18,7 +18,7 @@ class WorthView(View):
     caption = traitlets.Unicode("").tag(sync=True)
     """How far the list is, or what is not in it."""
     stale = traitlets.Bool(False).tag(sync=True)
-    """Whether the rows are of a plan before."""
+    """True if the rows are of a plan before."""
 
     def __init__(self, on_select: Callable[[list[str]], None] = lambda _: None, **traits: Any) -> None:
         self._on_select = on_select
