@@ -44,7 +44,7 @@ LABELS = {
     "runs_on": "Compute on",
     "max_price_per_hour": "At most $ per hour",
     "max_iteration_s": "At most s per iteration",
-    "pace": "Time per generation",
+    "pace": "Speed",
 }
 """Labels of options whose name is not clear enough on the screen."""
 CHOICES = {
