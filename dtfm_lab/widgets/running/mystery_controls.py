@@ -57,7 +57,7 @@ class MysteryControls:
 
     def _give_up(self) -> None:
         if self._secret is not None:
-            self._end(f"it was {described(self._secret)}; revealed after {_tries(self.tries)}")
+            self._end(f"it was {described(self._secret)}, revealed after {_tries(self.tries)}")
 
     def _end(self, answer: str) -> None:
         secret, self._secret = self._secret, None
