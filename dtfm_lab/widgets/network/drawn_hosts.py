@@ -20,7 +20,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, by_key, from_gbps, from_
 from dtfm_lab.widgets.network.drawing import Document
 
 MOST_DRAWN = 128
-"""Maximum devices that are drawn one by one. The largest network in the paper's planning experiments has this many."""
+"""Maximum devices that are drawn one by one: the size of the largest network that the paper places."""
 
 
 @dataclass(frozen=True)

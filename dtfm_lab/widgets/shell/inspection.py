@@ -91,7 +91,7 @@ def _of_device(topology: Topology, plan: Plan | None, name: str, planned: Mappin
         return facts
     places = np.argwhere(plan.placement.devices == (at := planned.get(name, -1)))
     if not len(places):
-        return facts | {"rows": [["role", "idle: the plan is faster without it", -1], speed]}
+        return facts | {"rows": [["role", "idle: the plan is better without it", -1], speed]}
     s, r = map(int, places[0])
     cost, group, network = plan.cost, [int(d) for d in plan.placement.devices[s] if d != at], plan.topology
     rows: list[list[Any]] = []

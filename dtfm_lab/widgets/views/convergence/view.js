@@ -67,7 +67,7 @@ function render({ model, el }) {
   const axis = () => ({
     against: against(),
     logarithmic: isLogarithmic(),
-    label: against() === "seconds" ? model.get("clock") : "plans priced",
+    label: against() === "seconds" ? model.get("clock") : "plans evaluated",
     noun: model.get("noun"),
     unit: model.get("unit"),
     words: words(),

@@ -29,7 +29,7 @@ function render({ model, el }) {
   function showNow() {
     const device = chosen(),
       running = model.get("running");
-    const why = devices().length ? model.get("hint") : "No plan yet: its devices can be disturbed while they run";
+    const why = devices().length ? model.get("hint") : "No plan yet: plan and run it, then kill, pause or slow a device here";
     const picked = device && model.get("selected").includes(device.name);
     whom.textContent = picked && running ? ` ${device.name}` : "";
     button.disabled = !running || !device;

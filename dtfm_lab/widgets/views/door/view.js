@@ -28,7 +28,7 @@ function render({ model, el }) {
       h("h2", {}, "Train one model on many machines far apart"),
       h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close"),
     ),
-    h("p", {}, "Open a network. It is planned at once; then pull at a link and see what that does."),
+    h("p", {}, "Open a network to see its plan at once. Then drag a link's label and watch the plan change."),
     h("div", { class: "dtfm-door-body" }, gallery, list),
     h("footer", {}, all, h("span", { class: "dtfm-grow" }), pick, file),
     line,
@@ -75,7 +75,7 @@ function render({ model, el }) {
 
   function nameAll() {
     const count = model.get("networks").length;
-    all.textContent = list.hidden ? `all ${count || ""} networks` : "back to the pictures";
+    all.textContent = list.hidden ? `all ${count || ""} networks` : "show pictures";
     all.hidden = !count;
   }
 

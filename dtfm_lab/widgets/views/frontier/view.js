@@ -70,7 +70,7 @@ function render({ model, el }) {
       .flatMap((one, at, all) => [...(at ? [`${x.at(one.dollars)},${y.at(all[at - 1].seconds)}`] : []), `${x.at(one.dollars)},${y.at(one.seconds)}`]);
     picture.append(svg("polyline", { class: "dtfm-steps", points: steps.join(" ") }));
     points.forEach((one, at) => {
-      const words = `${seconds(one.seconds)} at ${dollars(one.dollars)} an hour, ${dollars(one.by_token)} a billion ${model.get("counted")}: ${one.words}`;
+      const words = `${seconds(one.seconds)} at ${dollars(one.dollars)} per hour, ${dollars(one.by_token)} per billion ${model.get("counted")}: ${one.words}`;
       const choose = () => model.send({ kind: "choose", point: at });
       const tell = () => {
         told.textContent = words;
@@ -86,7 +86,7 @@ function render({ model, el }) {
           tabindex: "-1",
           "data-point": at,
           "aria-pressed": String(at === chosen),
-          "aria-label": `Take the plan of ${words}`,
+          "aria-label": `Use the plan of ${words}`,
           onclick: choose,
           onfocus: tell,
           onpointerenter: tell,

@@ -49,8 +49,8 @@ function render({ model, el }) {
   const busy = h("div", { class: "dtfm-gantt-busy", role: "status", hidden: true });
   const caption = h("div", { class: "dtfm-caption", "aria-live": "polite" });
   const tangle = h("span", { class: "dtfm-tangle", "aria-live": "polite" });
-  const pathToggle = toggle("show_path", "Critical path", "What the iteration's length is made of (P)");
-  const messagesToggle = toggle("show_messages", "Messages", "Arrows from sender to receiver (M)");
+  const pathToggle = toggle("show_path", "Critical path", "Highlight the chain of actions and messages that sets the iteration's length (P)");
+  const messagesToggle = toggle("show_messages", "Messages", "Show messages as arrows from sender to receiver (M)");
   const zooms = h(
     "span",
     { class: "dtfm-gantt-zooms", role: "group", "aria-label": "Zoom" },
@@ -191,7 +191,7 @@ function render({ model, el }) {
     place = painted.place;
     rows.show(place);
     root.dataset.hurried = painted.hurried ? "true" : "";
-    tangle.textContent = painted.tangle ? `${painted.tangle.toLocaleString("en-US")} messages in sight: zoom in to see them` : "";
+    tangle.textContent = painted.tangle ? `${painted.tangle.toLocaleString("en-US")} messages in view: zoom in to see them` : "";
     root.dataset.paints = String(++paints);
     if (isNew) root.dataset.painted = String(performance.now());
     isNew = false;

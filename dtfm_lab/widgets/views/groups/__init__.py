@@ -30,7 +30,7 @@ Pair = tuple[int, int]
 
 
 class Lettered(NamedTuple):
-    """The letters of a plan's groups: A is the group with the network's first device, then B, C and so on."""
+    """The letters of a plan's groups: A is the group with the plan's first device, then B, C and so on."""
 
     order: tuple[int, ...]
     """Stages in the order of their groups' letters."""
@@ -225,8 +225,8 @@ class GroupsView(View):
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"stage", "devices", "cost_s"} of each stage, in stage order. cost_s is its synchronisation in seconds.
 
-    Optional are "letter", "layers", "regions", "gpus" (each device's GPU), and "device_s" (each device's share of
-    cost_s in seconds).
+    Optional are "letter", "layers", "regions", "gpus" (each device's GPU), and "device_s" (the seconds that each
+    device spends on it).
     """
     weights = traitlets.List(traitlets.List()).tag(sync=True)
     """(S, S) seconds between any two groups, symmetric."""

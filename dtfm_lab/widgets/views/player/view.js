@@ -106,14 +106,14 @@ function render({ model, el }) {
     const playing = model.get("playing") && length() > 0;
     word.textContent = playing ? "Pause" : "Play";
     icon.dataset.shows = playing ? "pause" : "play";
-    const why = "Nothing to play yet: the iteration is predicted once there is a plan";
+    const why = "Nothing to play yet: press Plan to predict an iteration";
     button.disabled = slider.disabled = !length();
     button.title = length() ? `${word.textContent} the iteration on the network (Space)` : why;
     slider.title = length() ? "Drag to any moment of the iteration" : why;
     const source = model.get("source");
     const which = source === "measured" ? `iteration ${model.get("iteration")}, measured` : source;
     what.textContent = length()
-      ? [which, `1 s here = ${round(length() / LASTS_S)} there`.replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ")
+      ? [which, pace(LASTS_S / length()).replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ")
       : "nothing to play yet";
     what.title = what.textContent;
     showMoment();
@@ -160,9 +160,12 @@ function render({ model, el }) {
 }
 
 /**
- * Two figures are enough for how much slower it goes.
- * @type {(value: number) => string}
+ * How much slower, or faster, than the iteration it plays, to two digits.
+ * @type {(factor: number) => string}
  */
-const round = (value) => seconds(Number(value.toPrecision(2)));
+function pace(factor) {
+  const times = Number(Math.max(factor, 1 / factor).toPrecision(2)).toLocaleString("en-US");
+  return `${times} x ${factor >= 1 ? "slower" : "faster"} than life`;
+}
 
 export default view(render);

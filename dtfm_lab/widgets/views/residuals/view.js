@@ -10,7 +10,7 @@ import { COLUMNS, sorted } from "./page/order.js";
 /** @import { Pointed, Render } from "shared/types.d.ts" */
 /** @import { ColumnKey, Row, Scale, Table, Traits } from "./types.d.ts" */
 
-const NOTHING = "Nothing to compare yet: run the plan first.";
+const NOTHING = "Nothing to compare yet: press Run first.";
 
 /** @type {Render<Traits>} */
 function render({ model, el }) {

@@ -67,7 +67,7 @@ export function faultMenu(root, button, act, choose, cleanUp) {
       );
     }
     if (pick.value !== device.name) pick.value = device.name;
-    const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of an iteration computing` : "";
+    const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of the iteration computing` : "";
     const now = hint || [state.said, busy].filter(Boolean).join(" · ");
     if (said.textContent !== now) said.textContent = now;
     const content = JSON.stringify([device.name, actions, hint]);

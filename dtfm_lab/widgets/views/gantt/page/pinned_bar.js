@@ -16,7 +16,7 @@ export function pinnedBar(barsNow, about, changed) {
     "div",
     { class: "dtfm-pinned", role: "status", hidden: true },
     words,
-    h("button", { type: "button", title: "Let go of this bar (Esc)", "aria-label": "Let go of this bar", onclick: () => pin(null) }, "✕"),
+    h("button", { type: "button", title: "Deselect this bar (Esc)", "aria-label": "Deselect this bar", onclick: () => pin(null) }, "✕"),
   );
 
   /** @type {(found: Bar | null) => void} */

@@ -58,8 +58,8 @@ function waited(id, { columns, messages, kinds, names, several, unit }) {
     const message = called({ kind: messages.kind[at], microbatch: messages.microbatch[at] }, kinds);
     const arrived = moment(messages.arrives[at], unit);
     return messages.source[at] === columns.row[id]
-      ? `sent once ${message} had reached ${names[messages.target[at]]} at ${arrived}`
-      : `waited for ${message} from ${names[messages.source[at]]}, in at ${arrived}`;
+      ? `sent after ${message} reached ${names[messages.target[at]]} at ${arrived}`
+      : `waited for ${message} from ${names[messages.source[at]]}, arrived at ${arrived}`;
   }
   const before = called({ kind: columns.kind[cause], microbatch: columns.microbatch[cause], stage: columns.stage[cause] }, kinds, several);
   const isMessage = kinds[columns.kind[cause]]?.message;

@@ -97,7 +97,7 @@ export function makeDrag(box, drawing, { state, send, press, tip }) {
     const partner = target?.device;
     for (const badge of badges.children) badge.classList.toggle("target", !partner && Number(badge.dataset.stage) === target?.stage);
     if (!partner) return tip.hide(); // a group's badge says it
-    if (offers.device !== name) return tip.show("working out the price", x, y);
+    if (offers.device !== name) return tip.show("computing the cost …", x, y);
     const [cost, difference] = offers.devices[partner] ?? [];
     if (cost === undefined) return tip.hide();
     tip.show(`with ${partner}: ${verdict(difference, offers.now_s).sign} ${seconds(cost)}, ${change(difference, offers.now_s)}`, x, y);

@@ -227,10 +227,10 @@ export function makePath({ state, choose, point, send }) {
     const mark = h("div", {
       class: "least",
       style: `left:${(100 * Math.min(1, low / total)).toFixed(2)}%`,
-      title: `No plan of this shape costs less than ${seconds(low)}`,
+      title: `No plan of this shape takes less than ${seconds(low)}`,
     });
     sum.replaceChildren(...parts, ...(low > 0 && !proven ? [mark] : []));
-    bound.textContent = proven ? "proved the best of this shape" : low > 0 ? `no plan of this shape below ${seconds(low)}` : "";
+    bound.textContent = proven ? "proved best in this shape" : low > 0 ? `no plan of this shape takes less than ${seconds(low)}` : "";
     tell();
   }
 
@@ -248,11 +248,11 @@ export function makePath({ state, choose, point, send }) {
           ? offers.devices?.[partner]?.[0]
           : offers.groups?.find(({ stage }) => stage === target.stage)?.cost_s;
     if (cost === undefined) {
-      told.replaceChildren(h("b", {}, seconds(total)), ` of communication = slowest averaging${steps.length ? ` + ${counted(steps.length, "hop")}` : ""}`);
+      told.replaceChildren(h("b", {}, seconds(total)), ` communication = slowest averaging${steps.length ? ` + ${counted(steps.length, "hop")}` : ""}`);
       return;
     }
     const swap = partner ?? offers.groups.find(({ stage }) => stage === there(target).stage)?.partner;
-    told.replaceChildren(`${seconds(total)} → `, h("b", {}, seconds(cost)), ` if ${there(held).name} and ${swap} change places`);
+    told.replaceChildren(`${seconds(total)} → `, h("b", {}, seconds(cost)), ` if ${there(held).name} and ${swap} swap places`);
   }
 
   /** Bars and texts of a move to every column; without one, how long each group averages. */
@@ -297,7 +297,7 @@ export function makePath({ state, choose, point, send }) {
           more.textContent = `(${briefly(offer.iteration_change_s, offers.iteration_s)})`;
       }
       bar.style.height = `${(100 * share).toFixed(1)}%`;
-      /** @type {HTMLElement} */ (price).title = offer ? `${seconds(offer.cost_s)} of communication, in exchange with ${offer.partner}` : "";
+      /** @type {HTMLElement} */ (price).title = offer ? `${seconds(offer.cost_s)} communication, if swapped with ${offer.partner}` : "";
     }
     tell();
   }

@@ -23,7 +23,7 @@ export function searchField(cities, find, act) {
     list: id,
     placeholder: "Find a city or device",
     "aria-label": "Find a city, region or device",
-    title: "Enter flies there (/)",
+    title: "Press Enter to fly there (/)",
     autocomplete: "off",
     spellcheck: "false",
     oninput: update,
@@ -47,8 +47,8 @@ export function searchField(cities, find, act) {
     if (found) act[what](found);
     update();
   };
-  const add = h("button", { type: "button", hidden: true, onclick: press("add"), title: "Put a new device into this city" }, "Add here");
-  const move = h("button", { type: "button", hidden: true, onclick: press("move"), title: "Bring the selected devices to this city" }, "Move here");
+  const add = h("button", { type: "button", hidden: true, onclick: press("add"), title: "Add a device in this city" }, "Add here");
+  const move = h("button", { type: "button", hidden: true, onclick: press("move"), title: "Move the selected devices to this city" }, "Move here");
   const none = h("span", { class: "dtfm-map-none", hidden: true, role: "status" }, "no such place");
 
   function update() {
