@@ -146,7 +146,7 @@ function render({ model, el }) {
     model.save_changes();
   }
 
-  onTraits(model, ["cards"], fill, cleanUp); // once: a card that is pressed must not be replaced
+  onTraits(model, ["cards"], fill, cleanUp); // only once: a card must not be replaced while it is pressed
   onTraits(model, ["networks"], fillList, cleanUp);
   onTheme(fill, cleanUp);
   onTraits(model, ["is_open"], onOpen, cleanUp);
@@ -154,7 +154,7 @@ function render({ model, el }) {
   fill();
   fillList();
   let frame = requestAnimationFrame(function begin() {
-    // before the element stands in the page, it is in no lab to lie over
+    // before the element is in the page, there is no lab to cover
     if (!el.isConnected) {
       frame = requestAnimationFrame(begin);
       return;

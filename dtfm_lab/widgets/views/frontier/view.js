@@ -1,4 +1,4 @@
-// Seconds against dollars: the plans of a frontier as points on a step line, and what no plan can beat.
+// Seconds against dollars: the plans of a frontier as points on a step line, and the lower bound.
 import { cleanUps, focusedIn, frame, h, onResize, onTraits, svg } from "shared/dom.js";
 import { dollars, figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";

@@ -299,7 +299,7 @@ function render({ model, el }) {
     showStep();
   }
 
-  /** Another size is not something to watch. */
+  /** A change of size is not animated. */
   function standStill() {
     drawing.root.classList.add("still");
     requestAnimationFrame(() => requestAnimationFrame(() => drawing.root.classList.remove("still")));

@@ -197,7 +197,7 @@ function render({ model, el }) {
   cleanUp.add(() => observer.disconnect());
   root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || model.get("facts").kind === "pipeline") return;
-    event.preventDefault(); // there was something to let go of
+    event.preventDefault(); // something was selected
     select({});
   });
   show();

@@ -370,7 +370,7 @@ function render({ model, el }) {
     still,
   );
 
-  /** The document or the places changed: regions, cards and pipes are worked out anew. */
+  /** The document or the places changed: regions, cards and pipes are computed again. */
   function understand() {
     regions = scene.understand(present, model.get("filled"), placeOf);
     if (bare !== null && !regions.some(({ name, devices }) => name === bare && !devices.length)) bare = null;

@@ -158,7 +158,7 @@ function render({ model, el }) {
       people.clear();
     }
     if (message.kind === "frames" && begun) {
-      // those before are of people whom a view that opens late has not been told of
+      // earlier frames have individuals that a late view has not received
       const stages = typed(buffers[0], Int16Array),
         n = model.get("cells").at.length;
       message.people.forEach((/** @type {Person} */ person, /** @type {number} */ index) =>

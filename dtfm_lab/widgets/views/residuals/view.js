@@ -1,4 +1,4 @@
-// Measured less predicted, row by row: a table to sort, suspects first, with bars left and right of zero.
+// Measured minus predicted, row by row: a table to sort, suspects first, with bars left and right of zero.
 import { seconds } from "shared/axis.js";
 import { onShine, shines } from "shared/bus.js";
 import { cleanUps, focusedIn, frame, h, onTraits, setTraits } from "shared/dom.js";
@@ -123,7 +123,7 @@ function render({ model, el }) {
   }
 
   /**
-   * What a row is of, as the other views are told.
+   * The row's device, stage or link, for the other views.
    * @type {(row: Row, table: Table) => Pointed}
    */
   function what(row, { noun }) {

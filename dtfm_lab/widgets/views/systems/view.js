@@ -1,4 +1,4 @@
-// A bar a system, the fastest first, of what its iteration goes to; a click on a row chooses one.
+// One bar per system, the fastest first, with the causes of its iteration time. A click on a row chooses one.
 import { cleanUps, focusedIn, frame, h, onTraits } from "shared/dom.js";
 import { figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";

@@ -102,11 +102,7 @@ function render({ model, el }) {
       model.save_changes();
     },
   });
-  const words = h(
-    "button",
-    { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "Explain the words (?)", onclick: () => press("words") },
-    "?",
-  );
+  const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "Explain the words (?)", onclick: () => press("words") }, "?");
   const waiting = h("span", { class: "dtfm-waiting", role: "status" });
   headline.append(dot, sentence, waiting, ...(still ? [] : [undo, live]), words);
 
@@ -331,7 +327,7 @@ function visitor(fresh) {
     sessionStorage.setItem(VISITOR, known);
     return known;
   } catch {
-    // a browser that keeps nothing
+    // a browser that stores nothing
     return fresh;
   }
 }

@@ -54,7 +54,7 @@ function deviceSection(document, names, gpus, edit) {
       kind: "choice",
       values: devices.map((device) => device.gpu),
       options: known.map((gpu) => [gpu, gpu]),
-      take: (gpu) => change({ gpu, price_per_hour: undefined }), // another GPU costs what another GPU costs
+      take: (gpu) => change({ gpu, price_per_hour: undefined }), // a new GPU model brings its own price
     },
     {
       name: "region",
@@ -105,7 +105,7 @@ function deviceSection(document, names, gpus, edit) {
 }
 
 /**
- * Its own price, else that of another device of its GPU.
+ * Its own price, or that of another device with its GPU.
  * @type {(document: Document, device: Device) => number | ""}
  */
 const priceOf = (document, device) =>
@@ -180,7 +180,7 @@ const notesOf = (texts) => texts.map((label) => ({ kind: "note", label }));
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /**
- * Several lines that are drawn: each keeps its directions.
+ * Several drawn lines. Each keeps its directions.
  * @type {(document: Document, kind: LineKind, chosen: Chosen[], edit: Edit) => Section}
  */
 function linesSection(document, kind, chosen, edit) {

@@ -1,4 +1,4 @@
-// The bar that a person has clicked: outlined, its words in a line below, and the way to its neighbours.
+// The clicked bar: outlined, described in a line below, with keys to its neighbours.
 import { h } from "shared/dom.js";
 import { counterpart } from "./bars.js";
 /** @import { Bars } from "./bars.js" */

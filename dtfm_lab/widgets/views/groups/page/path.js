@@ -1,4 +1,4 @@
-// The groups as columns in path order: devices as badges, the price of a move at every column, and what the cost consists of.
+// The groups as columns in path order: devices as badges, the cost of a move at every column, and the parts of the cost.
 import { h } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
 import { gpuShape } from "shared/gpus.js";
@@ -191,7 +191,7 @@ export function makePath({ state, choose, point, send }) {
     return line;
   }
 
-  /** The bar of the whole cost: the slowest group's averaging, then every hop, with a line where no plan is below. */
+  /** The bar of the whole cost: the slowest group's averaging, then every hop, with a line at the lower bound. */
   function drawSum() {
     const { total_s: total, averaging_s: averaging, hops: steps = [], bound_s: low, is_proven: proven } = data.cost;
     if (!total) return sum.replaceChildren();
@@ -234,7 +234,7 @@ export function makePath({ state, choose, point, send }) {
     tell();
   }
 
-  /** What the cost consists of; over a column while a device is dragged, what it would become. */
+  /** The parts of the cost. While a device is dragged over a column, the new cost. */
   function tell() {
     const { total_s: total, hops: steps = [] } = data.cost;
     if (!total) return told.replaceChildren();
@@ -455,7 +455,7 @@ export function makePath({ state, choose, point, send }) {
 }
 
 /**
- * The largest badge of which so many find room in a width and a height.
+ * The largest badge size at which this many fit in a width and a height.
  * @type {(n: number, width: number, height: number) => number}
  */
 function badgeSize(n, width, height) {

@@ -1,4 +1,4 @@
-// A field that flies to a city, a region or a device, and can put a device there or bring the selected ones.
+// A field that flies to a city, a region or a device, and can add a device there or move the selected ones.
 import { h } from "shared/dom.js";
 import { mayBecome } from "./find.js";
 /** @import { City, Found } from "../types.d.ts" */
