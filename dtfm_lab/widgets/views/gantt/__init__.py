@@ -53,7 +53,7 @@ class GanttView(View):
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The device of each row."""
     kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "color"} of each kind, and optionally
+    """{"name", "color"} of each kind. Optional keys:
 
     - "shades", a colour for each stage of a device, and "dark_shades" for a dark page
     - "message", true for messages
